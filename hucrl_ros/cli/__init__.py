@@ -1,0 +1,33 @@
+"""`hucrl`: every command that a person types."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+import hucrl_ros
+from hucrl_ros.errors import ConfigError, HucrlError
+
+COMMANDS = ("up", "train", "evaluate", "inspect", "sweep", "optimum", "list", "doctor")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the process's exit code."""
+    parser = argparse.ArgumentParser(
+        prog="hucrl", description="Teach a robot a task in tens of episodes, through ROS 2."
+    )
+    parser.add_argument("--version", action="version", version=hucrl_ros.__version__)
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        importlib.import_module(f"hucrl_ros.cli.{command}").add_parser(subparsers)
+    args = parser.parse_args(argv)
+    try:
+        return int(args.run(args))
+    except ConfigError as error:
+        print(f"hucrl {args.command}: {error}", file=sys.stderr)
+        return 2
+    except HucrlError as error:
+        print(f"hucrl {args.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,254 @@
+"""The one schema of all settings: read by the nodes as ROS parameters, by the CLI as YAML."""
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.paths import share_directory
+
+
+class Settings(BaseModel):
+    """A frozen group of settings that refuses unknown keys and out-of-range values."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
+
+
+class ModelSettings(Settings):
+    """Dynamics model: a probabilistic ensemble and how it is fitted after each episode."""
+
+    heads: int = Field(5, ge=1, le=1000)
+    """Networks in the ensemble [1]."""
+    layers: tuple[int, ...] = Field((64, 64), min_length=1)
+    """Hidden units of each layer [1]."""
+    activation: Literal["relu", "silu", "tanh"] = "silu"
+    """Non-linearity between layers."""
+    fit_steps: int = Field(400, ge=1)
+    """Adam steps after each episode [1]."""
+    batch_size: int = Field(128, ge=1)
+    """Transitions in one Adam step, for each head [1]."""
+    learning_rate: float = Field(1e-3, gt=0, le=1)
+    """Adam's step size [1]."""
+    weight_decay: float = Field(0.0, ge=0)
+    """AdamW's weight decay [1]."""
+    min_aleatoric_std: float = Field(3e-3, gt=0)
+    """Lower bound of the aleatoric standard deviation [standard deviations of the targets]."""
+    bootstrap: bool = True
+    """Give each head its own Poisson(1) weight of every transition."""
+    holdout: float = Field(0.1, ge=0, lt=1)
+    """Share of the transitions kept out of the fit, to judge it [1]."""
+
+
+class ExplorationSettings(Settings):
+    """How the epistemic uncertainty enters the imagined next state."""
+
+    beta: float = Field(3.0, ge=0)
+    """Scale of the hallucinated action in the first learned episode [1]."""
+    beta_decay: float = Field(0.8, gt=0, le=1)
+    """Factor on beta from one episode to the next [1]."""
+    beta_floor: float = Field(1.0, ge=0)
+    """Lower bound of beta [1]."""
+    random_episodes: int = Field(1, ge=1)
+    """Episodes of uniformly random efforts before the first learned one [1]."""
+
+    def beta_at(self, episode: int) -> float:
+        """Beta of episode `episode`, counted from the first learned one."""
+        return max(self.beta * self.beta_decay ** max(episode - 1, 0), self.beta_floor)
+
+
+class SearchSettings(Settings):
+    """Policy search on the learned model."""
+
+    algorithm: Literal["pathwise", "mpo"] = "pathwise"
+    """`pathwise`: gradients through the model; `mpo`: the paper's MPO + HDA + HVE."""
+    iterations: int = Field(100, ge=1)
+    """Rounds of imagining and improving after each episode [1]."""
+    discount: float = Field(0.99, gt=0, lt=1)
+    """γ, for one control period [1]."""
+    pool: int = Field(64, ge=2)
+    """Imagined trajectories running side by side [1]."""
+    policy_layers: tuple[int, ...] = Field((64, 64), min_length=1)
+    """Hidden units of π and η [1]."""
+    critic_layers: tuple[int, ...] = Field((64, 64), min_length=1)
+    """Hidden units of the critic [1]."""
+    learning_rate: float = Field(1e-3, gt=0, le=1)
+    """Adam's step size for policies and critic [1]."""
+    policy_noise: float = Field(0.1, ge=0)
+    """Standard deviation of π while imagining [shares of the effort limit]."""
+
+
+class PlannerSettings(Settings):
+    """Planning in the control tick."""
+
+    algorithm: Literal["dyna_mpc", "policy"] = "dyna_mpc"
+    """`dyna_mpc`: Algorithm 7; `policy`: send π(s)."""
+    particles: int = Field(64, ge=2)
+    """Trajectories in each iteration [1]."""
+    horizon: int = Field(20, ge=1)
+    """Control periods looked ahead [1]."""
+    iterations: int = Field(2, ge=1)
+    """Refinements of the sampling distribution in a tick [1]."""
+    elites: int = Field(8, ge=1)
+    """Best trajectories that shape the next distribution [1]."""
+    noise: float = Field(0.3, ge=0)
+    """Initial standard deviation of the sampled efforts [shares of the effort limit]."""
+
+    @model_validator(mode="after")
+    def _elites_fit(self) -> "PlannerSettings":
+        if self.elites > self.particles:
+            raise ValueError(f"elites ({self.elites}) must not exceed particles ({self.particles})")
+        return self
+
+
+class SafetySettings(Settings):
+    """What the guard lets through, and when it takes over."""
+
+    effort_rate: float = Field(0.0, ge=0)
+    """Largest change of an effort from one command to the next [limits a period]; 0: no limit."""
+    position_margin: float = Field(0.0, ge=0)
+    """Distance before a joint's position limit where pushing outward stops [rad or m]."""
+    position_limits: tuple[float, ...] = ()
+    """Lower and upper limit of each joint in turn [rad or m]; empty: none."""
+    velocity_limits: tuple[float, ...] = ()
+    """Speed of each joint above which efforts may only brake [rad/s or m/s]; empty: none."""
+    stale_periods: float = Field(3.0, ge=1)
+    """Control periods without a joint state (or command) until the safe command is sent [1]."""
+    safe_command: Literal["zero", "damping"] = "zero"
+    """The safe command: no effort, or efforts against the present velocities."""
+    damping: float = Field(0.0, ge=0)
+    """Effort against a unit of velocity in the safe command [N m s/rad or N s/m]."""
+
+
+class ControlSettings(Settings):
+    """The control loop on this machine."""
+
+    budget: float = Field(0.7, gt=0, le=1)
+    """Share of the control period that a tick may plan for, in real time [1]."""
+    threads: int = Field(1, ge=1)
+    """Threads of the planning engine [1]."""
+    realtime_priority: int = Field(0, ge=0, le=99)
+    """SCHED_FIFO priority of the controller; 0: ordinary scheduling."""
+
+
+class Config(Settings):
+    """All settings of a run."""
+
+    task: str = "pendulum"
+    """Name of the task; `hucrl list tasks` prints all."""
+    strategy: Literal["greedy", "thompson", "optimistic"] = "optimistic"
+    """Exploration strategy (Sec. 2.2 and 3)."""
+    action_penalty: float = Field(0.2, ge=0)
+    """ρ, weight of the action's cost in the reward [1]."""
+    seed: int = Field(0, ge=0, lt=2**31)
+    """Seed of everything random."""
+    episodes: int = Field(7, ge=1)
+    """Episodes to run, the random ones included [1]."""
+    mode: Literal["lockstep", "real_time"] = "lockstep"
+    """`lockstep`: physics waits for each command; `real_time`: it never waits."""
+    model: ModelSettings = ModelSettings()
+    exploration: ExplorationSettings = ExplorationSettings()
+    search: SearchSettings = SearchSettings()
+    planner: PlannerSettings = PlannerSettings()
+    safety: SafetySettings = SafetySettings()
+    control: ControlSettings = ControlSettings()
+
+
+def parse_config(values: Mapping[str, Any], source: str) -> Config:
+    """Check nested settings against the schema.
+
+    Args:
+        values: Nested settings, e.g. `{"planner": {"particles": 64}}`.
+        source: Where they came from, for the message.
+
+    Raises:
+        ConfigError: a key is unknown, or a value has the wrong type or is out of range.
+    """
+    try:
+        return Config.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_explain(error)}") from None
+
+
+def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Config:
+    """Read a YAML file in ROS parameter form (`/**: ros__parameters: ...`).
+
+    Args:
+        path: The file.
+        overrides: Dotted keys and values that replace the file's, e.g. `{"planner.horizon": 10}`.
+
+    Raises:
+        ConfigError: the file can't be read or doesn't fit the schema.
+    """
+    try:
+        document = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    try:
+        values = dict(document["/**"]["ros__parameters"])
+    except (TypeError, KeyError, ValueError):
+        raise ConfigError(f"{path}: expected '/**:' with 'ros__parameters:' below it") from None
+    return parse_config(merge(values, overrides or {}), str(path))
+
+
+def dump_config(config: Config) -> str:
+    """The YAML, in ROS parameter form, that `load_config` reads back to an equal `Config`."""
+    values = _drop_empty(config.model_dump(mode="json"))
+    return yaml.safe_dump({"/**": {"ros__parameters": values}}, sort_keys=False)
+
+
+def task_config_path(task: str) -> Path:
+    """The task's file in `config/`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    folder = share_directory() / "config"
+    path = folder / f"{task}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
+        raise ConfigError(f"task: {task!r} is unknown; known tasks: {known}")
+    return path
+
+
+def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested `values` with dotted keys of `overrides` put in."""
+    merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
+    for key, value in overrides.items():
+        group, _, name = key.rpartition(".")
+        (merged.setdefault(group, {}) if group else merged)[name] = value
+    return merged
+
+
+def _drop_empty(values: dict[str, Any]) -> dict[str, Any]:
+    # ROS can't tell the type of an empty list, so a parameter file must not hold one.
+    nested = {k: _drop_empty(v) if isinstance(v, dict) else v for k, v in values.items()}
+    return {k: v for k, v in nested.items() if v != []}
+
+
+def _explain(error: ValidationError) -> str:
+    """One line for the first problem of a validation."""
+    problem = error.errors()[0]
+    key = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        known = _known_keys(problem["loc"][:-1])
+        near = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"unknown key {key!r}; {hint}known here: {', '.join(known)}"
+    if problem["type"] == "value_error":
+        return f"{key + ': ' if key else ''}{problem['ctx']['error']}"
+    return f"{key} = {problem['input']!r}: {problem['msg']}"
+
+
+def _known_keys(location: tuple[Any, ...]) -> list[str]:
+    group: type[BaseModel] = Config
+    for part in location:
+        annotation = group.model_fields[str(part)].annotation
+        assert isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        group = annotation
+    return sorted(group.model_fields)

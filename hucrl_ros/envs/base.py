@@ -1,0 +1,105 @@
+"""What every simulated robot has in common."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.paths import share_directory
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RobotSpec:
+    """What a controller must know of a robot.
+
+    The state is `(positions..., velocities...)` of `joint_names`, in that order, so it has
+    `2 * len(joint_names)` entries. An action holds one effort for each of `actuated_joints`.
+    """
+
+    name: str
+    joint_names: tuple[str, ...]
+    actuated_joints: tuple[str, ...]
+    effort_limits: tuple[float, ...]
+    """Largest absolute effort of each actuated joint [N m or N]."""
+    period: float
+    """Control period [s]."""
+
+    @property
+    def state_dim(self) -> int:
+        """Length p of the state."""
+        return 2 * len(self.joint_names)
+
+    @property
+    def action_dim(self) -> int:
+        """Length q of the action."""
+        return len(self.actuated_joints)
+
+
+class MujocoRobot(ABC):
+    """A robot simulated by MuJoCo: joint efforts in, joint positions and velocities out.
+
+    A control period is divided into `substeps` physics steps, so that a real-time simulator
+    can apply a command that arrives in the middle of a period.
+    """
+
+    spec: RobotSpec
+    mjcf: str
+    """File name of the robot's MJCF in `sim/`."""
+
+    def __init__(self) -> None:
+        self.model = mujoco.MjModel.from_xml_path(str(mjcf_path(self.mjcf)))
+        self.data = mujoco.MjData(self.model)
+        steps = self.spec.period / self.model.opt.timestep
+        self.substeps = round(steps)
+        if abs(steps - self.substeps) > 1e-6:
+            raise ValueError(
+                f"{self.mjcf}: timestep {self.model.opt.timestep} s does not divide "
+                f"the control period {self.spec.period} s"
+            )
+        joints = [self.model.joint(name) for name in self.spec.joint_names]
+        self._qpos = np.array([int(joint.qposadr[0]) for joint in joints])
+        self._qvel = np.array([int(joint.dofadr[0]) for joint in joints])
+        self._limits = np.asarray(self.spec.effort_limits)
+
+    @abstractmethod
+    def initial_state(self, rng: np.random.Generator) -> Array:
+        """Draw a start of an episode: a state `(p,)`."""
+
+    @property
+    def state(self) -> Array:
+        """The present state `(p,)`: positions [rad or m], then velocities [rad/s or m/s]."""
+        return np.concatenate([self.data.qpos[self._qpos], self.data.qvel[self._qvel]])
+
+    def set_state(self, state: Array) -> None:
+        """Put the robot into `state` `(p,)` with no effort applied."""
+        mujoco.mj_resetData(self.model, self.data)
+        joints = len(self.spec.joint_names)
+        self.data.qpos[self._qpos] = state[:joints]
+        self.data.qvel[self._qvel] = state[joints:]
+        mujoco.mj_forward(self.model, self.data)
+
+    def reset(self, rng: np.random.Generator) -> Array:
+        """Start an episode; returns its first state `(p,)`."""
+        self.set_state(self.initial_state(rng))
+        return self.state
+
+    def substep(self, effort: Array) -> None:
+        """One physics step under `effort` `(q,)` [N m or N], saturated at the effort limits."""
+        self.data.ctrl[:] = np.clip(effort, -self._limits, self._limits)
+        mujoco.mj_step(self.model, self.data)
+
+    def step(self, effort: Array) -> Array:
+        """One control period under a constant `effort` `(q,)`; returns the next state `(p,)`."""
+        for _ in range(self.substeps):
+            self.substep(effort)
+        return self.state
+
+
+def mjcf_path(name: str) -> Path:
+    """Where `sim/<name>` lies, in a checkout as in an installed package."""
+    return share_directory() / "sim" / name

@@ -1,0 +1,29 @@
+"""Errors that a user can cause. Each message names the bad value, its origin and what is accepted."""
+
+
+class HucrlError(Exception):
+    """Base of every error that is reported to the user as one line, without a traceback."""
+
+
+class ConfigError(HucrlError):
+    """A setting is unknown, of the wrong type, or out of range."""
+
+
+class BundleError(HucrlError):
+    """A bundle is incomplete, altered, of another robot, or disagrees with its own reference."""
+
+
+class BagError(HucrlError):
+    """A recorded episode can't be read, or doesn't hold what the task needs."""
+
+
+class JointStateError(HucrlError):
+    """A joint state message can't be turned into the robot's state."""
+
+
+class LearningError(HucrlError):
+    """Fitting or policy search produced something that must not reach a robot."""
+
+
+class RunError(HucrlError):
+    """A run of several processes can't start, can't be resumed, or lost one of them."""

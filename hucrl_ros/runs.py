@@ -1,0 +1,119 @@
+"""The folder of a run: the only place that knows its file names."""
+
+import os
+import re
+from pathlib import Path
+
+from hucrl_ros.config import Config, dump_config, load_config
+from hucrl_ros.errors import RunError
+
+
+class RunFolder:
+    """Paths inside `runs/<name>/`, see `docs/contracts.md`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+
+    @classmethod
+    def create(cls, root: Path, config: Config) -> "RunFolder":
+        """Make a new run's folder and store its settings.
+
+        Raises:
+            RunError: a run lies there already.
+        """
+        run = cls(root)
+        if run.config_path.exists():
+            raise RunError(f"{root}: a run lies there already; continue it with --resume")
+        for folder in (run.episodes, run.bundles, run.checkpoints, run.logs):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(run.config_path, dump_config(config))
+        return run
+
+    @classmethod
+    def open(cls, root: Path) -> "RunFolder":
+        """An existing run.
+
+        Raises:
+            RunError: none lies there.
+        """
+        run = cls(root)
+        if not run.config_path.is_file():
+            raise RunError(f"{root}: no run lies there (no config.yaml)")
+        return run
+
+    @property
+    def config_path(self) -> Path:
+        """Settings of the run, in ROS parameter form."""
+        return self.root / "config.yaml"
+
+    @property
+    def config(self) -> Config:
+        """Settings of the run."""
+        return load_config(self.config_path)
+
+    @property
+    def summary(self) -> Path:
+        """`summary.json`."""
+        return self.root / "summary.json"
+
+    @property
+    def episodes(self) -> Path:
+        """Folder of the bags."""
+        return self.root / "episodes"
+
+    @property
+    def bundles(self) -> Path:
+        """Folder of the bundles."""
+        return self.root / "bundles"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the learner's weights."""
+        return self.root / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of the nodes' logs."""
+        return self.root / "logs"
+
+    @property
+    def figures(self) -> Path:
+        """Folder of the pictures."""
+        return self.root / "figures"
+
+    @property
+    def videos(self) -> Path:
+        """Folder of the videos."""
+        return self.root / "videos"
+
+    def bag(self, episode: int) -> Path:
+        """rosbag2 folder of an episode."""
+        return self.episodes / f"episode_{episode:03d}"
+
+    def bundle(self, episode: int) -> Path:
+        """Bundle that plays an episode."""
+        return self.bundles / f"bundle_{episode:03d}"
+
+    def checkpoint(self, episode: int) -> Path:
+        """Learner's weights after learning from an episode."""
+        return self.checkpoints / f"episode_{episode:03d}.safetensors"
+
+    def finished_episodes(self) -> int:
+        """Number of episodes, from 0 without a gap, whose bag was closed properly."""
+        count = 0
+        while (self.bag(count) / "metadata.yaml").is_file():
+            count += 1
+        return count
+
+    def next_unfinished_name(self, episode: int) -> Path:
+        """Where the bag of an interrupted episode is kept: `episode_003_interrupted_1`."""
+        taken = re.compile(rf"episode_{episode:03d}_interrupted_(\d+)")
+        numbers = [int(m[1]) for p in self.episodes.iterdir() if (m := taken.fullmatch(p.name))]
+        return self.episodes / f"episode_{episode:03d}_interrupted_{max(numbers, default=0) + 1}"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old or the new text, never a part of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(path)

@@ -1,0 +1,47 @@
+"""Swing-up of the inverted pendulum (App. Swing-Up Inverted Pendulum)."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from hucrl_ros.envs import Pendulum, RobotSpec
+from hucrl_ros.tasks.base import Task
+from hucrl_ros.tasks.tolerance import tolerance
+
+MAX_IMAGINED_SPEED = 12.0
+"""[rad/s] Falling from upright reaches 2·sqrt(g/l) = 8.9; torque adds to it."""
+
+
+class PendulumSwingUp(Task):
+    """r = tol(cos θ) · tol(ω) + ρ (tol(u) − 1): upright and slow, with as little torque as possible."""
+
+    name = "pendulum"
+    robot = Pendulum
+    steps = 400
+    feature_dim = 3
+    # By dynamic programming on the equation of motion: `hucrl optimum pendulum`.
+    optima = {0.0: 299.2, 0.1: 288.2, 0.2: 278.1}
+
+    @property
+    def spec(self) -> RobotSpec:
+        """The pendulum's joint, limit and period."""
+        return Pendulum.spec
+
+    def features(self, state: Tensor) -> Tensor:
+        """`(..., 2)` θ, ω to `(..., 3)` cos θ, sin θ, ω."""
+        angle, speed = state[..., 0:1], state[..., 1:2]
+        return torch.cat([torch.cos(angle), torch.sin(angle), speed], dim=-1)
+
+    def reward(self, state: Tensor, action: Tensor) -> Tensor:
+        """Reward `(...)` of states `(..., 2)` and torques `(..., 1)`."""
+        upright = tolerance(torch.cos(state[..., 0]), 0.95, 1.0, 0.1)
+        slow = tolerance(state[..., 1], -0.5, 0.5, 0.5)
+        gentle = tolerance(action[..., 0], -0.1, 0.1, 0.1) - 1.0
+        return upright * slow + self.action_penalty * gentle
+
+    def imagined_states(self, count: int, generator: torch.Generator) -> Tensor:
+        """Half hanging at rest, half uniform over angle and speed."""
+        hanging = torch.tensor([[math.pi, 0.0]]).repeat(count - count // 2, 1)
+        uniform = 2.0 * torch.rand(count // 2, 2, generator=generator) - 1.0
+        return torch.cat([hanging, uniform * torch.tensor([math.pi, MAX_IMAGINED_SPEED])])
