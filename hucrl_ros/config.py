@@ -100,7 +100,9 @@ class PlannerSettings(Settings):
     @model_validator(mode="after")
     def _elites_fit(self) -> "PlannerSettings":
         if self.elites > self.particles:
-            raise ValueError(f"elites ({self.elites}) must not exceed particles ({self.particles})")
+            raise ValueError(
+                f"elites ({self.elites}) must not exceed particles ({self.particles})"
+            )
         return self
 
 
