@@ -1,7 +1,6 @@
 """What every simulated robot has in common."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from pathlib import Path
 
 import mujoco
@@ -9,35 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.paths import share_directory
+from hucrl_ros.robot import RobotSpec
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class RobotSpec:
-    """What a controller must know of a robot.
-
-    The state is `(positions..., velocities...)` of `joint_names`, in that order, so it has
-    `2 * len(joint_names)` entries. An action holds one effort for each of `actuated_joints`.
-    """
-
-    name: str
-    joint_names: tuple[str, ...]
-    actuated_joints: tuple[str, ...]
-    effort_limits: tuple[float, ...]
-    """Largest absolute effort of each actuated joint [N m or N]."""
-    period: float
-    """Control period [s]."""
-
-    @property
-    def state_dim(self) -> int:
-        """Length p of the state."""
-        return 2 * len(self.joint_names)
-
-    @property
-    def action_dim(self) -> int:
-        """Length q of the action."""
-        return len(self.actuated_joints)
 
 
 class MujocoRobot(ABC):

@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 
-from hucrl_ros.envs.base import Array, MujocoRobot, RobotSpec
+from hucrl_ros.envs.base import Array, MujocoRobot
+from hucrl_ros.robot import RobotSpec
 
 
 class Pendulum(MujocoRobot):

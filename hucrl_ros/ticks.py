@@ -1,0 +1,91 @@
+"""What `controller/ticks` says of one control tick: field names, encoding, decoding.
+
+Pure Python, so that nodes, bags and scripts share one definition.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hucrl_ros.errors import HucrlError
+
+NANOSECONDS = 1_000_000_000
+
+
+class TickRecord(NamedTuple):
+    """One control tick."""
+
+    stamp_sec: int
+    """Stamp of the joint state answered: whole seconds."""
+    stamp_nanosec: int
+    """Stamp of the joint state answered: the rest [ns]."""
+    step: int
+    """Number of the tick in the episode, from 0."""
+    tick_ms: float
+    """From receipt of the joint state to publication of the command [ms]."""
+    source: int
+    """0 planned, 1 previous plan shifted, 2 policy, 3 random, 4 safe."""
+    missed: bool
+    """The tick took longer than the control period."""
+    clamped: bool
+    """The guard changed the command."""
+    iterations: int
+    """Planner iterations done in this tick."""
+    planned_return: float
+    """Return the plan promises from here, not bounded by the episode's end."""
+    epistemic_std: float
+    """Mean over state entries, in standard deviations of the normalised targets."""
+    aleatoric_std: float
+    """Mean over state entries, in standard deviations of the normalised targets."""
+    hallucination: float
+    """Mean |η|."""
+    action: tuple[float, ...]
+    """Efforts as sent, in the order of `actuated_joints` [N m or N]."""
+
+    @property
+    def stamp_ns(self) -> int:
+        """Stamp of the joint state answered [ns]."""
+        return self.stamp_sec * NANOSECONDS + self.stamp_nanosec
+
+
+SCALAR_FIELDS: tuple[str, ...] = TickRecord._fields[:-1]
+"""Names of the entries before the action, in order."""
+
+
+def tick_labels(action_dim: int) -> tuple[str, ...]:
+    """Names of all entries of a tick message of a robot with `action_dim` efforts."""
+    return (*SCALAR_FIELDS, *(f"action_{i}" for i in range(action_dim)))
+
+
+def encode_tick(tick: TickRecord) -> list[float]:
+    """Data of a tick message, in the order of `tick_labels(len(tick.action))`."""
+    return [float(value) for value in (*tick[:-1], *tick.action)]
+
+
+def decode_tick(labels: Sequence[str], data: Sequence[float]) -> TickRecord:
+    """A tick from a message's labels and data, in whatever order they came.
+
+    Raises:
+        HucrlError: labels and data don't match, or a field is missing.
+    """
+    if len(labels) != len(data):
+        raise HucrlError(f"controller/ticks: {len(labels)} labels for {len(data)} values")
+    values = dict(zip(labels, data, strict=True))
+    action_dim = len(data) - len(SCALAR_FIELDS)
+    missing = [label for label in tick_labels(max(action_dim, 0)) if label not in values]
+    if missing:
+        raise HucrlError(f"controller/ticks: no field {missing[0]!r} among {', '.join(labels)}")
+    return TickRecord(
+        stamp_sec=int(values["stamp_sec"]),
+        stamp_nanosec=int(values["stamp_nanosec"]),
+        step=int(values["step"]),
+        tick_ms=values["tick_ms"],
+        source=int(values["source"]),
+        missed=bool(values["missed"]),
+        clamped=bool(values["clamped"]),
+        iterations=int(values["iterations"]),
+        planned_return=values["planned_return"],
+        epistemic_std=values["epistemic_std"],
+        aleatoric_std=values["aleatoric_std"],
+        hallucination=values["hallucination"],
+        action=tuple(values[f"action_{i}"] for i in range(action_dim)),
+    )

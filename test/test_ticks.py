@@ -1,0 +1,35 @@
+import pytest
+
+from hucrl_ros.errors import HucrlError
+from hucrl_ros.ticks import TickRecord, decode_tick, encode_tick, tick_labels
+
+TICK = TickRecord(12, 987_654_321, 7, 1.5, 1, True, False, 2, 30.25, 0.5, 0.25, 0.75, (0.5, -1.0))
+
+
+def test_fields_come_in_the_order_of_the_contract():
+    assert ", ".join(tick_labels(2)) == (
+        "stamp_sec, stamp_nanosec, step, tick_ms, source, missed, clamped, iterations, "
+        "planned_return, epistemic_std, aleatoric_std, hallucination, action_0, action_1"
+    )
+
+
+def test_decoding_gives_back_what_was_encoded():
+    assert decode_tick(tick_labels(2), encode_tick(TICK)) == TICK
+    assert TICK.stamp_ns == 12_987_654_321
+
+
+def test_fields_are_found_by_label():
+    labels, data = list(tick_labels(2)), encode_tick(TICK)
+    assert decode_tick(labels[::-1], data[::-1]) == TICK
+
+
+def test_a_missing_field_is_named():
+    labels, data = list(tick_labels(1)), encode_tick(TICK)[:-1]
+    labels[labels.index("tick_ms")] = "tock_ms"
+    with pytest.raises(HucrlError, match="tick_ms"):
+        decode_tick(labels, data)
+
+
+def test_labels_must_match_the_data():
+    with pytest.raises(HucrlError, match="13 labels for 14 values"):
+        decode_tick(tick_labels(1), encode_tick(TICK))
