@@ -9,6 +9,8 @@ from hucrl_ros.envs import Pendulum, RobotSpec
 from hucrl_ros.tasks.base import Task
 from hucrl_ros.tasks.tolerance import tolerance
 
+SPEED_SCALE = 5.0
+"""[rad/s] Unit of ω in the networks' inputs."""
 MAX_IMAGINED_SPEED = 12.0
 """[rad/s] Falling from upright reaches 2·sqrt(g/l) = 8.9; torque adds to it."""
 
@@ -29,9 +31,9 @@ class PendulumSwingUp(Task):
         return Pendulum.spec
 
     def features(self, state: Tensor) -> Tensor:
-        """`(..., 2)` θ, ω to `(..., 3)` cos θ, sin θ, ω."""
+        """`(..., 2)` θ, ω to `(..., 3)` cos θ, sin θ, ω scaled to about ±2."""
         angle, speed = state[..., 0:1], state[..., 1:2]
-        return torch.cat([torch.cos(angle), torch.sin(angle), speed], dim=-1)
+        return torch.cat([torch.cos(angle), torch.sin(angle), speed / SPEED_SCALE], dim=-1)
 
     def reward(self, state: Tensor, action: Tensor) -> Tensor:
         """Reward `(...)` of states `(..., 2)` and torques `(..., 1)`."""

@@ -1,0 +1,34 @@
+"""Affine normalisation fitted to data and stored inside the graph."""
+
+import torch
+from torch import Tensor, nn
+
+
+class Normaliser(nn.Module):
+    """Maps data to zero mean and unit variance, and back.
+
+    Entries that (almost) never vary in the data are only centred: dividing by their tiny
+    deviation would turn the smallest novelty into a huge input.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_buffer("std", torch.ones(dim))
+
+    def fit(self, data: Tensor) -> None:
+        """Take mean and deviation of `data` `(n, dim)`."""
+        std = data.std(dim=0, unbiased=False)
+        self.mean.copy_(data.mean(dim=0))
+        self.std.copy_(torch.where(std < 1e-8, torch.ones_like(std), std))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise `(..., dim)`."""
+        return (x - self.mean) / self.std
+
+    def inverse(self, x: Tensor) -> Tensor:
+        """Undo `forward`."""
+        return x * self.std + self.mean

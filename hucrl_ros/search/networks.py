@@ -1,0 +1,60 @@
+"""Policies π and η and the critic."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hucrl_ros.tasks import Task
+
+
+def mlp(sizes: Sequence[int], generator: torch.Generator, last_gain: float = 1.0) -> nn.Sequential:
+    """Fully connected network with SiLU between layers, initialised from `generator`."""
+    layers: list[nn.Module] = []
+    for index, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        last = index == len(sizes) - 2
+        linear = nn.Linear(fan_in, fan_out)
+        bound = math.sqrt(3.0 / fan_in) * (last_gain if last else 1.0)
+        with torch.no_grad():
+            linear.weight.uniform_(-bound, bound, generator=generator)
+            linear.bias.zero_()
+        layers.append(linear)
+        if not last:
+            layers.append(nn.SiLU())
+    return nn.Sequential(*layers)
+
+
+class Policy(nn.Module):
+    """A bounded deterministic function of the state: π with q outputs, or η with p."""
+
+    def __init__(
+        self, task: Task, outputs: int, layers: Sequence[int], generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.task = task
+        self.network = mlp([task.feature_dim, *layers, outputs], generator, last_gain=0.1)
+
+    def forward(self, state: Tensor) -> Tensor:
+        """Action `(..., outputs)` in [-1, 1] of states `(..., p)`: shares of the limits."""
+        return torch.tanh(self.network(self.task.features(state)))
+
+
+class Critic(nn.Module):
+    """Discounted return to come, optimistic where the imagination is."""
+
+    scale: Tensor
+
+    def __init__(
+        self, task: Task, layers: Sequence[int], discount: float, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.task = task
+        self.network = mlp([task.feature_dim, *layers, 1], generator, last_gain=0.1)
+        # The network's output stays of order one while values reach 1 / (1 - γ).
+        self.register_buffer("scale", torch.tensor(0.2 / (1.0 - discount)))
+
+    def forward(self, state: Tensor) -> Tensor:
+        """Value `(...)` of states `(..., p)`."""
+        return self.scale * self.network(self.task.features(state)).squeeze(-1)
