@@ -1,0 +1,1 @@
+"""The ROS 2 nodes: thin, over `runtime`, `learner` and `bags`."""
