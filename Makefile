@@ -1,0 +1,56 @@
+# make demo    a simulated pendulum learns its swing-up through ROS 2
+# make test    all checks and the fast tests
+# The environment is made in .venv at first use; PYTHON=/path/to/python3 chooses the interpreter.
+
+RUN ?= runs/demo-$(shell date +%Y%m%d-%H%M%S-%3N)
+ARGS ?=
+BIN := .venv/bin
+
+# A shell inside another environment with ROS wheels must not tell ours that it is set up.
+unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
+
+.PHONY: help env demo doctor test test-slow pytest lint format lock clean
+
+help:
+	@echo "make demo       teach a simulated pendulum its swing-up (RUN=folder, ARGS='--seed 1')"
+	@echo "make doctor     say what is installed and what works on this machine"
+	@echo "make test       all checks and the fast tests"
+	@echo "make test-slow  the tests that take minutes"
+	@echo "make lint       ruff, mypy, codespell"
+	@echo "make format     let ruff rewrite the files"
+	@echo "make env        make or update .venv"
+	@echo "make lock       choose new versions for requirements*.txt"
+	@echo "make clean      remove .venv and build outputs; runs/ stays"
+
+env:
+	@.ci/environment
+
+demo: env
+	$(BIN)/hucrl up pendulum --action-penalty 0.2 --out $(RUN) $(ARGS)
+
+doctor: env
+	$(BIN)/hucrl doctor
+
+test: lint pytest
+
+pytest: env
+	$(BIN)/python -m pytest -m "not slow and not gpu" $(ARGS)
+
+test-slow: env
+	$(BIN)/python -m pytest -m "slow and not gpu" --timeout 1800 $(ARGS)
+
+lint: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/codespell
+
+format: env
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock:
+	.ci/lock
+
+clean:
+	rm -rf .venv build install log *.egg-info
