@@ -1,0 +1,187 @@
+"""Processes of a run: each in its own session, watched, and ended within a bounded time."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+FIRST_S = 1.0
+"""[s] Head start of the processes that must end before the others."""
+GRACE_S = 3.5
+"""[s] From the first SIGTERM to SIGKILL."""
+KILL_S = 1.0
+"""[s] Longest wait for a killed process to disappear."""
+POLL_S = 0.02
+"""[s] Between two looks at the processes."""
+_PR_SET_PDEATHSIG = 1
+_LAST_WORDS_BYTES = 4096
+
+
+class Exit(NamedTuple):
+    """How a process ended."""
+
+    name: str
+    code: int
+    """Exit code, or the negative number of the signal that killed it."""
+    last_words: str
+    """Last line of its log; empty where it said nothing or was killed."""
+
+    @property
+    def description(self) -> str:
+        """For people: `controller was killed by signal 9 (SIGKILL)`."""
+        if self.code < 0:
+            return f"{self.name} was killed by signal {-self.code} ({_signal_name(-self.code)})"
+        words = f": {self.last_words}" if self.last_words else ""
+        return f"{self.name} ended with exit code {self.code}{words}"
+
+
+@dataclass
+class _Child:
+    name: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    log_start: int
+    """Size of the log when the process started [bytes]."""
+    reported: bool = False
+
+
+class ProcessGroup:
+    """The processes of one run.
+
+    They get SIGTERM if this process dies, however it dies. They are in sessions of their own,
+    so that Ctrl-C reaches only this process, which then ends them in the right order.
+    """
+
+    def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
+        """Prepare; nothing is started.
+
+        Args:
+            logs: Folder of the logs, one file for each process.
+            environment: Environment variables of all processes.
+        """
+        self._logs = logs
+        self._environment = dict(environment)
+        self._children: dict[str, _Child] = {}
+
+    def start(self, name: str, command: Sequence[str], *, foreground: bool = False) -> int:
+        """Start a process; returns its PID.
+
+        Args:
+            name: Its name, also that of its log.
+            command: What to run.
+            foreground: Keep this process's standard output (for a live view) and give it a pipe
+                as standard input, see `tell`. Otherwise all output goes to the log.
+        """
+        path = self._logs / f"{name}.log"
+        with path.open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if foreground else subprocess.DEVNULL,
+                stdout=None if foreground else log,
+                stderr=log,
+                bufsize=0,
+                env=self._environment,
+                start_new_session=True,
+                preexec_fn=_die_with_parent(os.getpid()),  # no threads here
+            )
+            self._children[name] = _Child(name, process, path, log.tell())
+        return process.pid
+
+    def tell(self, name: str, line: str) -> None:
+        """Write a line to the standard input of a process started in the foreground."""
+        stdin = self._children[name].process.stdin
+        assert stdin is not None, f"{name} has no pipe"
+        try:
+            stdin.write(line.encode() + b"\n")
+        except BrokenPipeError:
+            return  # It is dead; `ended` reports that.
+
+    def alive(self) -> tuple[str, ...]:
+        """Names of the processes that run."""
+        return tuple(c.name for c in self._children.values() if c.process.poll() is None)
+
+    def ended(self) -> list[Exit]:
+        """Processes that have ended since the last call."""
+        found = []
+        for child in self._children.values():
+            code = child.process.poll()
+            if code is not None and not child.reported:
+                child.reported = True
+                found.append(Exit(child.name, code, _last_line(child.log, child.log_start)))
+        return found
+
+    def wait(self, name: str, timeout_s: float) -> bool:
+        """Wait for a process to end; False where it still runs after `timeout_s` [s]."""
+        return self._wait_for([self._children[name]], time.monotonic() + timeout_s)
+
+    def stop(self, first: Iterable[str] = ()) -> tuple[str, ...]:
+        """End all processes; returns the names of those that had to be killed.
+
+        SIGTERM goes to the `first` ones; when they are gone, or after `FIRST_S`, to the others;
+        what is still there `GRACE_S` after the beginning gets SIGKILL.
+        """
+        begin = time.monotonic()
+        ahead = [self._children[name] for name in first if name in self._children]
+        _signal(ahead, signal.SIGTERM)
+        self._wait_for(ahead, begin + FIRST_S)
+        everybody = list(self._children.values())
+        _signal((child for child in everybody if child not in ahead), signal.SIGTERM)
+        self._wait_for(everybody, begin + GRACE_S)
+        killed = self.alive()
+        _signal((self._children[name] for name in killed), signal.SIGKILL)
+        self._wait_for(everybody, time.monotonic() + KILL_S)
+        for child in everybody:
+            if child.process.stdin is not None:
+                child.process.stdin.close()
+        return killed
+
+    def _wait_for(self, children: Sequence[_Child], deadline: float) -> bool:
+        while any(child.process.poll() is None for child in children):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_S)
+        return True
+
+
+def _signal(children: Iterable[_Child], number: signal.Signals) -> None:
+    """Signal each process that runs, with whatever it started itself (its process group)."""
+    for child in children:
+        if child.process.poll() is None:
+            # Not reaped yet, so its number can't belong to anybody else.
+            os.killpg(child.process.pid, number)
+
+
+def _die_with_parent(parent: int) -> Callable[[], None] | None:
+    """For `preexec_fn`: let the kernel send SIGTERM when the parent `parent` is gone."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+
+    def arrange() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+        if os.getppid() != parent:  # It died in the meantime.
+            os._exit(1)
+
+    return arrange
+
+
+def _last_line(log: Path, start: int) -> str:
+    """Last line that is not blank of what was logged since `start` [bytes]."""
+    with log.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(start, end - _LAST_WORDS_BYTES))
+        lines = file.read().decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

@@ -1,0 +1,176 @@
+"""Processes of a run: watched, reported by name, and ended within the bound, whatever they do."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from hucrl_ros.processes import FIRST_S, GRACE_S, KILL_S, Exit, ProcessGroup
+
+READY = "print('ready', flush=True); "
+SLEEPER = READY + "import time; time.sleep(60)"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
+
+
+@pytest.fixture
+def group(tmp_path):
+    group = ProcessGroup(tmp_path, os.environ)
+    yield group
+    group.stop()
+
+
+def python(code: str) -> list[str]:
+    # -S: the environment's start-up hooks would only slow the test down.
+    return [sys.executable, "-S", "-c", code]
+
+
+def wait_until(condition, timeout_s=10.0):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def start_ready(group, tmp_path, name, code):
+    pid = group.start(name, python(code))
+    wait_until(lambda: "ready" in (tmp_path / f"{name}.log").read_text())
+    return pid
+
+
+def test_output_goes_to_the_log_of_that_name(group, tmp_path):
+    group.start("speaker", python("import sys; print('out'); print('err', file=sys.stderr)"))
+    assert group.wait("speaker", 10.0)
+    assert set((tmp_path / "speaker.log").read_text().split()) == {"out", "err"}
+
+
+def test_a_log_is_continued_not_replaced(group, tmp_path):
+    (tmp_path / "speaker.log").write_text("earlier\n")
+    group.start("speaker", python("print('later')"))
+    assert group.wait("speaker", 10.0)
+    assert (tmp_path / "speaker.log").read_text() == "earlier\nlater\n"
+
+
+def test_an_ended_process_is_reported_once_with_its_exit_code_and_last_words(group):
+    group.start(
+        "failing", python("import sys; sys.stderr.write('first\\nno robot\\n'); sys.exit(3)")
+    )
+    assert group.wait("failing", 10.0)
+    (end,) = group.ended()
+    assert end == Exit("failing", 3, "no robot")
+    assert end.description == "failing ended with exit code 3: no robot"
+    assert group.ended() == []
+
+
+def test_last_words_are_of_this_start_not_of_an_earlier_one(group, tmp_path):
+    (tmp_path / "mute.log").write_text("said long ago\n")
+    group.start("mute", python("raise SystemExit(3)"))
+    assert group.wait("mute", 10.0)
+    assert group.ended() == [Exit("mute", 3, "")]
+
+
+def test_a_killed_process_is_reported_with_its_signal(group, tmp_path):
+    pid = start_ready(group, tmp_path, "victim", SLEEPER)
+    os.kill(pid, signal.SIGKILL)
+    assert group.wait("victim", 10.0)
+    (end,) = group.ended()
+    assert end.description == "victim was killed by signal 9 (SIGKILL)"
+
+
+def test_processes_that_run_are_alive_and_not_ended(group, tmp_path):
+    start_ready(group, tmp_path, "sleeper", SLEEPER)
+    assert group.alive() == ("sleeper",)
+    assert group.ended() == []
+    assert not group.wait("sleeper", 0.05)
+
+
+def test_stop_ends_the_first_ones_before_it_signals_the_others(group, tmp_path):
+    order = tmp_path / "order"
+    code = (
+        "import signal, time\n"
+        "def stop(*_):\n"
+        "    time.sleep({delay})\n"
+        f"    open({str(order)!r}, 'a').write('{{name}} ')\n"
+        "    raise SystemExit\n"
+        "signal.signal(signal.SIGTERM, stop)\n" + SLEEPER
+    )
+    start_ready(group, tmp_path, "other", code.format(name="other", delay=0))
+    start_ready(group, tmp_path, "first", code.format(name="first", delay=0.2))
+    assert group.stop(first=["first"]) == ()
+    assert order.read_text().split() == ["first", "other"]
+
+
+def test_a_process_that_ignores_sigterm_is_killed_within_the_bound(group, tmp_path):
+    pid = start_ready(group, tmp_path, "stubborn", STUBBORN)
+    begin = time.monotonic()
+    assert group.stop(first=["stubborn"]) == ("stubborn",)
+    assert time.monotonic() - begin < 5.0
+    assert not psutil.pid_exists(pid)
+    assert FIRST_S < GRACE_S
+    assert GRACE_S + KILL_S < 5.0
+
+
+def test_stop_reaches_what_a_process_started_itself(group, tmp_path):
+    grandchild = (
+        "import subprocess, sys\n"
+        f"child = subprocess.Popen({python('import time; time.sleep(60)')!r})\n"
+        "print(child.pid, flush=True)\n"
+        "child.wait()\n"
+    )
+    start = group.start("parent", python(grandchild))
+    log = tmp_path / "parent.log"
+    wait_until(lambda: log.read_text().endswith("\n"))
+    assert group.alive() == ("parent",)
+    pid = int(log.read_text())
+    group.stop()
+    wait_until(lambda: not psutil.pid_exists(pid) or _is_zombie(pid))
+    assert not psutil.pid_exists(start)
+
+
+def _is_zombie(pid):
+    # Where nobody adopts orphans, a dead grandchild keeps its number.
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_stop_of_nothing_does_nothing(group):
+    assert group.stop(first=["absent"]) == ()
+
+
+def test_a_line_told_to_a_foreground_process_arrives(group, tmp_path):
+    code = "import sys; sys.stderr.write(sys.stdin.readline())"
+    group.start("listener", python(code), foreground=True)
+    group.tell("listener", "controller was killed")
+    assert group.wait("listener", 10.0)
+    assert (tmp_path / "listener.log").read_text() == "controller was killed\n"
+
+
+def test_telling_a_dead_process_does_nothing(group):
+    group.start("deaf", python("pass"), foreground=True)
+    assert group.wait("deaf", 10.0)
+    group.tell("deaf", "hello")
+    group.tell("deaf", "hello?")
+
+
+def test_children_die_with_a_parent_that_was_killed(tmp_path):
+    code = (
+        "import os, sys, time; from pathlib import Path\n"
+        "from hucrl_ros.processes import ProcessGroup\n"
+        f"group = ProcessGroup(Path({str(tmp_path)!r}), os.environ)\n"
+        f"print(group.start('child', {python(SLEEPER)!r}), flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    try:
+        pid = int(parent.stdout.readline())
+        assert psutil.pid_exists(pid)
+    finally:
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+    wait_until(lambda: not psutil.pid_exists(pid) or _is_zombie(pid))
