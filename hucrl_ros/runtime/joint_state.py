@@ -1,0 +1,96 @@
+"""From a joint state message to the robot's state, or to one line that says why not."""
+
+import math
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.errors import JointStateError
+
+
+class JointStateReader:
+    """Finds the robot's joints in joint state messages by name.
+
+    Robots publish all their joints, in any order, so joints that the task doesn't know are
+    ignored; a joint that it needs and can't find is an error.
+    """
+
+    def __init__(self, joint_names: Sequence[str]) -> None:
+        self.joint_names = tuple(joint_names)
+        self.extra_joints: tuple[str, ...] = ()
+        """Joints of the last message that the task doesn't know."""
+        self._names: tuple[str, ...] | None = None
+        self._order: tuple[int, ...] = ()
+        self._newest_ns: int | None = None
+
+    def reset(self) -> None:
+        """Forget the newest stamp: the clock may start again."""
+        self._newest_ns = None
+
+    def is_repetition(self, stamp_ns: int) -> bool:
+        """Whether the newest message carried the same stamp [ns]."""
+        return stamp_ns == self._newest_ns
+
+    def read(
+        self,
+        names: Sequence[str],
+        positions: Sequence[float],
+        velocities: Sequence[float],
+        stamp_ns: int,
+    ) -> NDArray[np.float64]:
+        """The state `(p,)`: positions [rad or m], then velocities [rad/s or m/s].
+
+        Args:
+            names: Joints of the message, in its order.
+            positions: One for each name [rad or m].
+            velocities: One for each name [rad/s or m/s].
+            stamp_ns: The message's stamp [ns].
+
+        Raises:
+            JointStateError: a joint is missing or appears twice, the sizes don't match, a number
+                is not finite, or time runs backwards.
+        """
+        newest, self._newest_ns = self._newest_ns, stamp_ns
+        if newest is not None and stamp_ns < newest:
+            _refuse(
+                f"stamp {_seconds(stamp_ns)} after {_seconds(newest)}: time runs backwards; "
+                "stamps must increase"
+            )
+        for what, values in (("positions", positions), ("velocities", velocities)):
+            if len(values) != len(names):
+                _refuse(f"{len(values)} {what} for {len(names)} joints; expected one for each")
+        if tuple(names) != self._names:
+            self._learn_order(tuple(names))
+        state = [positions[i] for i in self._order] + [velocities[i] for i in self._order]
+        for entry, value in enumerate(state):
+            if not math.isfinite(value):
+                joint = self.joint_names[entry % len(self.joint_names)]
+                what = "position" if entry < len(self.joint_names) else "velocity"
+                _refuse(f"{what} of joint {joint!r} is {value}; expected a finite number")
+        return np.array(state, dtype=np.float64)
+
+    def _learn_order(self, names: tuple[str, ...]) -> None:
+        """Where each joint of the task stands in the message; kept until the names change."""
+        self._names = None
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            _refuse(f"joint {twice!r} appears {names.count(twice)} times; expected once")
+        missing = [name for name in self.joint_names if name not in names]
+        if missing:
+            _refuse(
+                f"no joint {missing[0]!r} among {list(names)}; "
+                f"the task needs {', '.join(self.joint_names)}"
+            )
+        self._order = tuple(names.index(name) for name in self.joint_names)
+        self.extra_joints = tuple(name for name in names if name not in self.joint_names)
+        self._names = names
+
+
+def _seconds(stamp_ns: int) -> str:
+    return f"{stamp_ns / 1e9:.9f} s"
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise JointStateError(f"joint_states: {reason}")
