@@ -1,4 +1,4 @@
-"""What a run is doing, for the person who watches it: a live table, or lines where no terminal is."""
+"""What a run is doing, for the person who watches: a live table, or lines without a terminal."""
 
 import sys
 import time
@@ -138,17 +138,18 @@ def describe_phase(progress: Progress) -> str:
     total = progress.config.episodes
     if progress.phase in (Phase.FINISHED, Phase.STOPPED):
         return f"{progress.phase.value} after {len(progress.finished)} of {total} episodes{detail}"
-    return f"episode {progress.episode + 1}/{total}: {progress.phase.value}{detail}"
+    number = f"episode {progress.episode} ({progress.episode + 1} of {total})"
+    return f"{number}: {progress.phase.value}{detail}"
 
 
 def describe_episode(episode: EpisodeSummary, model_error: float | None) -> str:
     """One line: what a finished episode brought."""
-    ticks = episode.tick_ms
+    p50, p99 = _tick_cells(episode)
     parts = [
-        f"episode {episode.index + 1}: return {_number(episode.return_)}",
+        f"episode {episode.index}: return {_number(episode.return_)}",
         f"promised {_number(episode.promised_return)}",
         f"model error {_number(model_error, 3)}",
-        f"tick p50 {_number(ticks and ticks.p50, 2)} p99 {_number(ticks and ticks.p99, 2)} ms",
+        f"tick p50 {p50} p99 {p99} ms",
         f"{episode.misses or 0} misses",
     ]
     return ", ".join(parts)
@@ -183,7 +184,7 @@ def _episode_bar(progress: Progress) -> Table:
     style = {Phase.FINISHED: "green", Phase.STOPPED: "red"}.get(progress.phase, "cyan")
     detail = f" ({progress.detail})" if progress.detail else ""
     row.add_row(
-        f"episode {min(progress.episode + 1, total)}/{total}",
+        f"{min(progress.episode + 1, total)} of {total} episodes",
         ProgressBar(total=total, completed=min(done, total), width=_BAR_WIDTH),
         f"step {progress.step:>{len(str(progress.steps))}}/{progress.steps}",
         Text(progress.phase.value + detail, style=style),
@@ -209,16 +210,14 @@ def _table(progress: Progress) -> Table:
 
 
 def _finished_cells(episode: EpisodeSummary, progress: Progress) -> Sequence[str]:
-    ticks = episode.tick_ms
     learned = episode.fit_s is not None or episode.search_s is not None
     learning = (episode.fit_s or 0.0) + (episode.search_s or 0.0) if learned else None
     return (
-        str(episode.index + 1),
+        str(episode.index),
         _number(episode.return_),
         _number(episode.promised_return),
         _number(progress.model_errors.get(episode.index), 3),
-        _number(ticks and ticks.p50, 2),
-        _number(ticks and ticks.p99, 2),
+        *_tick_cells(episode),
         str(episode.misses or 0),
         str(episode.fallbacks or 0),
         _number(learning),
@@ -227,7 +226,7 @@ def _finished_cells(episode: EpisodeSummary, progress: Progress) -> Sequence[str
 
 def _present_cells(progress: Progress) -> Sequence[str]:
     return (
-        str(progress.episode + 1),
+        str(progress.episode),
         _number(progress.return_so_far),
         _number(progress.promised_return),
         _number(progress.model_error, 3),
@@ -237,6 +236,13 @@ def _present_cells(progress: Progress) -> Sequence[str]:
         "",
         "",
     )
+
+
+def _tick_cells(episode: EpisodeSummary) -> tuple[str, str]:
+    ticks = episode.tick_ms
+    if ticks is None:
+        return _number(None), _number(None)
+    return _number(ticks.p50, 2), _number(ticks.p99, 2)
 
 
 def _number(value: float | None, digits: int = 1) -> str:
