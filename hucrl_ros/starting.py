@@ -1,0 +1,145 @@
+"""From what a person asked for to a run's folder, new or continued.
+
+`hucrl up` and the launch files share it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hucrl_ros.config import Config, load_config, merge, parse_config, task_config_path
+from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.runs import RunFolder
+
+RUNS = Path("runs")
+"""Where new runs go, below the working directory."""
+COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a person asked for."""
+
+    task: str
+    config: Path | None = None
+    """Settings; None: the task's file in `config/`."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Dotted keys and values that replace those of the file."""
+    out: Path | None = None
+    """The run's folder; None: a new one below `RUNS`."""
+    resume: bool = False
+    """Continue the run in `out`."""
+
+
+def prepare_run(options: RunOptions) -> RunFolder:
+    """Make the run's folder, or open the one to continue.
+
+    Raises:
+        ConfigError: a setting is wrong, or a continued run has another one.
+        RunError: a run lies there already, or none to continue.
+    """
+    if options.resume:
+        return _continued(options)
+    config = asked_config(options)
+    folder = options.out or _new_folder(config)
+    try:
+        return RunFolder.create(folder, config)
+    except OSError as error:
+        raise RunError(f"{folder}: can't make a run there: {error.strerror}") from None
+
+
+def asked_config(options: RunOptions) -> Config:
+    """The settings of a new run.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+    standard = task_config_path(options.task)
+    base = load_config(options.config or standard)
+    if base.task != options.task:
+        raise ConfigError(
+            f"{options.config}: task = {base.task!r}, but {options.task!r} was asked for"
+        )
+    return override(base, options.overrides)
+
+
+def override(base: Config, overrides: Mapping[str, Any]) -> Config:
+    """The settings `base` with some of them replaced.
+
+    Args:
+        base: Settings.
+        overrides: Dotted keys, e.g. `planner.horizon`, and values.
+
+    Raises:
+        ConfigError: a key is unknown, or its value wrong.
+    """
+    values = base.model_dump(mode="json")
+    for key in overrides:
+        group = key.rpartition(".")[0]
+        if group and not isinstance(values.get(group), dict):
+            groups = ", ".join(name for name, value in values.items() if isinstance(value, dict))
+            raise ConfigError(
+                f"{COMMAND_LINE}: unknown key {key!r}; {group!r} is no group; groups: {groups}"
+            )
+    return parse_config(merge(values, overrides), COMMAND_LINE)
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Key and value of `key=value`, the value in YAML.
+
+    Raises:
+        ConfigError: it has another form.
+    """
+    key, equals, value = text.partition("=")
+    if not key.strip() or not equals:
+        raise ConfigError(f"{COMMAND_LINE}: {text!r}: expected KEY=VALUE, e.g. planner.horizon=30")
+    try:
+        return key.strip(), yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ConfigError(f"{COMMAND_LINE}: {text!r}: the value is not YAML") from None
+
+
+def _continued(options: RunOptions) -> RunFolder:
+    if options.out is None:
+        raise ConfigError(f"{COMMAND_LINE}: to resume, name the run's folder: --out DIR --resume")
+    run = RunFolder.open(options.out)
+    stored = run.config
+    asked = stored if options.config is None else load_config(options.config)
+    asked = override(asked, {"task": options.task, **options.overrides})
+    before, after = _flat(stored), _flat(asked)
+    for key, value in after.items():
+        if value != before[key]:
+            raise ConfigError(
+                f"{key} = {value!r}, but the run in {options.out} has {before[key]!r}; a resumed "
+                "run keeps its settings: leave the option out, or start a new run"
+            )
+    return run
+
+
+def _flat(config: Config) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.model_dump(mode="json").items():
+        if isinstance(value, dict):
+            flat.update({f"{key}.{name}": entry for name, entry in value.items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def _new_folder(config: Config) -> Path:
+    """A folder that nobody has, made now, so that another run can't take the same."""
+    name = f"{config.task}-{config.strategy}-{datetime.now():%Y%m%d-%H%M%S}"
+    for suffix in ("", *(f"-{i}" for i in range(2, 100))):
+        folder = RUNS / (name + suffix)
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise RunError(f"{folder}: {error.strerror}") from None
+        return folder
+    raise RunError(f"{RUNS / name}: a hundred runs of that name lie there already")

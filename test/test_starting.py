@@ -1,0 +1,137 @@
+"""From a command line to a run's folder: every wrong wish gets one line that names it."""
+
+import pytest
+
+from hucrl_ros.config import Config, dump_config
+from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.starting import RunOptions, asked_config, parse_setting, prepare_run
+
+
+def refused(error, options, *named):
+    with pytest.raises(error) as caught:
+        prepare_run(options)
+    message = str(caught.value)
+    assert "\n" not in message
+    for text in named:
+        assert text in message
+
+
+def test_a_new_run_stores_the_files_settings_with_the_overrides(tmp_path):
+    options = RunOptions(
+        "pendulum", overrides={"seed": 7, "planner.horizon": 11}, out=tmp_path / "run"
+    )
+    config = prepare_run(options).config
+    assert (config.seed, config.planner.horizon) == (7, 11)
+    assert config.planner.particles == asked_config(RunOptions("pendulum")).planner.particles
+
+
+def test_unnamed_runs_of_the_same_second_get_different_folders(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    roots = {prepare_run(RunOptions("pendulum")).root for _ in range(5)}
+    assert len(roots) == 5
+    assert all(root.name.startswith("pendulum-optimistic-20") for root in roots)
+    assert all(root.parent == tmp_path / "runs" for root in roots)
+
+
+def test_a_folder_with_a_run_is_not_used_for_a_new_one(tmp_path):
+    prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
+    refused(RunError, RunOptions("pendulum", out=tmp_path / "run"), "--resume", "run")
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    refused(RunError, RunOptions("pendulum", out=tmp_path / "file" / "run"), "file", "can't make")
+
+
+def test_a_run_is_continued_with_its_own_settings(tmp_path):
+    prepare_run(RunOptions("pendulum", overrides={"seed": 7}, out=tmp_path / "run"))
+    run = prepare_run(RunOptions("pendulum", out=tmp_path / "run", resume=True))
+    assert run.config.seed == 7
+
+
+def test_a_continued_run_accepts_the_settings_that_it_has(tmp_path):
+    overrides = {"seed": 7, "planner.noise": 0.5}
+    prepare_run(RunOptions("pendulum", overrides=overrides, out=tmp_path / "run"))
+    prepare_run(RunOptions("pendulum", overrides=overrides, out=tmp_path / "run", resume=True))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("seed", 8), ("planner.horizon", 3), ("episodes", 1000), ("mode", "real_time")],
+)
+def test_a_continued_run_refuses_a_changed_setting_by_name(tmp_path, key, value):
+    prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
+    options = RunOptions("pendulum", overrides={key: value}, out=tmp_path / "run", resume=True)
+    refused(ConfigError, options, f"{key} = {value!r}", "keeps its settings")
+
+
+def test_a_continued_run_refuses_a_changed_file_by_the_keys_name(tmp_path):
+    prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
+    stored = prepare_run(RunOptions("pendulum", out=tmp_path / "run", resume=True)).config
+    other = tmp_path / "other.yaml"
+    other.write_text(dump_config(stored.model_copy(update={"seed": 99})))
+    options = RunOptions("pendulum", config=other, out=tmp_path / "run", resume=True)
+    refused(ConfigError, options, "seed = 99", "has 0")
+
+
+def test_resuming_needs_a_folder_with_a_run(tmp_path):
+    refused(ConfigError, RunOptions("pendulum", resume=True), "--out DIR --resume")
+    refused(RunError, RunOptions("pendulum", out=tmp_path / "no", resume=True), "no config.yaml")
+
+
+def test_an_unknown_task_is_named_with_the_known_ones(tmp_path):
+    refused(ConfigError, RunOptions("pendlum", out=tmp_path / "run"), "'pendlum'", "pendulum")
+
+
+def test_a_file_of_another_task_is_refused(tmp_path):
+    path = tmp_path / "other.yaml"
+    path.write_text(dump_config(Config(task="cartpole")))
+    options = RunOptions("pendulum", config=path, out=tmp_path / "run")
+    refused(ConfigError, options, str(path), "'cartpole'", "'pendulum'")
+
+
+def test_an_unknown_key_in_a_file_is_named_with_the_nearest_known_one(tmp_path):
+    path = tmp_path / "typo.yaml"
+    path.write_text("/**:\n  ros__parameters:\n    planner: {partikles: 3}\n")
+    options = RunOptions("pendulum", config=path, out=tmp_path / "run")
+    refused(ConfigError, options, str(path), "'planner.partikles'", "did you mean 'particles'")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "named"),
+    [
+        ({"episodes": 0}, "episodes = 0"),
+        ({"planner.partikles": 3}, "did you mean 'particles'"),
+        ({"planer.particles": 3}, "'planer' is no group"),
+        ({"seed.x": 3}, "'seed' is no group"),
+        ({"planner.horizon.x": 3}, "'planner.horizon' is no group"),
+        ({"planner": 3}, "planner = 3"),
+        ({"mode": "fast"}, "'lockstep' or 'real_time'"),
+    ],
+)
+def test_a_wrong_override_is_named_with_its_origin(tmp_path, overrides, named):
+    options = RunOptions("pendulum", overrides=overrides, out=tmp_path / "run")
+    refused(ConfigError, options, named, "command line")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("planner.horizon=30", ("planner.horizon", 30)),
+        ("model.layers=[32, 32]", ("model.layers", [32, 32])),
+        ("model.bootstrap=false", ("model.bootstrap", False)),
+        ("strategy=greedy", ("strategy", "greedy")),
+    ],
+)
+def test_a_setting_is_a_key_and_a_yaml_value(text, setting):
+    assert parse_setting(text) == setting
+
+
+@pytest.mark.parametrize("text", ["seed", "=3", "", "seed=[1"])
+def test_what_is_no_setting_is_refused_by_name(text):
+    with pytest.raises(ConfigError) as caught:
+        parse_setting(text)
+    assert repr(text) in str(caught.value)
+    assert "\n" not in str(caught.value)
