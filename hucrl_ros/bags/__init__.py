@@ -1,0 +1,1 @@
+"""Episodes as rosbag2 folders (MCAP), written and read without ROS."""

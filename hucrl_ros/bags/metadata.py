@@ -1,0 +1,128 @@
+"""`metadata.yaml` of a rosbag2 folder, version 9."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hucrl_ros.bags.messages import type_hash
+from hucrl_ros.bags.topics import RecordedTopic
+from hucrl_ros.errors import BagError
+
+FILE_NAME = "metadata.yaml"
+VERSION = 9
+_INFINITE = {"sec": 9223372036, "nsec": 854775807}
+_OUTCOME = "hucrl_outcome"
+
+
+class Outcome(Enum):
+    """How the recording of an episode ended."""
+
+    FINISHED = "finished"
+    """It was closed because the episode was over."""
+    INTERRUPTED = "interrupted"
+    """It was closed before that, or rewritten from a cut-off file."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a bag's only file holds."""
+
+    file_name: str
+    counts: Mapping[RecordedTopic, int]
+    """Messages of each topic, which stands here by its resolved name."""
+    start_ns: int
+    """Receive time of the first message [ns]."""
+    end_ns: int
+    """Receive time of the last message [ns]."""
+    outcome: Outcome
+
+
+def qos_profiles(latched: bool) -> list[dict[str, Any]]:
+    """Quality of service of a topic's publishers, as rosbag2 writes it."""
+    return [
+        {
+            "history": "keep_last",
+            "depth": 1 if latched else 100,
+            "reliability": "reliable",
+            "durability": "transient_local" if latched else "volatile",
+            "deadline": dict(_INFINITE),
+            "lifespan": dict(_INFINITE),
+            "liveliness": "automatic",
+            "liveliness_lease_duration": dict(_INFINITE),
+            "avoid_ros_namespace_conventions": False,
+        }
+    ]
+
+
+def dump_metadata(contents: Contents) -> str:
+    """Text of `metadata.yaml`."""
+    return yaml.safe_dump({"rosbag2_bagfile_information": _information(contents)}, sort_keys=False)
+
+
+def dump_information(contents: Contents) -> str:
+    """What rosbag2 keeps inside the MCAP file, so that it opens without `metadata.yaml`."""
+    return yaml.safe_dump(_information(contents), sort_keys=False)
+
+
+def read_outcome(folder: Path) -> Outcome:
+    """How the recording ended; a bag that somebody else recorded is finished.
+
+    Raises:
+        BagError: `metadata.yaml` can't be read.
+    """
+    path = folder / FILE_NAME
+    try:
+        information = yaml.safe_load(path.read_text())["rosbag2_bagfile_information"]
+        custom = information.get("custom_data") or {}
+        return Outcome(custom.get(_OUTCOME, Outcome.FINISHED.value))
+    except OSError as error:
+        raise BagError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError, AttributeError, ValueError):
+        raise BagError(f"{path}: damaged; it is not the metadata of a rosbag2 folder") from None
+
+
+def _information(contents: Contents) -> dict[str, Any]:
+    count = sum(contents.counts.values())
+    start = {"nanoseconds_since_epoch": contents.start_ns}
+    duration = {"nanoseconds": contents.end_ns - contents.start_ns}
+    return {
+        "version": VERSION,
+        "storage_identifier": "mcap",
+        "duration": dict(duration),
+        "starting_time": dict(start),
+        "message_count": count,
+        "topics_with_message_count": _topics(contents.counts),
+        "compression_format": "",
+        "compression_mode": "",
+        "relative_file_paths": [contents.file_name],
+        "files": [
+            {
+                "path": contents.file_name,
+                "starting_time": start,
+                "duration": duration,
+                "message_count": count,
+            }
+        ],
+        "custom_data": {_OUTCOME: contents.outcome.value},
+        "ros_distro": "",
+    }
+
+
+def _topics(counts: Mapping[RecordedTopic, int]) -> Sequence[dict[str, Any]]:
+    return [
+        {
+            "topic_metadata": {
+                "name": topic.name,
+                "type": topic.type,
+                "serialization_format": "cdr",
+                "offered_qos_profiles": qos_profiles(topic.latched),
+                "type_description_hash": type_hash(topic.type),
+            },
+            "message_count": count,
+        }
+        for topic, count in counts.items()
+    ]

@@ -1,0 +1,34 @@
+"""What is recorded of an episode: topic names, message types, delivery."""
+
+from typing import NamedTuple
+
+JOINT_STATES = "joint_states"
+COMMANDS = "controller/commands"
+TICKS = "controller/ticks"
+ACTIVE = "controller/active"
+TRIPPED = "watchdog/tripped"
+
+
+class RecordedTopic(NamedTuple):
+    """A topic in an episode's bag."""
+
+    name: str
+    """Relative name; the bag holds the name that it resolved to."""
+    type: str
+    """Message type, as `package/msg/Name`."""
+    latched: bool
+    """Late subscribers get the last message (TRANSIENT_LOCAL, depth 1)."""
+
+
+RECORDED = (
+    RecordedTopic(JOINT_STATES, "sensor_msgs/msg/JointState", latched=False),
+    RecordedTopic(COMMANDS, "std_msgs/msg/Float64MultiArray", latched=False),
+    RecordedTopic(TICKS, "std_msgs/msg/Float64MultiArray", latched=False),
+    RecordedTopic(ACTIVE, "std_msgs/msg/Bool", latched=True),
+    RecordedTopic(TRIPPED, "diagnostic_msgs/msg/DiagnosticStatus", latched=True),
+)
+
+
+def is_named(topic: str, name: str) -> bool:
+    """Whether the resolved name `topic` is the relative `name` in some namespace."""
+    return topic == name or topic.endswith(f"/{name}")

@@ -1,0 +1,119 @@
+"""Builds recorded messages and bags for the tests."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hucrl_ros.bags.messages import Message, typestore
+from hucrl_ros.bags.topics import ACTIVE, COMMANDS, JOINT_STATES, RECORDED, TICKS, TRIPPED
+from hucrl_ros.bags.writer import EpisodeWriter
+from hucrl_ros.ticks import TickRecord, encode_tick, tick_labels
+
+TOPICS = tuple(topic._replace(name=f"/{topic.name}") for topic in RECORDED)
+
+
+def joint_state(
+    stamp_ns: int,
+    positions: Sequence[float],
+    velocities: Sequence[float],
+    efforts: Sequence[float] = (),
+    names: Sequence[str] = ("pendulum_joint",),
+) -> Message:
+    types = typestore().types
+    stamp = types["builtin_interfaces/msg/Time"](*divmod(stamp_ns, 10**9))
+    return types["sensor_msgs/msg/JointState"](
+        header=types["std_msgs/msg/Header"](stamp=stamp, frame_id=""),
+        name=list(names),
+        position=np.array(positions, dtype=float),
+        velocity=np.array(velocities, dtype=float),
+        effort=np.array(efforts, dtype=float),
+    )
+
+
+def floats(data: Sequence[float], labels: Sequence[str] = ()) -> Message:
+    types = typestore().types
+    dim = [types["std_msgs/msg/MultiArrayDimension"](label, 1, 1) for label in labels]
+    return types["std_msgs/msg/Float64MultiArray"](
+        layout=types["std_msgs/msg/MultiArrayLayout"](dim=dim, data_offset=0),
+        data=np.array(data, dtype=float),
+    )
+
+
+def tick(stamp_ns: int, step: int, action: Sequence[float], tick_ms: float = 1.5) -> Message:
+    record = TickRecord(
+        *divmod(stamp_ns, 10**9),
+        step=step,
+        tick_ms=tick_ms,
+        source=0,
+        missed=step == 3,
+        clamped=False,
+        iterations=2,
+        planned_return=10.0,
+        epistemic_std=0.1,
+        aleatoric_std=0.2,
+        hallucination=0.5,
+        action=tuple(action),
+    )
+    return floats(encode_tick(record), tick_labels(len(action)))
+
+
+def boolean(data: bool) -> Message:
+    return typestore().types["std_msgs/msg/Bool"](data)
+
+
+def diagnostic(level: int, message: str) -> Message:
+    return typestore().types["diagnostic_msgs/msg/DiagnosticStatus"](level, "", message, "", [])
+
+
+class Recording:
+    """An `EpisodeWriter` with a clock of its own: each message arrives 1 ms after the one before."""
+
+    def __init__(self, folder: Path) -> None:
+        self.writer = EpisodeWriter(folder, TOPICS)
+        self.now_ns = 1_700_000_000_000_000_000
+
+    def add(self, topic: str, message: Message) -> None:
+        self.now_ns += 1_000_000
+        self.writer.write(f"/{topic}", message, self.now_ns)
+
+
+def record_episode(
+    folder: Path, steps: int, period_ns: int = 12_500_000, report_effort: bool = True
+) -> Recording:
+    """State k is (k, -k), action k is k / 1000; the bag is left open.
+
+    Two states come before the first tick; one state is repeated.
+    """
+    recording = Recording(folder)
+    start = 10 * period_ns
+    for k in (-2, -1):
+        recording.add(JOINT_STATES, joint_state(start + k * period_ns, [9.0], [9.0], [0.0]))
+    recording.add(ACTIVE, boolean(True))
+    for k in range(steps + 1):
+        stamp = start + k * period_ns
+        effort = [(k - 1) / 1000] if report_effort else []
+        recording.add(JOINT_STATES, joint_state(stamp, [k], [-k], effort))
+        if k == 2:
+            recording.add(JOINT_STATES, joint_state(stamp, [k], [-k], effort))
+        if k < steps:
+            recording.add(COMMANDS, floats([k / 1000]))
+            recording.add(TICKS, tick(stamp, k, [k / 1000]))
+    recording.add(ACTIVE, boolean(False))
+    return recording
+
+
+__all__ = [
+    "ACTIVE",
+    "COMMANDS",
+    "JOINT_STATES",
+    "TICKS",
+    "TRIPPED",
+    "Recording",
+    "boolean",
+    "diagnostic",
+    "floats",
+    "joint_state",
+    "record_episode",
+    "tick",
+]
