@@ -96,6 +96,10 @@ class PlannerSettings(Settings):
     """Best trajectories that shape the next distribution [1]."""
     noise: float = Field(0.3, ge=0)
     """Initial standard deviation of the sampled efforts [shares of the effort limit]."""
+    correlation: float = Field(0.8, ge=0, lt=1)
+    """Correlation of the sampled efforts of two successive control periods [1]."""
+    smoothing: float = Field(0.1, ge=0, lt=1)
+    """Share of the old sampling distribution kept in a refinement [1]."""
 
     @model_validator(mode="after")
     def _elites_fit(self) -> "PlannerSettings":

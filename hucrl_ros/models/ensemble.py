@@ -69,9 +69,10 @@ class Ensemble(nn.Module):
             Means and standard deviations `(heads, n, p)`.
         """
         hidden = inputs
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+        weights, biases = list(self.weights), list(self.biases)
+        for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
             hidden = self._activation(torch.matmul(hidden, weight) + bias)
-        output = torch.matmul(hidden, self.weights[-1]) + self.biases[-1]
+        output = torch.matmul(hidden, weights[-1]) + biases[-1]
         mean, raw = output.chunk(2, dim=-1)
         return mean, self.settings.min_aleatoric_std + functional.softplus(raw)
 

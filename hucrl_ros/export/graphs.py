@@ -1,0 +1,219 @@
+"""The ONNX side: exports `Parts` once, cuts it into graphs, and swaps weights afterwards."""
+
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+import torch
+from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
+from onnxscript.optimizer import fold_constants
+from torch import Tensor
+
+from hucrl_ros.export.parts import Parts, PartsOutput
+
+OPSET = 20
+"""Newest operator set that both exporter and runtime are tested with."""
+IR_VERSION = 10
+PARTICLES = "particles"
+"""Name of the one dynamic dimension."""
+
+
+def export_parts(parts: Parts) -> GraphProto:
+    """The graph of `Parts.forward`, its weights kept under their names in the module.
+
+    Only constants that no weight enters are folded; ONNX Runtime folds the others when it
+    loads a bundle.
+    """
+    spec, hallucination = parts.task.spec, parts.step.hallucination_dim
+    count = 3
+    inputs = (
+        torch.zeros(count, spec.state_dim),
+        torch.zeros(count, spec.action_dim + hallucination),
+        torch.zeros(count, spec.state_dim),
+        torch.ones(()),
+    )
+    particles = torch.export.Dim(PARTICLES, min=1)
+    registration = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = registration.level
+    registration.setLevel(logging.ERROR)  # It warns of every absent optional package.
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                parts.eval(),
+                inputs,
+                input_names=["state", "offset", "noise", "feedback"],
+                output_names=list(PartsOutput._fields),
+                dynamic_shapes=({0: particles}, {0: particles}, {0: particles}, None),
+                opset_version=OPSET,
+                dynamo=True,
+                optimize=False,
+                verbose=False,
+            )
+    finally:
+        registration.setLevel(level)
+    assert program is not None
+    weights = parts.state_dict().keys()
+    fold_constants(
+        program.model,
+        should_fold=lambda node: not any(x is not None and x.name in weights for x in node.inputs),
+    )
+    graph: GraphProto = program.model_proto.graph
+    for node in graph.node:
+        # All inputs have as many particles; `state` is the one that every cut has.
+        if node.op_type == "Shape" and node.input[0] in ("offset", "noise"):
+            node.input[0] = "state"
+    return graph
+
+
+def cut(graph: GraphProto, inputs: Sequence[str], outputs: Sequence[str]) -> GraphProto:
+    """The part of `graph` that computes `outputs` from `inputs` (names of any tensors)."""
+    wanted, seen, nodes = list(outputs), set(inputs), set[int]()
+    producer = {name: i for i, node in enumerate(graph.node) for name in node.output}
+    initializers = {tensor.name: tensor for tensor in graph.initializer}
+    used: list[str] = []
+    while wanted:
+        name = wanted.pop()
+        if name in seen or not name:
+            continue
+        seen.add(name)
+        if name in initializers:
+            used.append(name)
+        elif name in producer:
+            nodes.add(producer[name])
+            wanted.extend(graph.node[producer[name]].input)
+        else:
+            raise ValueError(f"{', '.join(outputs)} can't be computed without input {name!r}")
+    infos = {value.name: value for value in (*graph.input, *graph.output)}
+    return helper.make_graph(
+        [graph.node[i] for i in sorted(nodes)],
+        "_".join(outputs),
+        [_float(name, _shape(infos[name])) for name in inputs],
+        [_float(name, _shape(infos[name])) for name in outputs],
+        [initializers[name] for name in sorted(used)],
+    )
+
+
+def rename(graph: GraphProto, names: Mapping[str, str], prefix: str = "") -> GraphProto:
+    """A copy with other tensor names: by `names`, else `prefix` before all but the weights."""
+    weights = {tensor.name for tensor in graph.initializer}
+    copy = GraphProto()
+    copy.CopyFrom(graph)
+
+    def new(name: str) -> str:
+        kept = not name or name in weights
+        return names.get(name, name if kept else prefix + name)
+
+    for node in copy.node:
+        node.name = ""
+        node.input[:] = [new(name) for name in node.input]
+        node.output[:] = [new(name) for name in node.output]
+    for value in (*copy.input, *copy.output):
+        value.name = new(value.name)
+    return copy
+
+
+def rollout_graph(
+    body: GraphProto, critic: GraphProto, horizon: int, discount: float
+) -> GraphProto:
+    """H steps of `body` by ONNX Scan, summed to returns that `critic` closes.
+
+    Args:
+        body: `(state, offset, noise, feedback) → (next_state, reward, applied)`.
+        critic: `state → value`.
+        horizon: H.
+        discount: γ.
+    """
+    state_dim, width = (_shape(value)[1] for value in body.input[:2])
+    feedback = {"feedback": "feedback"}  # Taken from the outer scope.
+    step = rename(body, feedback, prefix="step.")
+    tail = rename(critic, {"state": "last_state", "value": "last_value"}, prefix="critic.")
+    nodes = [
+        helper.make_node("Shape", ["offsets"], ["count"], start=0, end=1),
+        helper.make_node("Concat", ["count", "state_dim"], ["start_shape"], axis=0),
+        helper.make_node("Expand", ["state", "start_shape"], ["start"]),
+        helper.make_node(
+            "Scan",
+            ["start", "offsets", "noise"],
+            ["last_state", "later_states", "rewards", "actions"],
+            body=_scan_body(step),
+            num_scan_inputs=2,
+            scan_input_axes=[1, 1],
+            scan_output_axes=[1, 1, 1],
+        ),
+        helper.make_node("Unsqueeze", ["start", "axis_1"], ["first_states"]),
+        helper.make_node("Concat", ["first_states", "later_states"], ["states"], axis=1),
+        helper.make_node("MatMul", ["rewards", "discounts"], ["discounted"]),
+        *tail.node,
+        helper.make_node("Mul", ["last_value", "last_discount"], ["rest"]),
+        helper.make_node("Add", ["discounted", "rest"], ["returns"]),
+    ]
+    constants = {
+        "state_dim": np.array([state_dim], np.int64),
+        "axis_1": np.array([1], np.int64),
+        "discounts": (discount ** np.arange(horizon)).astype(np.float32),
+        "last_discount": np.array(discount**horizon, np.float32),
+    }
+    weights = {tensor.name: tensor for tensor in (*step.initializer, *tail.initializer)}
+    return helper.make_graph(
+        nodes,
+        "rollout",
+        [
+            _float("state", [state_dim]),
+            _float("offsets", [PARTICLES, horizon, width]),
+            _float("noise", [PARTICLES, horizon, state_dim]),
+            _float("feedback", []),
+        ],
+        [
+            _float("returns", [PARTICLES]),
+            _float("states", [PARTICLES, horizon + 1, state_dim]),
+            _float("actions", [PARTICLES, horizon, width]),
+        ],
+        [*weights.values(), *(numpy_helper.from_array(v, k) for k, v in constants.items())],
+    )
+
+
+def make_model(graph: GraphProto) -> ModelProto:
+    """A checked model of a graph."""
+    model = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="hucrl_ros",
+    )
+    onnx.checker.check_model(model)
+    return model
+
+
+def swap_weights(model: ModelProto, weights: Mapping[str, Tensor]) -> None:
+    """Put new values into the initializers that bear a weight's name."""
+    for tensor in model.graph.initializer:
+        if tensor.name in weights:
+            value = weights[tensor.name].detach().cpu().numpy()
+            tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
+
+
+def _scan_body(step: GraphProto) -> GraphProto:
+    """`step` with inputs and outputs as Scan wants them; its weights move to the outer graph."""
+    state, offset, noise, _ = step.input
+    next_state, reward, applied = step.output
+    emitted = "step.emitted_state"
+    copy = helper.make_node("Identity", [next_state.name], [emitted])
+    return helper.make_graph(
+        [*step.node, copy],
+        "step",
+        [state, offset, noise],
+        [next_state, _float(emitted, _shape(next_state)), reward, applied],
+    )
+
+
+def _float(name: str, shape: Sequence[int | str]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
+
+
+def _shape(value: onnx.ValueInfoProto) -> list[int | str]:
+    """Dimensions, the one that has no fixed size as `PARTICLES`."""
+    dims = value.type.tensor_type.shape.dim
+    return [dim.dim_value if dim.HasField("dim_value") else PARTICLES for dim in dims]

@@ -1,0 +1,92 @@
+"""What every planner has in common (App. Online Planning). numpy only."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.config import PlannerSettings
+
+Array = NDArray[np.float32]
+
+
+class Rollouts(NamedTuple):
+    """Imagined trajectories of N particles. The arrays may be overwritten by the next call."""
+
+    returns: Array
+    """`(N,)` discounted rewards, closed by the critic."""
+    states: Array
+    """`(N, H + 1, p)`."""
+    actions: Array
+    """`(N, H, q + h)` efforts and hallucinated actions as applied, in [-1, 1]."""
+
+
+class Imagine(Protocol):
+    """Rolls particles out from the present state."""
+
+    def __call__(self, offsets: Array, noise: Array, feedback: float) -> Rollouts:
+        """Imagine the outcome of `clip(feedback · (π, η) + offsets, -1, 1)`.
+
+        Args:
+            offsets: `(N, H, q + h)` in shares of the limits; N is the planner's `particles`.
+            noise: `(H, p)` standard normal, the same for all particles.
+            feedback: 1 adds the learned policies, 0 plans open loop.
+        """
+
+
+class Plan(NamedTuple):
+    """The plan of one tick."""
+
+    actions: Array
+    """`(H, q + h)` efforts and hallucinated actions, in [-1, 1]."""
+    states: Array
+    """`(H + 1, p)` trajectory that the strategy imagines for them."""
+    planned_return: float
+    """Its return, closed by the critic."""
+    iterations: int
+    """Refinements done."""
+
+
+class Planner(ABC):
+    """Chooses the actions of the next H control periods.
+
+    A planner keeps what it needs of the last tick's plan, so `plan` is called once a tick.
+    """
+
+    particles: int
+    """N, particles in each call of `imagine`."""
+
+    def __init__(self, settings: PlannerSettings, state_dim: int, width: int) -> None:
+        """Plan for states `(state_dim,)` and actions `(width,)`, width = q + h."""
+        self.settings = settings
+        self.state_dim = state_dim
+        self.width = width
+        self.particles = settings.particles
+
+    @abstractmethod
+    def reset(self, rng: np.random.Generator) -> None:
+        """Forget the last plan; draw from `rng` from now on."""
+
+    @abstractmethod
+    def plan(self, imagine: Imagine, go_on: Callable[[], bool]) -> Plan | None:
+        """Plan one tick.
+
+        Args:
+            imagine: Rolls out from the present state.
+            go_on: Asked before each iteration; False means that the time is up.
+
+        Returns:
+            The best plan found so far, or None when there was no time for a single iteration
+            or nothing finite came out.
+        """
+
+
+def draw_noise(rng: np.random.Generator, horizon: int, state_dim: int) -> Array:
+    """Standard normal `(H, p)` for one tick.
+
+    All particles of a tick share it: with noise of their own, the luckiest one would win, and
+    a plan could be better or worse than another by chance.
+    """
+    return rng.standard_normal((horizon, state_dim), dtype=np.float32)

@@ -1,0 +1,33 @@
+"""No planning: the learned policies as they are."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hucrl_ros.config import PlannerSettings
+from hucrl_ros.planners.base import Imagine, Plan, Planner, draw_noise
+
+
+class PolicyPlanner(Planner):
+    """Follows π and η, imagined once to know what they promise."""
+
+    def __init__(self, settings: PlannerSettings, state_dim: int, width: int) -> None:
+        super().__init__(settings, state_dim, width)
+        self.particles = 1
+        self._offsets = np.zeros((1, settings.horizon, width), np.float32)
+        self._rng = np.random.default_rng(0)
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Draw from `rng` from now on."""
+        self._rng = rng
+
+    def plan(self, imagine: Imagine, go_on: Callable[[], bool]) -> Plan | None:
+        """One particle without offsets."""
+        if not go_on():
+            return None
+        noise = draw_noise(self._rng, self.settings.horizon, self.state_dim)
+        rollouts = imagine(self._offsets, noise, 1.0)
+        value = float(rollouts.returns[0])
+        if not np.isfinite(value):
+            return None
+        return Plan(rollouts.actions[0].copy(), rollouts.states[0].copy(), value, 1)

@@ -1,0 +1,241 @@
+"""Loads a bundle and refuses one that isn't what it says."""
+
+import hashlib
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from hucrl_ros.errors import BundleError
+from hucrl_ros.robot import RobotSpec
+from hucrl_ros.runtime.manifest import Manifest, read_manifest
+
+PARITY = "parity.npz"
+PROMISE = "promise.npz"
+
+Shape = tuple[int | None, ...]
+"""Dimensions; None stands for the number of particles."""
+
+
+class Signature(NamedTuple):
+    """Names and shapes of a graph's inputs and outputs, all float32."""
+
+    inputs: dict[str, Shape]
+    outputs: dict[str, Shape]
+
+
+class Promise(NamedTuple):
+    """The episode that the strategy imagines, from the start state to the end."""
+
+    states: NDArray[np.float64]
+    """`(T + 1, p)`."""
+    actions: NDArray[np.float64]
+    """`(T, q)` efforts [N m or N]."""
+    rewards: NDArray[np.float64]
+    """`(T,)`."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A checked bundle, ready to run."""
+
+    path: Path
+    manifest: Manifest
+    graphs: Mapping[str, onnxruntime.InferenceSession]
+    """By file name without `.onnx`: policy, hallucination (if any), critic, dynamics, rollout."""
+    promise: Promise | None
+    """The imagined episode; None for a random bundle."""
+
+    def run(self, graph: str, **inputs: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """Outputs of a graph, in the order of its signature."""
+        outputs: list[NDArray[np.float32]] = self.graphs[graph].run(None, inputs)
+        return outputs
+
+
+def signatures(manifest: Manifest) -> dict[str, Signature]:
+    """The graphs that a bundle must hold."""
+    state, action = manifest.spec.state_dim, manifest.spec.action_dim
+    horizon, width, hallucination = (
+        manifest.planner.horizon,
+        manifest.width,
+        manifest.hallucination_dim,
+    )
+    graphs = {
+        "policy": Signature({"state": (None, state)}, {"pi": (None, action)}),
+        "critic": Signature({"state": (None, state)}, {"value": (None,)}),
+        "dynamics": Signature(
+            {"state": (None, state), "action": (None, action)},
+            dict.fromkeys(("mean", "epistemic", "aleatoric"), (None, state)),
+        ),
+        "rollout": Signature(
+            {
+                "state": (state,),
+                "offsets": (None, horizon, width),
+                "noise": (None, horizon, state),
+                "feedback": (),
+            },
+            {
+                "returns": (None,),
+                "states": (None, horizon + 1, state),
+                "actions": (None, horizon, width),
+            },
+        ),
+    }
+    if hallucination:
+        graphs["hallucination"] = Signature(
+            {"state": (None, state)}, {"eta": (None, hallucination)}
+        )
+    return graphs
+
+
+def load_bundle(path: Path, spec: RobotSpec | None = None, threads: int = 1) -> Bundle:
+    """Load a bundle and verify schema, robot, hashes, shapes and parity.
+
+    Args:
+        path: Its folder.
+        spec: The robot it has to be made for, if that is to be checked.
+        threads: Threads of each graph.
+
+    Raises:
+        BundleError: it isn't what it says, or isn't made for `spec`; names what differs.
+    """
+    manifest = read_manifest(path)
+    if spec is not None:
+        _check_robot(path, manifest.spec, spec)
+    expected = signatures(manifest)
+    contents = _read_files(path, manifest, {f"{name}.onnx" for name in expected} | {PARITY})
+    graphs = {
+        name: _open_graph(path, name, contents[f"{name}.onnx"], signature, threads)
+        for name, signature in expected.items()
+    }
+    parity = _read_arrays(path, PARITY, contents[PARITY])
+    for name, signature in expected.items():
+        _check_parity(path, name, graphs[name], signature, parity, manifest.parity_tolerance)
+    promise = None
+    if PROMISE in contents:
+        promise = _read_promise(path, _read_arrays(path, PROMISE, contents[PROMISE]))
+    return Bundle(path, manifest, graphs, promise)
+
+
+def describe(bundle: Bundle) -> list[str]:
+    """Lines about a bundle for a person to read."""
+    manifest, report = bundle.manifest, bundle.manifest.report
+    numbers = ", ".join(
+        f"{name} {value:.4g}" for name, value in report.model_dump().items() if value is not None
+    )
+    played = "random efforts" if manifest.random else f"{manifest.planner.algorithm}"
+    return [
+        f"bundle      {bundle.path}",
+        f"task        {manifest.task}, action penalty {manifest.action_penalty:g}",
+        f"robot       {manifest.robot}: {', '.join(manifest.joint_names)}",
+        f"control     {manifest.steps} steps of {1e3 * manifest.period:g} ms",
+        f"plays       episode {manifest.episode} by {played}",
+        f"strategy    {manifest.strategy}, beta {manifest.beta:g}, seed {manifest.seed}",
+        f"planner     {manifest.planner.particles} particles × {manifest.planner.horizon} steps "
+        f"× {manifest.planner.iterations} iterations",
+        f"learning    {numbers or 'none yet'}",
+        f"made by     {manifest.revision}",
+        *(f"file        {name}  {digest[:12]}" for name, digest in manifest.files.items()),
+    ]
+
+
+def _check_robot(path: Path, made_for: RobotSpec, here: RobotSpec) -> None:
+    for field in fields(RobotSpec):
+        theirs, ours = getattr(made_for, field.name), getattr(here, field.name)
+        if theirs != ours:
+            raise BundleError(
+                f"{path}: made for another robot: {field.name} is {theirs!r} in the bundle, "
+                f"{ours!r} here"
+            )
+
+
+def _read_files(path: Path, manifest: Manifest, required: set[str]) -> dict[str, bytes]:
+    """Contents of the listed files, each equal to its hash."""
+    for name in sorted(required - manifest.files.keys()):
+        raise BundleError(f"{path}: the manifest doesn't list {name}")
+    contents = {}
+    for name, digest in manifest.files.items():
+        try:
+            content = (path / name).read_bytes()
+        except OSError as error:
+            raise BundleError(f"{path}: {name}: {error.strerror}") from None
+        found = hashlib.sha256(content).hexdigest()
+        if found != digest:
+            raise BundleError(
+                f"{path}: {name} was changed: its SHA-256 is {found[:12]}…, "
+                f"the manifest says {digest[:12]}…"
+            )
+        contents[name] = content
+    return contents
+
+
+def _open_graph(
+    path: Path, name: str, content: bytes, signature: Signature, threads: int
+) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # Threads that spin while they wait would take the core from the rest of the robot.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's own errors share no base class.
+        reason = " ".join(str(error).split())
+        raise BundleError(f"{path}: {name}.onnx can't be loaded: {reason}") from None
+    for kind, found, expected in (
+        ("input", session.get_inputs(), signature.inputs),
+        ("output", session.get_outputs(), signature.outputs),
+    ):
+        shapes = {
+            value.name: tuple(dim if isinstance(dim, int) else None for dim in value.shape)
+            for value in found
+        }
+        if shapes != expected:
+            raise BundleError(f"{path}: {name}.onnx: {kind}s are {shapes}, expected {expected}")
+    return session
+
+
+def _read_arrays(path: Path, name: str, content: bytes) -> dict[str, NDArray[np.float32]]:
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            return {key: arrays[key] for key in arrays.files}
+    except (ValueError, OSError, EOFError, KeyError) as error:
+        raise BundleError(f"{path}: {name} can't be read: {error}") from None
+
+
+def _check_parity(
+    path: Path,
+    name: str,
+    session: onnxruntime.InferenceSession,
+    signature: Signature,
+    parity: Mapping[str, NDArray[np.float32]],
+    tolerance: float,
+) -> None:
+    """Compare a graph with what torch computed on the same inputs."""
+    keys = [*(f"{name}.in.{key}" for key in signature.inputs)]
+    keys += [f"{name}.out.{key}" for key in signature.outputs]
+    for key in keys:
+        if key not in parity:
+            raise BundleError(f"{path}: {PARITY} has no array {key!r}")
+    outputs = session.run(None, {key: parity[f"{name}.in.{key}"] for key in signature.inputs})
+    for key, output in zip(signature.outputs, outputs, strict=True):
+        reference = parity[f"{name}.out.{key}"]
+        difference = np.max(np.abs(output - reference) / (1.0 + np.abs(reference)), initial=0.0)
+        if not difference <= tolerance:
+            raise BundleError(
+                f"{path}: {name}.onnx: output {key!r} differs from torch's by {difference:.3g} "
+                f"(relative to 1 + |value|), more than the tolerance of {tolerance:.3g}"
+            )
+
+
+def _read_promise(path: Path, arrays: Mapping[str, NDArray[np.float32]]) -> Promise:
+    for key in Promise._fields:
+        if key not in arrays:
+            raise BundleError(f"{path}: {PROMISE} has no array {key!r}")
+    return Promise(*(np.asarray(arrays[key], dtype=np.float64) for key in Promise._fields))

@@ -1,0 +1,164 @@
+"""`manifest.yaml`: what a bundle is, for which robot, and how it was learned."""
+
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from hucrl_ros.config import PlannerSettings, SafetySettings, Settings
+from hucrl_ros.errors import BundleError
+from hucrl_ros.robot import RobotSpec
+
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.yaml"
+
+
+class LearningReport(Settings):
+    """How learning went; a field is None where there was nothing to learn from."""
+
+    model_error: float | None = None
+    """Root mean squared error on held-out transitions [standard deviations of the targets]."""
+    nll: float | None = None
+    """Mean negative log-likelihood of a held-out transition."""
+    coverage: float | None = None
+    """Share of held-out changes of state inside the predicted 90% interval [1]."""
+    promised_return: float | None = None
+    """Return of the imagined episode, not discounted."""
+    fit_s: float | None = None
+    """Duration of the model's fit [s]."""
+    search_s: float | None = None
+    """Duration of the policy search [s]."""
+
+
+class BundleFields(Settings):
+    """What the learner says of a bundle; the exporter knows the rest."""
+
+    strategy: Literal["greedy", "thompson", "optimistic"]
+    """Exploration strategy."""
+    seed: int
+    """Seed of the run."""
+    episode: int = Field(ge=0)
+    """Episode that the bundle plays."""
+    random: bool
+    """Play uniformly random efforts: the networks are untrained."""
+    beta: float = Field(ge=0)
+    """Scale of the hallucinated action [1]."""
+    planner: PlannerSettings
+    """Planning in the control tick."""
+    safety: SafetySettings
+    """What the guard lets through."""
+    report: LearningReport = LearningReport()
+    """How learning went."""
+    data_hash: str
+    """SHA-256 over the episodes learned from, or empty."""
+    versions: dict[str, str]
+    """Versions of the libraries that made the bundle."""
+    revision: str
+    """Revision of the code that made the bundle, or its version."""
+    parity_tolerance: float = Field(1e-4, gt=0)
+    """Largest |onnx − torch| / (1 + |torch|) allowed [1]."""
+
+
+class Manifest(BundleFields):
+    """All of `manifest.yaml`."""
+
+    schema_version: int
+    """Version of this schema."""
+    task: str
+    """Name of the task."""
+    action_penalty: float
+    """ρ, weight of the action's cost in the reward [1]."""
+    discount: float = Field(gt=0, lt=1)
+    """γ, for one control period [1]."""
+    steps: int = Field(ge=1)
+    """Control periods in an episode [1]."""
+    robot: str
+    """Name of the robot."""
+    joint_names: tuple[str, ...] = Field(min_length=1)
+    """Joints of the state: positions in this order, then velocities in this order."""
+    actuated_joints: tuple[str, ...] = Field(min_length=1)
+    """Joints of the action."""
+    effort_limits: tuple[float, ...]
+    """Largest absolute effort of each actuated joint [N m or N]."""
+    period: float = Field(gt=0)
+    """Control period [s]."""
+    hallucination_dim: int = Field(ge=0)
+    """Length h of the hallucinated action: p, or 0 for a strategy without one."""
+    target_std: tuple[float, ...]
+    """Standard deviation of the model's targets, of each state entry [units of the state]."""
+    files: dict[str, str]
+    """SHA-256 of every other file in the folder."""
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> "Manifest":
+        for name, length in (
+            ("effort_limits", self.spec.action_dim),
+            ("target_std", self.spec.state_dim),
+        ):
+            if len(getattr(self, name)) != length:
+                raise ValueError(f"{name} has {len(getattr(self, name))} entries, not {length}")
+        if self.hallucination_dim not in (0, self.spec.state_dim):
+            raise ValueError(
+                f"hallucination_dim is {self.hallucination_dim}, not 0 or {self.spec.state_dim}"
+            )
+        return self
+
+    @field_validator("files")
+    @classmethod
+    def _plain_names(cls, files: dict[str, str]) -> dict[str, str]:
+        for name in files:
+            if Path(name).name != name:
+                raise ValueError(f"{name!r} is not a plain file name")
+        return files
+
+    @property
+    def spec(self) -> RobotSpec:
+        """The robot it was made for."""
+        return RobotSpec(
+            name=self.robot,
+            joint_names=self.joint_names,
+            actuated_joints=self.actuated_joints,
+            effort_limits=self.effort_limits,
+            period=self.period,
+        )
+
+    @property
+    def width(self) -> int:
+        """Length q + h of what is planned: efforts and hallucinated actions."""
+        return len(self.actuated_joints) + self.hallucination_dim
+
+
+def dump_manifest(manifest: Manifest) -> str:
+    """The YAML that `read_manifest` reads back to an equal manifest."""
+    return yaml.safe_dump(manifest.model_dump(mode="json"), sort_keys=False)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check `manifest.yaml` alone, not the files that it lists.
+
+    Raises:
+        BundleError: it is missing, isn't YAML, has another schema version, or doesn't fit.
+    """
+    if not folder.is_dir():
+        raise BundleError(f"{folder}: not a bundle: no such folder")
+    path = folder / MANIFEST
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BundleError(f"{folder}: not a bundle: {MANIFEST}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BundleError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(document, dict):
+        raise BundleError(f"{path}: expected keys and values, found {type(document).__name__}")
+    version = document.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise BundleError(
+            f"{path}: schema_version is {version!r}; this program reads {SCHEMA_VERSION}"
+        )
+    try:
+        return Manifest.model_validate(document)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(str(part) for part in problem["loc"])
+        raise BundleError(f"{path}: {key + ': ' if key else ''}{problem['msg']}") from None
