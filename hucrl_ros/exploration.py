@@ -90,6 +90,13 @@ class OptimisticStep(Step):
         return belief.mean + self.beta * belief.epistemic * eta + belief.aleatoric * noise
 
 
+STRATEGIES: dict[str, type[Step]] = {
+    "greedy": GreedyStep,
+    "thompson": ThompsonStep,
+    "optimistic": OptimisticStep,
+}
+
+
 def make_step(strategy: str, model: Ensemble, settings: ExplorationSettings) -> Step:
     """Build the step function of a strategy by name."""
     if strategy == "greedy":

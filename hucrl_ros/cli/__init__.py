@@ -18,9 +18,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=hucrl_ros.__version__)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in COMMANDS:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    # One command must not wait for what another one imports.
+    for command in arguments[:1] if arguments[:1] and arguments[0] in COMMANDS else COMMANDS:
         importlib.import_module(f"hucrl_ros.cli.{command}").add_parser(subparsers)
-    args = parser.parse_args(argv)
+    args = parser.parse_args(arguments)
     try:
         return int(args.run(args))
     except ConfigError as error:

@@ -1,0 +1,81 @@
+"""`hucrl list`: what can be chosen, with one line and the source file of each."""
+
+import argparse
+import importlib
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Registry(NamedTuple):
+    """Where a dict of name → class lies."""
+
+    module: str
+    variable: str
+    chosen_by: str
+    """How a user chooses one."""
+
+
+REGISTRIES = {
+    "tasks": Registry("hucrl_ros.tasks", "TASKS", "hucrl up TASK"),
+    "robots": Registry("hucrl_ros.envs", "ROBOTS", "by the task"),
+    "strategies": Registry("hucrl_ros.exploration", "STRATEGIES", "--strategy"),
+    "searches": Registry("hucrl_ros.search", "SEARCHES", "search.algorithm"),
+    "planners": Registry("hucrl_ros.planners", "PLANNERS", "planner.algorithm"),
+}
+
+
+class Entry(NamedTuple):
+    """One choice."""
+
+    name: str
+    summary: str
+    """First line of the class's docstring."""
+    source: str
+    """File of the class, from the package's folder on."""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to `hucrl`."""
+    parser = subparsers.add_parser(
+        "list",
+        help="print the tasks, strategies, searches, planners to choose from",
+        description="Print what can be chosen, with one line and the source file of each.",
+    )
+    parser.add_argument(
+        "kind",
+        nargs="?",
+        choices=tuple(REGISTRIES),
+        metavar="KIND",
+        help=f"one of: {', '.join(REGISTRIES)}; default: all",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the entries of one registry or of all."""
+    kinds = [args.kind] if args.kind else list(REGISTRIES)
+    for number, kind in enumerate(kinds):
+        if number:
+            print()
+        print(f"{kind} ({REGISTRIES[kind].chosen_by})")
+        found = entries(kind)
+        width = max(len(entry.name) for entry in found)
+        for entry in found:
+            print(f"  {entry.name:<{width}}  {entry.summary}\n  {'':<{width}}  {entry.source}")
+    return 0
+
+
+def entries(kind: str) -> list[Entry]:
+    """The choices of one kind, sorted by name."""
+    module, variable, _ = REGISTRIES[kind]
+    registry: Mapping[str, type] = getattr(importlib.import_module(module), variable)
+    return [_entry(name, registry[name]) for name in sorted(registry)]
+
+
+def _entry(name: str, member: type) -> Entry:
+    summary = (inspect.getdoc(member) or "").partition("\n")[0]
+    package = Path(__file__).resolve().parents[1]
+    source = Path(inspect.getfile(member)).resolve()
+    return Entry(name, summary, str(source.relative_to(package.parent)))
