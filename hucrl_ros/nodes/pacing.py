@@ -1,0 +1,143 @@
+"""What makes simulated time pass: the commands that arrive, or the steady clock."""
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from hucrl_ros.envs.base import Array
+from hucrl_ros.envs.plant import JointSample, Plant
+
+logger = logging.getLogger(__name__)
+
+Publish = Callable[[JointSample], None]
+
+
+class Pacing(ABC):
+    """Drives a plant and publishes its joint states."""
+
+    failure: BaseException | None = None
+    """What ended the physics, if anything did."""
+    overruns: int = 0
+    """Joint states published more than a control period late."""
+
+    def __init__(self, plant: Plant, publish: Publish) -> None:
+        self._plant = plant
+        self._publish = publish
+
+    @abstractmethod
+    def start(self) -> None:
+        """Publish the first joint state."""
+
+    @abstractmethod
+    def apply(self, effort: Array) -> None:
+        """Take a command: efforts `(q,)` [N m or N]."""
+
+    @abstractmethod
+    def reset(self, episode: int) -> None:
+        """Put the robot at the start of an episode and publish that state."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Let no more time pass."""
+
+
+class Lockstep(Pacing):
+    """Each command makes one control period pass, as fast as the machine allows.
+
+    Given the same commands it always publishes the same joint states.
+    """
+
+    def start(self) -> None:
+        """Publish the first joint state, then wait."""
+        self._publish(self._plant.sample())
+
+    def apply(self, effort: Array) -> None:
+        """Apply the command for one control period and publish the state it leads to."""
+        self._plant.command(effort)
+        self._plant.period()
+        self._publish(self._plant.sample())
+
+    def reset(self, episode: int) -> None:
+        """Publish the start of the episode, then wait."""
+        self._plant.reset(episode)
+        self._publish(self._plant.sample())
+
+    def stop(self) -> None:
+        """Nothing runs between two commands."""
+
+
+class RealTime(Pacing):
+    """Physics in a thread of its own by the steady clock; it waits for nobody.
+
+    The newest command holds until the next one, however old it gets: so does the effort
+    controller of a real robot, which is why there is a watchdog. A thread that wakes up late
+    catches up, substep by substep, so simulated time never drifts from the steady clock.
+    """
+
+    def __init__(self, plant: Plant, publish: Publish) -> None:
+        super().__init__(plant, publish)
+        self._lock = threading.Lock()
+        self._stopping = False
+        self._begin = 0.0
+        self._done = 0
+        self._thread = threading.Thread(target=self._run, name="physics", daemon=True)
+
+    def start(self) -> None:
+        """Publish the first joint state and let time pass."""
+        with self._lock:
+            self._restart()
+        self._thread.start()
+
+    def apply(self, effort: Array) -> None:
+        """Apply the command from the next substep on."""
+        with self._lock:
+            self._plant.command(effort)
+
+    def reset(self, episode: int) -> None:
+        """Publish the start of the episode; its first control period begins now."""
+        with self._lock:
+            self._plant.reset(episode)
+            self._restart()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping = True
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _restart(self) -> None:
+        self._begin = time.monotonic()
+        self._done = 0
+        self._publish(self._plant.sample())
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                with self._lock:
+                    wait = self._advance()
+                if wait > 0:
+                    time.sleep(wait)
+        except BaseException as error:
+            logger.exception("the physics thread ended")
+            self.failure = error
+
+    def _advance(self) -> float:
+        """Do what is due by now; returns the time until the next substep is [s]."""
+        robot = self._plant.robot
+        substep: float = robot.spec.period / robot.substeps
+        due = self._begin + (self._done + 1) * substep
+        now = time.monotonic()
+        if now < due:
+            return due - now
+        self._plant.substep()
+        self._done += 1
+        if self._done % robot.substeps == 0:
+            self.overruns += now - due > robot.spec.period
+            self._publish(self._plant.sample())
+        return 0.0
+
+
+PACINGS: dict[str, type[Pacing]] = {"lockstep": Lockstep, "real_time": RealTime}
+"""By the setting `mode`."""

@@ -1,0 +1,139 @@
+"""Node `simulator`: a MuJoCo robot that stands in for hardware."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+from std_srvs.srv import Trigger
+
+from hucrl_ros.envs import TASK_ROBOTS
+from hucrl_ros.envs.base import Array
+from hucrl_ros.envs.plant import JointSample, Plant
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
+from hucrl_ros.nodes.pacing import PACINGS
+from hucrl_ros.nodes.parameters import own_parameter, read_config
+from hucrl_ros.nodes.qos import STREAM
+from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.runs import RunFolder
+
+REPEAT_PERIOD = 0.05
+"""[s] In lockstep, between two copies of a joint state that nobody has answered."""
+LOG_PERIOD = 5.0
+"""[s] Least time between two log lines about refused commands."""
+
+
+class Simulator(Node):
+    """Publishes joint states, takes efforts; `lockstep` or `real_time` (`docs/contracts.md`).
+
+    Parameters: the settings of a run, of which it uses `task`, `mode` and `seed`, and `run`, a
+    run's folder (optional): with it, the start of an episode depends on the episode's number
+    even after a stop and `--resume`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("simulator", automatically_declare_parameters_from_overrides=True)
+        self.exit_code: int | None = None
+        config = read_config(self, own=("run",))
+        if config.task not in TASK_ROBOTS:
+            known = ", ".join(sorted(TASK_ROBOTS))
+            raise ConfigError(f"task: {config.task!r} is unknown; known tasks: {known}")
+        folder = own_parameter(self, "run", "")
+        self._run = RunFolder.open(Path(folder)) if folder else None
+        self._mode = config.mode
+        self._plant = Plant(TASK_ROBOTS[config.task](), config.seed)
+        self._pacing = PACINGS[config.mode](self._plant, self._publish)
+        self._spec = self._plant.robot.spec
+        self._resets = self._published = self._repeated = self._refused = 0
+        self._connect()
+        self._pacing.start()
+        self.get_logger().info(f"{self._spec.name}, {config.mode}, {self._spec.period} s a period")
+
+    def _connect(self) -> None:
+        self._message = JointState(name=list(self._spec.joint_names))
+        self._publisher = self.create_publisher(JointState, topics.JOINT_STATES, STREAM)
+        self.create_subscription(Float64MultiArray, topics.COMMANDS, self._on_command, STREAM)
+        self.create_service(Trigger, topics.RESET, self._on_reset)
+        self._diagnostics = DiagnosticsPublisher(self, self._health)
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._repeat_timer = self.create_timer(REPEAT_PERIOD, self._repeat, clock=steady)
+        if self._mode != "lockstep":
+            self._repeat_timer.cancel()
+
+    def close(self) -> None:
+        """Stop the physics."""
+        self._pacing.stop()
+
+    def _publish(self, sample: JointSample) -> None:
+        stamp = self._message.header.stamp
+        stamp.sec, stamp.nanosec = divmod(sample.stamp_ns, 10**9)
+        self._message.position = sample.positions.tolist()
+        self._message.velocity = sample.velocities.tolist()
+        self._message.effort = sample.efforts.tolist()
+        self._publisher.publish(self._message)
+        self._published += 1
+        if self._mode == "lockstep":
+            self._repeat_timer.reset()
+
+    def _repeat(self) -> None:
+        self._publisher.publish(self._message)
+        self._repeated += 1
+
+    def _on_command(self, message: Float64MultiArray) -> None:
+        effort = np.array(message.data, dtype=np.float64)
+        problem = self._problem(effort)
+        if problem:
+            self._refused += 1
+            self.get_logger().warning(
+                f"command refused, no effort applied instead: {problem}",
+                throttle_duration_sec=LOG_PERIOD,
+            )
+            effort = np.zeros(self._spec.action_dim)
+        self._pacing.apply(effort)
+
+    def _problem(self, effort: Array) -> str:
+        """What is wrong with a command; empty if nothing is."""
+        if len(effort) != self._spec.action_dim:
+            joints = ", ".join(self._spec.actuated_joints)
+            return f"{len(effort)} efforts; expected {self._spec.action_dim} ({joints})"
+        if not np.isfinite(effort).all():
+            return f"efforts {effort.tolist()}; expected finite numbers"
+        return ""
+
+    def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        episode = self._resets if self._run is None else self._run.finished_episodes()
+        self._resets += 1
+        self._pacing.reset(episode)
+        response.success = True
+        response.message = f"at the start of episode {episode}"
+        return response
+
+    def _health(self) -> Health:
+        if self._pacing.failure is not None:
+            self.exit_code = 1
+        return Health(
+            level=Level.WARN if self._refused else Level.OK,
+            message=f"{self._refused} commands refused" if self._refused else "ok",
+            values={
+                "mode": self._mode,
+                "resets": self._resets,
+                "published": self._published,
+                "repeated": self._repeated,
+                "refused_commands": self._refused,
+                "overruns": self._pacing.overruns,
+            },
+        )
+
+
+def main() -> int:
+    """Entry point of the executable `simulator`."""
+    return run_node(Simulator)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
