@@ -227,7 +227,10 @@ def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, 
     merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
     for key, value in overrides.items():
         group, _, name = key.rpartition(".")
-        (merged.setdefault(group, {}) if group else merged)[name] = value
+        target = merged if not group else merged.get(group)
+        if not isinstance(target, dict):  # unknown, or no group: the schema refuses it by name
+            target = merged[group] = {}
+        target[name] = value
     return merged
 
 
