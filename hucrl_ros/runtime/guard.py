@@ -37,6 +37,7 @@ class Guard:
         Raises:
             ConfigError: a list of limits has the wrong length, or limits leave no room.
         """
+        self.safety = safety
         joints = len(spec.joint_names)
         _check_length("safety.position_limits", safety.position_limits, 2 * joints, "two a joint")
         _check_length("safety.velocity_limits", safety.velocity_limits, joints, "one a joint")
@@ -56,9 +57,14 @@ class Guard:
             )
         self._last = np.zeros_like(self._limits)
 
-    def reset(self) -> None:
-        """Forget the last command: the robot is under no effort."""
-        self._last = np.zeros_like(self._limits)
+    @property
+    def last(self) -> Array:
+        """The last command `(q,)` that was let through, or the safe command [N m or N]."""
+        return self._last.copy()
+
+    def reset(self, last: Array | None = None) -> None:
+        """Start from `last` `(q,)`, the effort that the robot is under; None: zero [N m or N]."""
+        self._last = np.zeros_like(self._limits) if last is None else last.copy()
 
     def check(self, action: Array, state: Array) -> GuardedCommand:
         """Turn a wanted effort into one that may be sent, and remember it as sent.

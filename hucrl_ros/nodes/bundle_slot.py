@@ -1,0 +1,113 @@
+"""The bundle that the controller plays, and how another one takes its place."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from rclpy.node import Node
+from rclpy.subscription import Subscription
+from std_msgs.msg import String
+
+from hucrl_ros.config import Config
+from hucrl_ros.errors import BundleError
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.bundle_loader import BundleLoader, Outcome
+from hucrl_ros.nodes.overrides import given_settings, override
+from hucrl_ros.nodes.qos import LATCHED
+from hucrl_ros.robot import RobotSpec
+from hucrl_ros.runtime.agent import Agent
+from hucrl_ros.runtime.bundle import load_bundle
+from hucrl_ros.runtime.control_loop import ControlLoop
+from hucrl_ros.runtime.guard import Guard
+
+
+class BundleSlot:
+    """Loads bundles named by a parameter or on the topic `bundle`, and echoes what became of it.
+
+    Settings come from the bundle's manifest; the node's parameters `planner.*` and `safety.*`
+    replace them where they are given.
+    """
+
+    def __init__(self, node: Node, config: Config) -> None:
+        self.name = ""
+        """Path of the bundle in use."""
+        self.safety = config.safety
+        """Safety settings in use."""
+        self._node = node
+        self._config = config
+        self._planner = given_settings(node, "planner", config.planner)
+        self._safety = given_settings(node, "safety", config.safety)
+        self._spec: RobotSpec | None = None
+        self._loader: BundleLoader[ControlLoop] = BundleLoader(self._prepare)
+        self._ready: Outcome[ControlLoop] | None = None
+        self._echo = node.create_publisher(String, topics.LOADED_BUNDLE, LATCHED)
+        self._subscription: Subscription[String] | None = None
+
+    def listen(self) -> None:
+        """Load what is published on the topic `bundle`, also what was published before."""
+        if self._subscription is None:
+            self._subscription = self._node.create_subscription(
+                String, topics.BUNDLE, self._on_bundle, LATCHED
+            )
+
+    def forget(self) -> None:
+        """Have no bundle and wait for none."""
+        if self._subscription is not None:
+            self._node.destroy_subscription(self._subscription)
+        self._subscription = self._spec = self._ready = None
+        self._loader.cancel()
+        self.name = ""
+
+    def load_now(self, path: str) -> bool:
+        """Load in this thread; False if the bundle was refused."""
+        self._ready = self._loader.load(Path(path))
+        if self._ready.loaded is None:
+            self.take()
+            return False
+        return True
+
+    def take(self) -> ControlLoop | None:
+        """A bundle that has become ready since the last call, echoing how that went."""
+        outcome, self._ready = self._ready, None
+        outcome = outcome or self._loader.poll()
+        if outcome is None:
+            return None
+        if outcome.loaded is None:
+            self._node.get_logger().error(f"bundle refused: {outcome.error}")
+            self._echo.publish(String(data=f"error: {outcome.error}"))
+            return None
+        self.name = str(outcome.path)
+        self._spec = outcome.loaded.spec
+        self.safety = outcome.loaded.guard.safety
+        self._node.get_logger().info(f"bundle {self.name}")
+        self._echo.publish(String(data=self.name))
+        return outcome.loaded
+
+    def close(self) -> None:
+        """End the loader's thread."""
+        self._loader.close()
+
+    def _on_bundle(self, message: String) -> None:
+        self._loader.request(Path(message.data))
+
+    def _prepare(self, path: Path) -> ControlLoop:
+        config = self._config
+        bundle = load_bundle(path, self._spec, config.control.threads)
+        manifest = bundle.manifest
+        if manifest.task != config.task:
+            raise BundleError(
+                f"{path}: made for the task {manifest.task!r}; this controller's is "
+                f"{config.task!r}"
+            )
+        planner = override(manifest.planner, self._planner)
+        if planner.horizon != manifest.planner.horizon:
+            raise BundleError(
+                f"{path}: planner.horizon = {planner.horizon}: the bundle's graph looks "
+                f"{manifest.planner.horizon} periods ahead"
+            )
+        guard = Guard(manifest.spec, override(manifest.safety, self._safety))
+        real_time = config.mode == "real_time"
+        budget_s = config.control.budget * manifest.period if real_time else None
+        bundle = replace(bundle, manifest=manifest.model_copy(update={"planner": planner}))
+        agent = Agent(bundle, budget_s)
+        agent.warm_up()
+        return ControlLoop(manifest.spec, manifest.steps, agent, guard)

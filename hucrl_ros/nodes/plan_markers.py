@@ -1,0 +1,68 @@
+"""What the plan imagines, for RViz."""
+
+import time
+
+import numpy as np
+from builtin_interfaces.msg import Duration
+from geometry_msgs.msg import Point
+from numpy.typing import NDArray
+from rclpy.node import Node
+from std_msgs.msg import ColorRGBA
+from visualization_msgs.msg import Marker, MarkerArray
+
+from hucrl_ros.nodes import topics
+
+PERIOD = 0.1
+"""[s] Shortest time between two plans."""
+LIFETIME = Duration(sec=1)
+FRAME = "plan"
+"""Frame whose x is a joint's position [rad or m] and y its velocity [rad/s or m/s]."""
+WIDTH = 0.02
+OPTIMISTIC = ColorRGBA(r=1.0, g=0.55, b=0.0, a=1.0)
+EXPECTED = ColorRGBA(r=0.1, g=0.45, b=0.8, a=1.0)
+
+Trajectory = NDArray[np.float32]
+
+
+class PlanPublisher:
+    """Publishes planned trajectories in the phase plane, one line a joint, while somebody looks.
+
+    Namespace `optimistic`: with the hallucinated efforts; `expected`: without them.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._publisher = node.create_publisher(MarkerArray, topics.PLAN, 1)
+        self._next = 0.0
+
+    def due(self) -> bool:
+        """Whether a plan is wanted now."""
+        return time.monotonic() >= self._next and self._publisher.get_subscription_count() > 0
+
+    def publish(self, optimistic: Trajectory, expected: Trajectory | None) -> None:
+        """Publish trajectories `(H + 1, p)`."""
+        self._next = time.monotonic() + PERIOD
+        markers = plan_markers("optimistic", optimistic, OPTIMISTIC)
+        if expected is not None:
+            markers += plan_markers("expected", expected, EXPECTED)
+        self._publisher.publish(MarkerArray(markers=markers))
+
+
+def plan_markers(namespace: str, states: Trajectory, color: ColorRGBA) -> list[Marker]:
+    """A trajectory `(H + 1, p)` as one line for each joint."""
+    joints = states.shape[1] // 2
+    markers = []
+    for joint in range(joints):
+        marker = Marker(
+            ns=namespace,
+            id=joint,
+            type=Marker.LINE_STRIP,
+            action=Marker.ADD,
+            color=color,
+            lifetime=LIFETIME,
+            points=[Point(x=float(s[joint]), y=float(s[joints + joint])) for s in states],
+        )
+        marker.header.frame_id = FRAME
+        marker.scale.x = WIDTH
+        marker.pose.orientation.w = 1.0
+        markers.append(marker)
+    return markers

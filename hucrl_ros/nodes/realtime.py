@@ -1,0 +1,56 @@
+"""What the operating system and Python must do for a control loop."""
+
+import gc
+import logging
+import os
+import sys
+
+logger = logging.getLogger(__name__)
+
+SWITCH_INTERVAL = 1e-3
+"""[s] Longest time that another Python thread keeps the interpreter from the control loop."""
+
+
+def prefer_control_loop() -> None:
+    """Keep a bundle's loading thread from holding the interpreter for long."""
+    sys.setswitchinterval(SWITCH_INTERVAL)
+
+
+def set_realtime_priority(priority: int) -> bool:
+    """Give this thread SCHED_FIFO `priority`; threads started from it don't inherit it.
+
+    Args:
+        priority: 1..99, or 0 to leave the ordinary scheduling.
+
+    Returns:
+        Whether it runs as wished; a refused permission is a warning that says what to do.
+    """
+    if priority == 0:
+        return True
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
+    except OSError as error:
+        logger.warning(
+            "control.realtime_priority = %d: %s; ordinary scheduling is used. To allow it, add "
+            "'@realtime - rtprio %d' to /etc/security/limits.d/realtime.conf, join the group "
+            "'realtime' and log in again",
+            priority,
+            error.strerror,
+            priority,
+        )
+        return False
+    return True
+
+
+def pause_garbage_collection() -> None:
+    """Collect now, then not in the middle of a tick; what exists now is never looked at again."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+def resume_garbage_collection() -> None:
+    """Collect what the ticks left behind."""
+    gc.unfreeze()
+    gc.enable()
+    gc.collect()

@@ -1,0 +1,183 @@
+"""The watchdog: sends the safe command when the controller no longer controls."""
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticStatus
+from numpy.typing import NDArray
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
+
+from hucrl_ros.errors import HucrlError, JointStateError
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
+from hucrl_ros.nodes.lifeline import LifelineWatcher, lifeline_name
+from hucrl_ros.nodes.overrides import given_settings, override
+from hucrl_ros.nodes.parameters import read_config
+from hucrl_ros.nodes.qos import LATCHED, NEWEST, STREAM
+from hucrl_ros.nodes.realtime import set_realtime_priority
+from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.runtime.guard import Guard
+from hucrl_ros.runtime.joint_state import JointStateReader
+from hucrl_ros.runtime.manifest import read_manifest
+from hucrl_ros.runtime.watch import Watch, patience
+from hucrl_ros.ticks import NANOSECONDS
+
+LABEL = "watchdog"
+"""Label in the layout of the watchdog's commands, which tells them from the controller's."""
+CHECKS = 4
+"""Looks at the watch in a control period."""
+
+
+class Watchdog(Node):
+    """Stands by while an episode is under way.
+
+    It trips when the controller's process has ended, or when a joint state gets no command for
+    `safety.stale_periods` control periods (half a period earlier, so that the safe command is
+    out in time). Then it sends the safe command every period, until the controller sends a
+    command again or the episode is over. A dead controller counts as dead until a new episode
+    begins, whatever of its messages may still arrive.
+
+    In lockstep physics waits for a slow tick, so only a controller that has ended or hangs for
+    seconds trips the watch; each safe command then moves the simulator by one step.
+
+    What it must know of the robot it reads from the manifest of the bundle that the controller
+    says it plays, so both have to see the same file system.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(LABEL, automatically_declare_parameters_from_overrides=True)
+        self.exit_code: int | None = None
+        self._config = read_config(self, ("run",))
+        self._given = given_settings(self, "safety", self._config.safety)
+        self._watch = Watch()
+        self._guard: Guard | None = None
+        self._reader = JointStateReader(())
+        self._state: NDArray[np.float64] | None = None
+        self._period = self._heard = self._next = 0.0
+        self._layout = MultiArrayLayout()
+        self._trips = self._sent = 0
+        self._trouble = Health()
+        self._commands = self.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
+        self._tripped = self.create_publisher(DiagnosticStatus, topics.TRIPPED, LATCHED)
+        self.create_subscription(JointState, topics.JOINT_STATES, self._on_joint_state, NEWEST)
+        self.create_subscription(Float64MultiArray, topics.COMMANDS, self._on_command, STREAM)
+        self.create_subscription(String, topics.LOADED_BUNDLE, self._on_bundle, LATCHED)
+        active = self.create_subscription(Bool, topics.ACTIVE, self._on_active, LATCHED)
+        self._lifeline = LifelineWatcher(
+            lifeline_name(self.context.get_domain_id(), active.topic_name)
+        )
+        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._timer = self.create_timer(1.0, self._look, clock=self._steady)
+        self._diagnostics = DiagnosticsPublisher(self, self._health)
+        set_realtime_priority(self._config.control.realtime_priority)
+
+    def close(self) -> None:
+        """Let go of the lifeline."""
+        self._lifeline.close()
+
+    # What the others say
+
+    def _on_bundle(self, message: String) -> None:
+        if message.data.startswith("error:"):
+            return
+        try:
+            manifest = read_manifest(Path(message.data))
+            safety = override(manifest.safety, self._given)
+            guard = Guard(manifest.spec, safety)
+        except HucrlError as error:
+            self._report(Level.ERROR, f"can't stand by: {error}")
+            return
+        self._guard, self._period = guard, manifest.period
+        self._reader = JointStateReader(manifest.joint_names)
+        count = manifest.spec.action_dim
+        dimension = MultiArrayDimension(label=LABEL, size=count, stride=count)
+        self._layout = MultiArrayLayout(dim=[dimension])
+        lockstep = self._config.mode == "lockstep"
+        self._watch.limit_s = patience(safety.stale_periods, manifest.period, lockstep)
+        self.destroy_timer(self._timer)
+        self._timer = self.create_timer(manifest.period / CHECKS, self._look, clock=self._steady)
+
+    def _on_active(self, message: Bool) -> None:
+        if not message.data:
+            if self._watch.tripped:
+                self._send_safe_command(None)  # the last one before silence is zero effort
+            self._watch.disarm()
+            return
+        if not self._lifeline.connect():
+            self.get_logger().warning(
+                "the controller's process is not on this machine; only missing commands will "
+                "tell that it has ended"
+            )
+        self._watch.arm()
+        self._reader.reset()
+        self._report(Level.OK, "armed")
+
+    def _on_joint_state(self, message: JointState) -> None:
+        if not self._watch.armed:
+            return
+        now = time.monotonic()
+        stamp_ns = message.header.stamp.sec * NANOSECONDS + message.header.stamp.nanosec
+        if self._watch.joint_state(stamp_ns, now):
+            self._heard = now
+            try:
+                self._state = self._reader.read(
+                    message.name, message.position, message.velocity, stamp_ns
+                )
+            except JointStateError:
+                self._state = None  # the controller has said why
+        self._look()
+
+    def _on_command(self, message: Float64MultiArray) -> None:
+        if message.layout.dim and message.layout.dim[0].label == LABEL:
+            return
+        if self._watch.command():
+            self._report(Level.OK, "armed: the controller sends commands again")
+
+    # What follows
+
+    def _look(self) -> None:
+        if not self._watch.armed:
+            return
+        if self._lifeline.ended():
+            self._watch.ended()
+        now = time.monotonic()
+        reason = self._watch.check(now)
+        if self._watch.tripped and (reason or now >= self._next):
+            # In whole periods from the first one on, however late a look is.
+            self._next = (now if reason else self._next) + self._period
+            fresh = now - self._heard <= self._watch.limit_s
+            self._send_safe_command(self._state if fresh else None)
+        if reason:
+            self._trips += 1
+            self._report(Level.ERROR, f"{reason}; sending the safe command")
+
+    def _send_safe_command(self, state: NDArray[np.float64] | None) -> None:
+        if self._guard is None:
+            return
+        self._sent += 1
+        effort = self._guard.safe_effort(state)
+        self._commands.publish(Float64MultiArray(layout=self._layout, data=effort.tolist()))
+
+    def _report(self, level: Level, line: str) -> None:
+        self._trouble = Health(level, line)
+        self._tripped.publish(self._trouble.status(self.get_name()))
+        if level is Level.ERROR:
+            self.get_logger().error(line)
+
+    def _health(self) -> Health:
+        values = {"armed": self._watch.armed, "trips": self._trips, "safe_commands": self._sent}
+        return Health(self._trouble.level, self._trouble.message, values)
+
+
+def main() -> int:
+    """Run the node."""
+    return run_node(Watchdog)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

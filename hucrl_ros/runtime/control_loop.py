@@ -1,0 +1,219 @@
+"""From joint states to commands and tick records: the controller without ROS."""
+
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.errors import JointStateError
+from hucrl_ros.robot import RobotSpec
+from hucrl_ros.runtime.agent import Source, Tick
+from hucrl_ros.runtime.guard import Guard
+from hucrl_ros.runtime.joint_state import JointStateReader
+from hucrl_ros.ticks import NANOSECONDS, TickRecord
+
+Array = NDArray[np.float64]
+RECENT_TICKS = 1000
+
+
+class Player(Protocol):
+    """What the loop needs of `runtime.agent.Agent`."""
+
+    def start_episode(self, seed: int) -> None:
+        """Forget the last episode."""
+
+    def act(self, state: Array, spent_s: float = 0.0) -> Tick:
+        """Efforts for a state `(p,)`."""
+
+    def expected_plan(self) -> NDArray[np.float32] | None:
+        """`(H + 1, p)` that the last plan leads to without hallucination; slow."""
+
+
+class JointReading(NamedTuple):
+    """A joint state message."""
+
+    names: Sequence[str]
+    positions: Sequence[float]
+    """[rad or m]"""
+    velocities: Sequence[float]
+    """[rad/s or m/s]"""
+    stamp_ns: int
+
+
+class Answer(NamedTuple):
+    """What to send for a joint state."""
+
+    effort: Array
+    """`(q,)` [N m or N]."""
+    record: TickRecord | None
+    """The tick, its duration still to be filled in; None: the command that ends the episode."""
+    problem: str = ""
+    """Why the safe command is sent, or empty."""
+    optimistic: NDArray[np.float32] | None = None
+    """`(H + 1, p)` trajectory that the plan imagines, if there is a new plan."""
+
+
+@dataclass
+class Counters:
+    """What happened since the controller started."""
+
+    ticks: int = 0
+    sources: Counter[Source] = field(default_factory=Counter)
+    misses: int = 0
+    clamps: int = 0
+    bad_joint_states: int = 0
+    repeated_joint_states: int = 0
+    skipped_joint_states: int = 0
+    """Control periods without a joint state, by the stamps: lost, or overtaken by a newer one."""
+    stale_commands: int = 0
+    """Safe commands sent because no joint state came."""
+    tick_ms: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_TICKS))
+
+    def values(self) -> dict[str, object]:
+        """By name, for `/diagnostics`; tick times over the last `RECENT_TICKS` ticks."""
+        p50, p99 = np.percentile(self.tick_ms, [50, 99]) if self.tick_ms else (0.0, 0.0)
+        return {
+            "ticks": self.ticks,
+            **{f"ticks_{source.name.lower()}": self.sources[source] for source in Source},
+            "misses": self.misses,
+            "clamps": self.clamps,
+            "bad_joint_states": self.bad_joint_states,
+            "repeated_joint_states": self.repeated_joint_states,
+            "skipped_joint_states": self.skipped_joint_states,
+            "stale_commands": self.stale_commands,
+            "tick_p50_ms": f"{p50:.3f}",
+            "tick_p99_ms": f"{p99:.3f}",
+        }
+
+
+class ControlLoop:
+    """Answers each new joint state of an episode with one command.
+
+    A joint state that makes no sense is answered as well, by the safe command: a simulator in
+    lockstep waits for an answer, and a robot must not go on under the last one. It counts as a
+    step, so that an episode ends after as many joint states whatever they hold.
+    """
+
+    def __init__(
+        self,
+        spec: RobotSpec,
+        steps: int,
+        player: Player,
+        guard: Guard,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Build a loop; `start` has to follow.
+
+        Args:
+            spec: The robot.
+            steps: Ticks in an episode.
+            player: Chooses the actions.
+            guard: Lets them through.
+            clock: Steady time [s].
+        """
+        self.spec = spec
+        self.steps = steps
+        self.player = player
+        self.guard = guard
+        self.counters = Counters()
+        self.reader = JointStateReader(spec.joint_names)
+        self._clock = clock
+        self._step = 0
+        self._stamp_ns: int | None = None
+
+    @property
+    def step(self) -> int:
+        """Ticks of this episode so far."""
+        return self._step
+
+    def start(self, seed: int) -> None:
+        """Begin an episode with the robot under no effort."""
+        self.player.start_episode(seed)
+        self.guard.reset()
+        self.reader.reset()
+        self._step, self._stamp_ns = 0, None
+
+    def take_over(self, other: "ControlLoop", seed: int) -> None:
+        """Go on in the middle of the episode that `other` has been playing."""
+        self.player.start_episode(seed)
+        self.guard.reset(other.guard.last)
+        self.counters, self.reader = other.counters, other.reader
+        self._step, self._stamp_ns = other._step, other._stamp_ns
+
+    def answer(self, reading: JointReading, received: float) -> Answer | None:
+        """The command for a joint state; None for a repetition, which gets no answer.
+
+        Args:
+            reading: The joint state.
+            received: When it came, by the loop's clock [s].
+        """
+        if self.reader.is_repetition(reading.stamp_ns):
+            self.counters.repeated_joint_states += 1
+            return None
+        try:
+            state = self.reader.read(*reading)
+        except JointStateError as error:
+            self.counters.bad_joint_states += 1
+            tick, problem = _safe_tick(self.spec.action_dim), str(error)
+            effort, clamped = self.guard.safe_effort(None), False
+        else:
+            self._count_skipped(reading.stamp_ns)
+            if self._step >= self.steps:
+                return Answer(self.guard.safe_effort(None), None)
+            tick, problem = self.player.act(state, self._clock() - received), ""
+            effort, clamped, safe = self.guard.check(tick.action, state)
+            if safe:
+                problem = f"the planner's efforts {tick.action.tolist()} make no sense"
+                tick = tick._replace(source=Source.SAFE)
+        if self._step >= self.steps:
+            return Answer(effort, None, problem)
+        record = self._record(reading.stamp_ns, tick, effort, clamped)
+        return Answer(effort, record, problem, tick.optimistic)
+
+    def sent(self, record: TickRecord, received: float) -> TickRecord:
+        """The tick's command has been published just now: complete its record and count it."""
+        elapsed = self._clock() - received
+        record = record._replace(tick_ms=1e3 * elapsed, missed=elapsed > self.spec.period)
+        counters = self.counters
+        counters.ticks += 1
+        counters.sources[Source(record.source)] += 1
+        counters.misses += record.missed
+        counters.clamps += record.clamped
+        counters.tick_ms.append(record.tick_ms)
+        self._step += 1
+        return record
+
+    def _count_skipped(self, stamp_ns: int) -> None:
+        if self._stamp_ns is not None:
+            periods = round((stamp_ns - self._stamp_ns) / NANOSECONDS / self.spec.period)
+            self.counters.skipped_joint_states += max(periods - 1, 0)
+        self._stamp_ns = stamp_ns
+
+    def _record(self, stamp_ns: int, tick: Tick, effort: Array, clamped: bool) -> TickRecord:
+        seconds, nanoseconds = divmod(stamp_ns, NANOSECONDS)
+        return TickRecord(
+            stamp_sec=seconds,
+            stamp_nanosec=nanoseconds,
+            step=self._step,
+            tick_ms=math.nan,
+            source=int(tick.source),
+            missed=False,
+            clamped=clamped,
+            iterations=tick.iterations,
+            planned_return=tick.planned_return,
+            epistemic_std=tick.epistemic_std,
+            aleatoric_std=tick.aleatoric_std,
+            hallucination=tick.hallucination,
+            action=tuple(effort.tolist()),
+        )
+
+
+def _safe_tick(action_dim: int) -> Tick:
+    """What is known of a tick without a state."""
+    nan = math.nan
+    return Tick(np.zeros(action_dim), Source.SAFE, 0, nan, nan, nan, 0.0, None)

@@ -1,0 +1,95 @@
+"""When the watchdog must act in the controller's place; times are given, no clock is read."""
+
+LOCKSTEP_PATIENCE = 2.0
+"""[s] In lockstep physics waits for a slow tick, so only a hung controller is worth a trip."""
+HEADROOM = 0.5
+"""[periods] The watch trips earlier by this, so that the safe command is out in time."""
+
+
+def patience(stale_periods: float, period: float, lockstep: bool) -> float:
+    """How long a joint state may wait for its command [s].
+
+    Args:
+        stale_periods: Setting `safety.stale_periods` [control periods].
+        period: Control period [s].
+        lockstep: Whether physics waits for each command.
+    """
+    limit = max(stale_periods - HEADROOM, 1.0) * period
+    return max(limit, LOCKSTEP_PATIENCE) if lockstep else limit
+
+
+class Watch:
+    """Follows joint states and commands of an episode and tells when nobody controls the robot.
+
+    While armed it trips when the controller's process has ended, or when a joint state waits for
+    a command for longer than `limit_s`. A hung controller that sends a command again clears the
+    trip; an ended one must be armed again.
+    """
+
+    def __init__(self, limit_s: float = LOCKSTEP_PATIENCE) -> None:
+        self.limit_s = limit_s
+        """[s] Longest wait of a joint state for its command."""
+        self._armed = False
+        self._dead = False
+        self._tripped = False
+        self._stamp_ns: int | None = None
+        self._waiting_since: float | None = None
+
+    @property
+    def armed(self) -> bool:
+        """Whether an episode is under way."""
+        return self._armed
+
+    @property
+    def tripped(self) -> bool:
+        """Whether the safe command must be sent."""
+        return self._tripped
+
+    def arm(self) -> None:
+        """An episode begins."""
+        self._armed, self._dead, self._tripped = True, False, False
+        self._stamp_ns, self._waiting_since = None, None
+
+    def disarm(self) -> None:
+        """The episode is over."""
+        self._armed = self._tripped = False
+
+    def joint_state(self, stamp_ns: int, now: float) -> bool:
+        """A joint state with stamp `stamp_ns` [ns] came at `now` [s]; returns whether it's new."""
+        if not self._armed or stamp_ns == self._stamp_ns:
+            return False
+        self._stamp_ns = stamp_ns
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return True
+
+    def command(self) -> bool:
+        """The controller sent a command; returns whether that cleared a trip."""
+        self._waiting_since = None
+        cleared = self._tripped and not self._dead
+        if cleared:
+            self._tripped = False
+        return cleared
+
+    def ended(self) -> None:
+        """The controller's process has ended."""
+        self._dead = True
+
+    def waited(self, now: float) -> float:
+        """How long a joint state has been waiting for a command at `now` [s]; 0 if none is."""
+        return 0.0 if self._waiting_since is None else now - self._waiting_since
+
+    def check(self, now: float) -> str:
+        """Why the watch trips at `now` [s]; empty if it doesn't, or already did."""
+        if not self._armed or self._tripped:
+            return ""
+        waited = self.waited(now)
+        if not self._dead and waited < self.limit_s:
+            return ""
+        self._tripped = True
+        if self._dead:
+            return f"the controller's process has ended, {1e3 * waited:.1f} ms after a joint state"
+        return (
+            f"no command {1e3 * waited:.1f} ms after a joint state "
+            f"(limit {1e3 * self.limit_s:.1f} ms)"
+        )
