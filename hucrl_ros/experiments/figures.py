@@ -1,0 +1,177 @@
+"""Pictures of one run: learning curve, phase plot, tick times."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
+from numpy.typing import NDArray
+
+from hucrl_ros.envs.base import Array
+from hucrl_ros.experiments.style import (
+    BLUE,
+    INK,
+    VERMILLION,
+    headline,
+    save,
+    signed,
+    styled,
+)
+from hucrl_ros.runtime.bundle import Promise
+from hucrl_ros.summary import Summary
+
+
+@dataclass(frozen=True)
+class PlayedEpisode:
+    """What the pictures show of an episode."""
+
+    index: int
+    states: Array
+    """`(T + 1, p)`."""
+    actions: Array
+    """`(T, q)` [N m or N]."""
+    rewards: Array
+    """`(T,)`."""
+    random: bool
+    """Played by random efforts."""
+    promise: Promise | None
+    """The episode that its bundle imagined."""
+    tick_ms: Array
+    """`(N,)` durations of the control ticks [ms]; empty where there were none."""
+    missed: NDArray[np.bool_]
+    """`(N,)` whether a tick took longer than the control period."""
+
+    @property
+    def total(self) -> float:
+        """The episode's return."""
+        return float(self.rewards.sum())
+
+    @property
+    def name(self) -> str:
+        """For titles."""
+        return f"episode {self.index}" + (" (random)" if self.random else "")
+
+
+def run_title(summary: Summary) -> str:
+    """Task and settings of a run."""
+    return (
+        f"{summary.task}, {summary.strategy}, ρ = {summary.action_penalty:g}, seed {summary.seed}"
+    )
+
+
+def learning_curve(path: Path, summary: Summary, random_episodes: int) -> Path:
+    """Return and promised return of each episode, with the optimum as a line.
+
+    Args:
+        path: The picture's file.
+        summary: A run with at least one episode.
+        random_episodes: How many of the first episodes were random.
+    """
+    episodes = summary.episodes
+    index = np.array([episode.index for episode in episodes])
+    returns = np.array([episode.return_ for episode in episodes])
+    random = index < random_episodes
+    promised = [(e.index, e.promised_return) for e in episodes if e.promised_return is not None]
+    best = int(returns.argmax())
+    with styled():
+        figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+        axes = figure.add_subplot()
+        if promised:
+            axes.plot(*zip(*promised, strict=True), "--s", color=VERMILLION, ms=5, lw=1.5,
+                      label="promised by the model")  # fmt: skip
+        axes.plot(index, returns, "-o", color=BLUE, ms=7, label="real")
+        axes.plot(index[random], returns[random], "o", color=BLUE, mfc="white", ms=7, mew=1.8,
+                  label="random efforts")  # fmt: skip
+        if summary.optimum is not None:
+            axes.axhline(summary.optimum, color=INK, lw=1.2, ls=(0, (1, 2)), zorder=1)
+            axes.annotate(f"optimum {summary.optimum:g}", (0, summary.optimum), (4, 4),
+                          xycoords=("axes fraction", "data"), textcoords="offset points",
+                          color=INK, fontsize=10)  # fmt: skip
+        axes.set(xlabel="episode", ylabel="return")
+        axes.margins(y=0.1)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        axes.grid(visible=False, axis="x")
+        axes.legend(loc="best")
+        headline(
+            axes, run_title(summary), _best_remark(summary, float(returns[best]), int(index[best]))
+        )
+        return save(figure, path)
+
+
+def _best_remark(summary: Summary, best: float, episode: int) -> str:
+    of = "" if summary.optimum is None else f" of {summary.optimum:g}"
+    return f"best return {signed(best)}{of}, in episode {episode}"
+
+
+def tick_times(
+    path: Path, summary: Summary, episodes: Sequence[PlayedEpisode], period_ms: float
+) -> Path:
+    """Durations of all control ticks in order, and how many exceed a duration.
+
+    Args:
+        path: The picture's file.
+        summary: The run, for the title.
+        episodes: At least one of them with ticks.
+        period_ms: Control period [ms].
+    """
+    ticks = np.concatenate([episode.tick_ms for episode in episodes])
+    missed = np.concatenate([episode.missed for episode in episodes])
+    with styled():
+        figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+        series, tail = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
+        _draw_series(series, episodes, ticks, missed)
+        _draw_tail(tail, ticks)
+        for axes in (series, tail):
+            axes.axhline(period_ms, color=VERMILLION, lw=1.4)
+            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        tail.annotate(f"period {period_ms:g} ms", (0.02, period_ms), (0, 4),
+                      xycoords=("axes fraction", "data"), textcoords="offset points",
+                      color=VERMILLION, fontsize=10)  # fmt: skip
+        mode = summary.mode.replace("_", " ")
+        remark = (
+            f"{len(ticks)} ticks, {mode}: "
+            f"{int(missed.sum())} longer than the period ({float(missed.mean()):.2%})"
+        )
+        headline(series, f"Control ticks: {run_title(summary)}", remark)
+        return save(figure, path)
+
+
+def _draw_series(
+    axes: Axes, episodes: Sequence[PlayedEpisode], ticks: Array, missed: NDArray[np.bool_]
+) -> None:
+    """All ticks, one after the other; every second episode on a shaded ground."""
+    starts = np.cumsum([0, *(len(episode.tick_ms) for episode in episodes)])
+    for k in range(0, len(episodes), 2):
+        axes.axvspan(starts[k], starts[k + 1], color="#F3F5F7", lw=0)
+    numbers = np.arange(len(ticks))
+    axes.plot(numbers[~missed], ticks[~missed], ".", color=BLUE, ms=2.5, alpha=0.6, mew=0)
+    axes.plot(numbers[missed], ticks[missed], "x", color=VERMILLION, ms=6)
+    every = max(1, math.ceil(len(episodes) / 20))
+    centres = (starts[:-1] + starts[1:]) / 2
+    axes.set_xticks(centres[::every], [str(episode.index) for episode in episodes[::every]])
+    axes.tick_params(axis="x", length=0)
+    axes.set(xlabel="episode", ylabel="tick [ms]", yscale="log", xlim=(0, len(ticks)))
+    axes.grid(visible=False, axis="x")
+
+
+def _draw_tail(axes: Axes, ticks: Array) -> None:
+    """Share of ticks that took longer than a duration, down to the rarest."""
+    shares = 1.0 - np.arange(len(ticks)) / len(ticks)
+    axes.plot(shares, np.sort(ticks), color=BLUE, drawstyle="steps-post")
+    axes.set(xlabel="share of ticks that took longer", xscale="log")
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda share, _: f"{share:.4%}".rstrip("%0").rstrip(".") + "%")
+    )
+    axes.invert_xaxis()
+    lines = []
+    for name, quantile in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)):
+        value = float(np.quantile(ticks, quantile))
+        lines.append(f"{name}  {value:.3g} ms")
+        if quantile < 1.0:
+            axes.plot(1 - quantile, value, "o", color=BLUE, ms=5, mfc="white")
+    axes.annotate("\n".join(lines), (0.97, 0.05), xycoords="axes fraction", ha="right",
+                  fontsize=10, linespacing=1.5)  # fmt: skip

@@ -1,0 +1,160 @@
+"""Phase plot: what each episode did, against what its model promised."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from hucrl_ros.envs.base import Array
+from hucrl_ros.experiments.figures import PlayedEpisode, run_title
+from hucrl_ros.experiments.style import EFFORT_COLOURS, INK, VERMILLION, save, signed, styled
+from hucrl_ros.summary import Summary
+
+MAX_PANELS = 12
+COLUMNS = 4
+_PROMISED: dict[str, Any] = {"lw": 1.1, "ls": (0, (2.5, 1.5)), "alpha": 0.8}
+
+
+class PhaseView(NamedTuple):
+    """How a robot's first joint is drawn."""
+
+    lower: float
+    """Least angle shown [rad]."""
+    upper: float
+    """Largest angle shown [rad], more than 2π above `lower`."""
+    ticks: dict[float, str]
+    """Angles that have a name [rad]."""
+    goals: tuple[tuple[float, float], ...]
+    """Where the joint should get to: angles [rad] and speeds [rad/s]."""
+
+
+VIEWS = {
+    "pendulum": PhaseView(
+        # Hanging in the middle, upright at both sides: a swing-up is one unbroken line.
+        lower=-math.pi / 4,
+        upper=2 * math.pi + math.pi / 4,
+        ticks={0.0: "upright", math.pi: "hanging", 2 * math.pi: "upright"},
+        goals=((0.0, 0.0), (2 * math.pi, 0.0)),
+    )
+}
+"""By task. Others get no phase plot."""
+
+
+def phase_plot(
+    path: Path, summary: Summary, episodes: Sequence[PlayedEpisode], effort_limit: float
+) -> Path:
+    """One panel an episode: angle and speed, really and as promised.
+
+    Args:
+        path: The picture's file.
+        summary: The run; its task is one of `VIEWS`.
+        episodes: At least one.
+        effort_limit: Largest absolute effort of the first actuated joint [N m or N].
+    """
+    view = VIEWS[summary.task]
+    shown = select_episodes(episodes, MAX_PANELS)
+    columns = min(COLUMNS, len(shown))
+    rows = math.ceil(len(shown) / columns)
+    with styled():
+        width = max(2.75 * columns + 0.9, 6.4)
+        figure = Figure(figsize=(width, 2.5 * rows + 1.3), layout="constrained")
+        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        for axes, episode in zip(panels.flat, shown, strict=False):
+            _draw_episode(axes, view, episode, effort_limit)
+        for axes in panels.flat[len(shown) :]:
+            axes.set_visible(False)
+        _label(panels, view, len(shown))
+        figure.suptitle(run_title(summary), x=0.01, ha="left", fontsize=13, fontweight="bold")
+        colours = ScalarMappable(Normalize(0, effort_limit), EFFORT_COLOURS)
+        bar = figure.colorbar(colours, ax=panels, aspect=25, pad=0.015, shrink=0.9)
+        bar.set_label("size of the effort [N m]")
+        bar.outline.set_visible(False)
+        figure.legend(handles=_legend(), loc="outside lower center", ncols=4)
+        return save(figure, path)
+
+
+def select_episodes(episodes: Sequence[PlayedEpisode], count: int) -> list[PlayedEpisode]:
+    """At most `count` episodes: the first, the best, the last and others evenly between."""
+    if len(episodes) <= count:
+        return list(episodes)
+    best = max(range(len(episodes)), key=lambda k: episodes[k].total)
+    even = np.linspace(0, len(episodes) - 1, count).round().astype(int).tolist()
+    if best not in even:
+        even[min(range(1, count - 1), key=lambda k: abs(even[k] - best))] = best
+    return [episodes[k] for k in sorted(even)]
+
+
+def _draw_episode(
+    axes: Axes, view: PhaseView, episode: PlayedEpisode, effort_limit: float
+) -> None:
+    joints = episode.states.shape[1] // 2
+    points = phase_points(episode.states, joints, view)
+    segments = np.stack([points[:-1], points[1:]], axis=1)
+    whole = unbroken(points)
+    lines = LineCollection(
+        list(segments[whole]), cmap=EFFORT_COLOURS, norm=Normalize(0, effort_limit), lw=2.2
+    )
+    lines.set_array(np.abs(episode.actions[whole, 0]))
+    lines.set_capstyle("round")
+    axes.add_collection(lines)
+    axes.margins(y=0.08)
+    if episode.promise is not None:
+        promised = phase_points(episode.promise.states, joints, view)
+        torn = np.flatnonzero(~unbroken(promised)) + 1
+        axes.plot(*np.insert(promised, torn, np.nan, axis=0).T, color=INK, **_PROMISED)
+    for goal in view.goals:
+        axes.plot(*goal, "*", color=VERMILLION, mec="white", ms=14, zorder=4)
+    axes.plot(*points[0], "o", color=INK, mfc="white", ms=7, zorder=5)
+    axes.set_title(f"{episode.name}: {signed(episode.total)}", fontsize=10.5, loc="left")
+
+
+def phase_points(states: Array, joints: int, view: PhaseView) -> Array:
+    """Angle and speed `(N, 2)` of the first joint in states `(N, p)`.
+
+    An angle that leaves the view comes back at the other side, a turn away; as the view is
+    wider than a turn, a line that only just crosses its edge isn't torn at each crossing.
+    """
+    turn, shift = 2 * math.pi, 0.0
+    angles = np.empty(len(states))
+    for k, angle in enumerate(states[:, 0]):
+        if angle + shift > view.upper:
+            shift -= turn * math.ceil((angle + shift - view.upper) / turn)
+        elif angle + shift < view.lower:
+            shift += turn * math.ceil((view.lower - angle - shift) / turn)
+        angles[k] = angle + shift
+    return np.stack([angles, states[:, joints]], axis=-1)
+
+
+def unbroken(points: Array) -> NDArray[np.bool_]:
+    """Whether points k and k + 1 of `(N, 2)` lie on the same side of the view's edge."""
+    return np.abs(np.diff(points[:, 0])) <= math.pi
+
+
+def _label(panels: NDArray[np.object_], view: PhaseView, count: int) -> None:
+    columns = panels.shape[1]
+    for k, axes in enumerate(panels.flat[:count]):
+        axes.set_xlim(view.lower, view.upper)
+        axes.set_xticks(list(view.ticks), list(view.ticks.values()))
+        axes.tick_params(axis="x", labelsize=9)
+        if k + columns >= count:
+            axes.tick_params(labelbottom=True)
+        if k % columns == 0:
+            axes.set_ylabel("speed [rad/s]")
+
+
+def _legend() -> list[Line2D]:
+    return [
+        Line2D([], [], color=EFFORT_COLOURS(0.5), lw=2.2, label="real"),
+        Line2D([], [], color=INK, label="promised by the model", **_PROMISED),
+        Line2D([], [], color=INK, mfc="white", marker="o", ls="", ms=7, label="start"),
+        Line2D([], [], color=VERMILLION, mec="white", marker="*", ls="", ms=14, label="goal"),
+    ]

@@ -1,0 +1,84 @@
+"""One look for all figures: colours that colour-blind people can tell apart, quiet axes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+BLUE, VERMILLION, GREEN, AMBER = "#0072B2", "#D55E00", "#009E73", "#E69F00"
+"""Of the palette of Okabe and Ito."""
+INK, GREY, PALE = "#1F2933", "#7B8794", "#CBD2D9"
+
+STRATEGY_COLOURS = {"greedy": AMBER, "thompson": GREEN, "optimistic": BLUE}
+STRATEGY_MARKERS = {"greedy": "s", "thompson": "^", "optimistic": "o"}
+
+EFFORT_COLOURS = LinearSegmentedColormap.from_list(
+    "effort", ["#A6CFE5", "#4C8EC6", "#6A4FA3", "#A8277F"]
+)
+"""From no effort to the limit; darker is more, also without colour."""
+
+_STYLE: dict[Any, Any] = {
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "axes.labelsize": 11,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E4E7EB",
+    "grid.linewidth": 0.8,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "text.color": INK,
+    "lines.linewidth": 2.0,
+    "lines.solid_capstyle": "round",
+    "svg.fonttype": "none",
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Figures made inside have the house style; the settings of others stay as they are."""
+    with matplotlib.rc_context(_STYLE):
+        yield
+
+
+def headline(axes: Axes, title: str, remark: str = "") -> None:
+    """A title at the left, with a quieter remark below it."""
+    axes.set_title(title, loc="left", fontsize=13, fontweight="bold", pad=26 if remark else 10)
+    if remark:
+        axes.annotate(
+            remark,
+            (0, 1),
+            (0, 8),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            color=GREY,
+            fontsize=10.5,
+        )
+
+
+def signed(number: float, decimals: int = 1) -> str:
+    """A number for a title, with a real minus sign."""
+    return f"{number:.{decimals}f}".replace("-", "−")
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure, making its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=160, facecolor="white")
+    return path
