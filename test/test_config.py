@@ -112,13 +112,13 @@ def test_a_wrong_value_is_named(values, start):
 )
 def test_a_file_of_another_form_is_refused(text, reason, tmp_path):
     path = write(tmp_path / "odd.yaml", text)
-    with pytest.raises(ConfigError, match=f"odd.yaml: {reason}") as caught:
+    with pytest.raises(ConfigError, match=f"odd\\.yaml: {reason}") as caught:
         load_config(path)
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(ConfigError, match="none.yaml: No such file"):
+    with pytest.raises(ConfigError, match=r"none\.yaml: No such file"):
         load_config(tmp_path / "none.yaml")
 
 
