@@ -57,6 +57,11 @@ class RunFolder:
         return self.root / "summary.json"
 
     @property
+    def lock(self) -> Path:
+        """Held by the process that plays the run."""
+        return self.root / ".lock"
+
+    @property
     def episodes(self) -> Path:
         """Folder of the bags."""
         return self.root / "episodes"

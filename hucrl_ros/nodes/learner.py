@@ -1,0 +1,94 @@
+"""Learns from the recorded episodes when it is asked to, and writes the next bundle."""
+
+import os
+import sys
+
+from diagnostic_msgs.msg import DiagnosticStatus
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from std_srvs.srv import Trigger
+
+from hucrl_ros.config import Config
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
+from hucrl_ros.nodes.learning_worker import LearnerFactory, LearnerLike, LearningWorker, Status
+from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
+from hucrl_ros.nodes.qos import LATCHED
+from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.runs import RunFolder
+
+REPORT_PERIOD = 0.1
+"""[s] Between two looks at what the worker is doing."""
+CLOSE_TIMEOUT = 2.0
+"""[s] Time for the worker to stop in the middle of learning."""
+
+
+def make_learner(config: Config, run: RunFolder) -> LearnerLike:
+    """The learner of a run."""
+    from hucrl_ros.learner import Learner  # With torch: it takes seconds.
+
+    return Learner(config, run)
+
+
+class Learner(Node):
+    """Answers `learner/learn`; says on `learner/report` what came of it."""
+
+    def __init__(self, factory: LearnerFactory = make_learner) -> None:
+        super().__init__("learner", automatically_declare_parameters_from_overrides=True)
+        self.exit_code: int | None = None
+        threads = own_parameter(self, "threads", 1)
+        run = own_run(self)
+        config = read_config(self, own=("run", "threads"))
+        self._run = run
+        self._worker = LearningWorker(config, run, threads, factory)
+        self._reported: Status | None = None
+        self._publisher = self.create_publisher(DiagnosticStatus, topics.LEARNER_REPORT, LATCHED)
+        self._service = self.create_service(Trigger, topics.LEARN, self._on_learn)
+        self._diagnostics = DiagnosticsPublisher(self, self._health)
+        self._timer = self.create_timer(
+            REPORT_PERIOD, self._report, clock=Clock(clock_type=ClockType.STEADY_TIME)
+        )
+
+    def close(self) -> None:
+        """Stop learning; what was learned so far of this episode is done again on resume."""
+        if not self._worker.close(CLOSE_TIMEOUT):
+            self.get_logger().warning("learning doesn't stop; the process ends without it")
+            sys.stderr.flush()
+            # All files are written under temporary names, so nothing half done is left.
+            os._exit(self.exit_code or 0)
+
+    def _on_learn(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        episodes = self._run.finished_episodes()
+        if self._worker.busy:
+            response.message = f"busy: {self._worker.status.message}"
+        elif not episodes:
+            response.message = "no finished episode to learn from"
+        else:
+            self._worker.request()
+            response.success = True
+            response.message = f"learning from {episodes} episodes"
+            self._report()
+        return response
+
+    def _report(self) -> None:
+        status = self._worker.status
+        if status is not self._reported:
+            self._reported = status
+            self._publisher.publish(_health_of(status).status(self.get_name()))
+
+    def _health(self) -> Health:
+        return _health_of(self._worker.status)
+
+
+def _health_of(status: Status) -> Health:
+    level = Level.ERROR if status.failed else Level.OK
+    return Health(level, status.message, status.values)
+
+
+def main() -> int:
+    """Run the node."""
+    return run_node(Learner)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

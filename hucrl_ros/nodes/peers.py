@@ -1,0 +1,135 @@
+"""The other nodes as the supervisor sees them: services, topics, signs of life."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from rclpy.client import Client
+from rclpy.node import Node
+from std_msgs.msg import Bool, String
+from std_srvs.srv import SetBool, Trigger
+
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.qos import LATCHED
+
+SILENCE_S = 10.0
+"""[s] Without diagnostics, which come every second, a node counts as lost."""
+
+
+@dataclass
+class LearnerReport:
+    """The newest message on `learner/report`."""
+
+    message: str
+    failed: bool
+    values: dict[str, str] = field(default_factory=dict)
+
+    def number(self, key: str) -> float | None:
+        """A value as a number; None where it isn't there."""
+        return float(self.values[key]) if key in self.values else None
+
+
+class Peers:
+    """What the supervisor knows of the other nodes, and how it speaks to them."""
+
+    def __init__(self, node: Node, changed: Callable[[], None]) -> None:
+        """Connect.
+
+        Args:
+            node: The supervisor.
+            changed: Called after each message or answer.
+        """
+        self._node, self._changed = node, changed
+        self.active: bool | None = None
+        self.activity_count = 0
+        """Messages on `controller/active` so far."""
+        self.loaded: str | None = None
+        """Newest message on `controller/bundle`."""
+        self.loaded_count = 0
+        """Messages on `controller/bundle` so far."""
+        self.report: LearnerReport | None = None
+        self.trip: str | None = None
+        """Why the watchdog sent the safe command; None while it is armed."""
+        self._last_seen: dict[str, float] = {}
+        self._trouble: dict[str, str] = {}
+        self.reset = node.create_client(Trigger, topics.RESET)
+        self.record = node.create_client(SetBool, topics.RECORD)
+        self.learn = node.create_client(Trigger, topics.LEARN)
+        self.change_state = node.create_client(ChangeState, topics.CHANGE_STATE)
+        self._bundle = node.create_publisher(String, topics.BUNDLE, LATCHED)
+        self._subscriptions = [
+            node.create_subscription(Bool, topics.ACTIVE, self._on_active, LATCHED),
+            node.create_subscription(String, topics.LOADED_BUNDLE, self._on_loaded, LATCHED),
+            node.create_subscription(
+                DiagnosticStatus, topics.LEARNER_REPORT, self._on_report, LATCHED
+            ),
+            node.create_subscription(DiagnosticStatus, topics.TRIPPED, self._on_trip, LATCHED),
+            node.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_health, 10),
+        ]
+
+    def missing(self) -> list[str]:
+        """Names of the nodes that aren't there yet."""
+        found = {
+            "simulator": self.reset.service_is_ready()
+            and self._node.count_publishers(topics.JOINT_STATES) > 0,
+            "controller": self.change_state.service_is_ready() and self.active is not None,
+            "watchdog": self._node.count_publishers(topics.TRIPPED) > 0,
+            "recorder": self.record.service_is_ready(),
+            "learner": self.learn.service_is_ready(),
+        }
+        return [name for name, there in found.items() if not there]
+
+    def silent(self) -> list[str]:
+        """Names of the nodes that have given no sign of life for `SILENCE_S`."""
+        now = time.monotonic()
+        return [name for name, seen in self._last_seen.items() if now - seen > SILENCE_S]
+
+    def trouble(self, name: str) -> str:
+        """The newest warning or error on `/diagnostics` of a node, or nothing."""
+        return self._trouble.get(name, "")
+
+    def publish_bundle(self, path: str) -> None:
+        """Tell the controller which bundle to load."""
+        self._bundle.publish(String(data=path))
+
+    def deactivate(self) -> None:
+        """Ask the controller to end the episode, whatever comes of it."""
+        if self.active and self.change_state.service_is_ready():
+            transition = Transition(id=Transition.TRANSITION_DEACTIVATE)
+            self.change_state.call_async(ChangeState.Request(transition=transition))
+
+    def call(self, client: Client, request: Any) -> Any:  # noqa: ANN401  # one type a service
+        """Send a request; returns its future."""
+        future = client.call_async(request)
+        future.add_done_callback(lambda _: self._changed())
+        return future
+
+    def _on_active(self, message: Bool) -> None:
+        self.active = bool(message.data)
+        self.activity_count += 1
+        self._changed()
+
+    def _on_loaded(self, message: String) -> None:
+        self.loaded = str(message.data)
+        self.loaded_count += 1
+        self._changed()
+
+    def _on_report(self, message: DiagnosticStatus) -> None:
+        values = {entry.key: entry.value for entry in message.values}
+        failed = message.level == DiagnosticStatus.ERROR
+        self.report = LearnerReport(message.message, failed, values)
+        self._changed()
+
+    def _on_trip(self, message: DiagnosticStatus) -> None:
+        self.trip = message.message if message.level == DiagnosticStatus.ERROR else None
+        self._changed()
+
+    def _on_health(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            self._last_seen[status.name] = time.monotonic()
+            if status.level != DiagnosticStatus.OK:
+                self._trouble[status.name] = status.message

@@ -1,0 +1,236 @@
+"""The order of things in a run: `docs/contracts.md`, "One episode", written down once.
+
+The steps are generators that yield what they wait for. So the supervisor's single thread stays
+free for messages, signals and the live view, and the order still reads from top to bottom.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from rclpy.client import Client
+from std_srvs.srv import SetBool, Trigger
+
+from hucrl_ros.config import Config
+from hucrl_ros.errors import RunError
+from hucrl_ros.ledger import Ledger
+from hucrl_ros.monitor import EpisodeMonitor
+from hucrl_ros.nodes.peers import LearnerReport, Peers
+from hucrl_ros.progress import Phase, Progress
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.runtime.manifest import read_manifest
+
+MEET_S = 60.0
+"""[s] For all nodes to appear."""
+ANSWER_S = 15.0
+"""[s] For a service to answer."""
+STALL_S = 20.0
+"""[s] Longest time between two ticks, or for a bundle to load."""
+PREPARE_S = 300.0
+"""[s] For the learner to import torch and write bundle 0."""
+ARRIVE_S = 5.0
+"""[s] For what was sent before to arrive or to be written."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a script waits for before it goes on."""
+
+    ready: Callable[[], bool]
+    timeout_s: float
+    complaint: Callable[[], str]
+    """One line for when it doesn't come."""
+    activity: Callable[[], object] = bool
+    """As long as its value changes, the time starts again."""
+
+
+Result = TypeVar("Result")
+Script = Generator[Wait, None, Result]
+
+
+class Protocol:
+    """Plays the episodes that are left and has the learner learn from each."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        config: Config,
+        peers: Peers,
+        ledger: Ledger,
+        monitor: EpisodeMonitor,
+        progress: Progress,
+    ) -> None:
+        self._run, self._config = run, config
+        self._peers, self._ledger = peers, ledger
+        self._monitor, self._progress = monitor, progress
+
+    def script(self) -> Script[None]:
+        """Everything, from meeting the other nodes to the last bundle."""
+        yield from self._meet()
+        for index in range(len(self._ledger.episodes), self._config.episodes):
+            yield from self._learn_for(index)
+            yield from self._load(index)
+            yield from self._play(index)
+        yield from self._learn_for(self._config.episodes)
+        self._enter(Phase.FINISHED)
+
+    @property
+    def place(self) -> str:
+        """Where the run stands, for messages."""
+        progress = self._progress
+        if progress.phase is Phase.RUNNING:
+            return f"episode {progress.episode}, step {self._monitor.steps}"
+        if progress.phase in (Phase.FITTING, Phase.SEARCHING):
+            return f"learning from episode {len(self._ledger.episodes) - 1}"
+        return f"before episode {progress.episode} ({progress.phase.value})"
+
+    def _meet(self) -> Script[None]:
+        self._enter(Phase.WAITING, episode=len(self._ledger.episodes))
+        peers = self._peers
+
+        def all_there() -> bool:
+            missing = peers.missing()
+            self._progress.detail = ", ".join(missing)
+            return not missing
+
+        def complaint() -> str:
+            return f"no sign of the {' and the '.join(peers.missing())} for {MEET_S:g} s"
+
+        yield Wait(all_there, MEET_S, complaint)
+        yield Wait(
+            self._learner_is_ready, PREPARE_S, lambda: f"learner not ready in {PREPARE_S:g} s"
+        )
+        if peers.active:
+            yield from self._change_state(Transition.TRANSITION_DEACTIVATE)
+        yield from self._change_state(Transition.TRANSITION_CONFIGURE)
+
+    def _learner_is_ready(self) -> bool:
+        report = self._peers.report
+        self._progress.detail = "learner"
+        if report is not None:
+            self._refuse_failure(report)
+        return report is not None and report.message in ("idle", "done")
+
+    def _learn_for(self, index: int) -> Script[None]:
+        """Learn bundle `index` if it isn't there yet."""
+        bundle = self._run.bundle(index)
+        if bundle.is_dir():
+            return
+        if index == 0:
+            raise RunError(f"{bundle}: the learner has not written it")
+        self._enter(Phase.FITTING)
+        answer = yield from self._call(self._peers.learn, Trigger.Request(), "learner/learn")
+        if not answer.success:
+            raise RunError(f"learner: {answer.message}")
+        yield Wait(
+            lambda: self._has_learned(index - 1) and bundle.is_dir(),
+            float("inf"),
+            lambda: "learner: no bundle",
+        )
+        self._ledger.close_learning()
+        self._show_learned()
+
+    def _has_learned(self, episode: int) -> bool:
+        report = self._peers.report
+        if report is None:
+            return False
+        self._refuse_failure(report)
+        if report.values.get("episode") != str(episode):
+            return False
+        if report.message == "searching":
+            self._progress.phase = Phase.SEARCHING
+        self._progress.detail = f"{report.number('progress') or 0.0:.0%}"
+        return report.message == "done"
+
+    def _load(self, index: int) -> Script[None]:
+        """Have the controller load bundle `index`."""
+        peers, path = self._peers, str(self._run.bundle(index))
+        self._enter(Phase.LOADING, episode=index)
+        manifest = read_manifest(self._run.bundle(index))
+        promised = None if manifest.random else manifest.report.promised_return
+        self._progress.promised_return = promised
+        count = peers.loaded_count
+        peers.publish_bundle(path)
+        yield Wait(
+            lambda: peers.loaded_count > count and peers.loaded is not None,
+            STALL_S,
+            lambda: f"controller: {path} not loaded in {STALL_S:g} s",
+        )
+        if peers.loaded != path:
+            raise RunError(f"controller: {(peers.loaded or '').removeprefix('error: ')}")
+
+    def _play(self, index: int) -> Script[None]:
+        """One episode, from an open bag to a closed one."""
+        peers, monitor, steps = self._peers, self._monitor, self._progress.steps
+        self._enter(Phase.RESETTING)
+        yield from self._record(True)
+        answer = yield from self._call(peers.reset, Trigger.Request(), "simulator/reset")
+        if not answer.success:
+            raise RunError(f"simulator: {answer.message}")
+        monitor.start()
+        count = peers.activity_count
+        self._enter(Phase.RUNNING)
+        if not (yield from self._change_state(Transition.TRANSITION_ACTIVATE)):
+            raise RunError(f"controller: refused to start; {peers.trouble('controller')}")
+        yield Wait(
+            lambda: peers.activity_count > count and not peers.active,
+            STALL_S,
+            lambda: f"no tick for {STALL_S:g} s; {self._troubles()}",
+            activity=lambda: monitor.steps,
+        )
+        yield Wait(
+            lambda: monitor.steps >= steps,
+            ARRIVE_S,
+            lambda: (
+                f"controller: stopped after {monitor.steps} of {steps} steps; {self._troubles()}"
+            ),
+            activity=lambda: monitor.steps,
+        )
+        yield from self._change_state(Transition.TRANSITION_DEACTIVATE)
+        yield from self._record(False)
+        yield Wait(
+            lambda: self._run.finished_episodes() > index,
+            ARRIVE_S,
+            lambda: f"recorder: the bag of episode {index} was not closed",
+        )
+        self._progress.finished.append(self._ledger.close_episode())
+
+    def _record(self, on: bool) -> Script[None]:
+        request = SetBool.Request(data=on)
+        answer = yield from self._call(self._peers.record, request, "recorder/record")
+        if not answer.success:
+            raise RunError(f"recorder: {answer.message}")
+
+    def _change_state(self, transition: int) -> Script[bool]:
+        request = ChangeState.Request(transition=Transition(id=transition))
+        answer = yield from self._call(
+            self._peers.change_state, request, "controller/change_state"
+        )
+        return bool(answer.success)
+
+    def _call(self, client: Client, request: Any, name: str) -> Script[Any]:  # noqa: ANN401
+        """Send a request and wait for the answer."""
+        future = self._peers.call(client, request)
+        yield Wait(future.done, ANSWER_S, lambda: f"{name}: no answer in {ANSWER_S:g} s")
+        return future.result()
+
+    def _enter(self, phase: Phase, episode: int | None = None) -> None:
+        self._progress.enter(phase, episode)
+
+    def _show_learned(self) -> None:
+        last = self._ledger.episodes[-1]
+        self._progress.finished[-1:] = [last]
+        report = self._ledger.learning_report(last.index)
+        if report is not None and report.model_error is not None:
+            self._progress.model_errors[last.index] = report.model_error
+
+    def _refuse_failure(self, report: LearnerReport) -> None:
+        if report.failed:
+            raise RunError(f"learner: {report.message}")
+
+    def _troubles(self) -> str:
+        names = ("simulator", "controller", "watchdog", "recorder")
+        found = [f"{name}: {self._peers.trouble(name)}" for name in names]
+        return "; ".join(line for line in found if not line.endswith(": ")) or "nobody says why"

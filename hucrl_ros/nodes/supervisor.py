@@ -1,0 +1,214 @@
+"""Runs the episodes: reset, activate, T ticks, deactivate, learn, next; shows the progress."""
+
+import contextlib
+import os
+import sys
+import time
+
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+
+from hucrl_ros.errors import HucrlError, RunError
+from hucrl_ros.live_view import make_view
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
+from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
+from hucrl_ros.nodes.peers import Peers
+from hucrl_ros.nodes.protocol import Protocol, Wait
+from hucrl_ros.nodes.qos import STREAM
+from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.tick_message import from_message
+from hucrl_ros.progress import Phase, Progress
+from hucrl_ros.ticks import NANOSECONDS
+
+ADVANCE_PERIOD = 0.05
+"""[s] Between two looks at what is waited for; messages are looked at as they come."""
+VIEW_PERIOD = 0.25
+"""[s]"""
+LAST_WORDS_S = 1.5
+"""[s] For the other nodes to react, and the watchdog to speak, before the run is given up."""
+_STDIN = 0
+
+
+class Supervisor(Node):
+    """Sees a run through, or gives it up safely with one line that says why.
+
+    Parameters: the settings of a run; `run`, its folder; `parent_reports` (bool): the parent
+    process writes a line on standard input for each process that it lost.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("supervisor", automatically_declare_parameters_from_overrides=True)
+        self.exit_code: int | None = None
+        self._parent_reports = own_parameter(self, "parent_reports", False)
+        run = own_run(self)
+        config = read_config(self, own=("run", "parent_reports"))
+        self._progress = Progress(config)
+        self._view = make_view()
+        self._view.update(self._progress)
+        # With torch: it takes seconds, in which a person should see something.
+        from hucrl_ros.ledger import Ledger
+        from hucrl_ros.monitor import EpisodeMonitor
+        from hucrl_ros.tasks import make_task
+
+        task = make_task(config.task, config.action_penalty)
+        self._monitor = EpisodeMonitor(task)
+        self._ledger = Ledger(run, config, task)
+        self._ledger.write()
+        self._progress.steps, self._progress.optimum = task.steps, task.optimum
+        self._progress.finished = list(self._ledger.episodes)
+        self._peers = Peers(self, self._advance)
+        self._protocol = Protocol(
+            run, config, self._peers, self._ledger, self._monitor, self._progress
+        )
+        self._script = self._protocol.script()
+        self._wait: Wait | None = None
+        self._since = 0.0
+        self._activity: object = None
+        self._advancing = False  # An answer may come while it is being asked for.
+        self._reason = ""
+        self._give_up_at = 0.0
+        self._expect_trip = False
+        self._heard = ""
+        self._connect()
+
+    def _connect(self) -> None:
+        if self._parent_reports:
+            os.set_blocking(_STDIN, False)
+        self.create_subscription(JointState, topics.JOINT_STATES, self._on_state, STREAM)
+        self.create_subscription(Float64MultiArray, topics.TICKS, self._on_tick, STREAM)
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._timers = [
+            self.create_timer(ADVANCE_PERIOD, self._look, clock=steady),
+            self.create_timer(VIEW_PERIOD, self._show, clock=steady),
+        ]
+        self._diagnostics = DiagnosticsPublisher(self, self._health)
+
+    def close(self) -> None:
+        """Leave the summary and the terminal in order."""
+        if self.exit_code is None:
+            self._ledger.note(f"{self._protocol.place}: stopped on request")
+            self._progress.enter(Phase.STOPPED)
+        self._show()
+        self._view.close()
+
+    # The script
+
+    def _look(self) -> None:
+        lost = self._lost_node()
+        if lost:
+            self._give_up(lost)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Go on with the script as far as what it waits for has come."""
+        if self.exit_code is not None or self._advancing:
+            return
+        if self._reason:
+            self._finish_giving_up()
+            return
+        self._advancing = True
+        try:
+            while self._wait is None or self._wait.ready():
+                self._wait = next(self._script)
+                self._since, self._activity = time.monotonic(), self._wait.activity()
+            self._judge_patience(self._wait)
+        except StopIteration:
+            self._show()
+            self.exit_code = 0
+        except HucrlError as error:
+            self._give_up(str(error))
+        finally:
+            self._advancing = False
+
+    def _judge_patience(self, wait: Wait) -> None:
+        activity, now = wait.activity(), time.monotonic()
+        if activity != self._activity:
+            self._since, self._activity = now, activity
+        if now - self._since > wait.timeout_s:
+            raise RunError(wait.complaint())
+
+    def _lost_node(self) -> str:
+        """What the parent, or a long silence, says of a lost node; empty where none is lost."""
+        if self._parent_reports:
+            with contextlib.suppress(BlockingIOError):
+                self._heard += os.read(_STDIN, 4096).decode(errors="replace")
+            line, newline, rest = self._heard.partition("\n")
+            if newline:
+                self._heard = rest
+                return line
+        silent = self._peers.silent()
+        return f"{silent[0]} gives no sign of life" if silent else ""
+
+    # The end of a run that can't go on
+
+    def _give_up(self, reason: str) -> None:
+        """Have the controller stop; then wait a moment for the watchdog to say what it did."""
+        if self._reason or self.exit_code is not None:
+            return
+        self._reason = f"{self._protocol.place}: {reason}"
+        self._give_up_at = time.monotonic() + LAST_WORDS_S
+        playing = self._progress.phase is Phase.RUNNING
+        self._expect_trip = playing and reason.startswith("controller ")
+        self._progress.enter(Phase.STOPPED)
+        self._peers.deactivate()
+
+    def _finish_giving_up(self) -> None:
+        trip, late = self._peers.trip, time.monotonic() > self._give_up_at
+        done = trip is not None if self._expect_trip else not self._peers.active
+        if not (done or late):
+            return
+        if self._expect_trip:
+            said = "the watchdog sent the safe command" if trip else "no word from the watchdog"
+            self._reason += f"; {said}"
+        self._ledger.note(self._reason)
+        self.exit_code = 1
+
+    # Messages
+
+    def _on_state(self, message: JointState) -> None:
+        if self._progress.phase is Phase.RUNNING:
+            stamp = message.header.stamp
+            self._monitor.see_state(
+                message.name,
+                message.position,
+                message.velocity,
+                stamp.sec * NANOSECONDS + stamp.nanosec,
+            )
+
+    def _on_tick(self, message: Float64MultiArray) -> None:
+        if self._progress.phase is Phase.RUNNING:
+            self._monitor.see_tick(from_message(message))
+
+    def _show(self) -> None:
+        if self._progress.phase is Phase.RUNNING:
+            self._see_episode()
+        try:
+            self._view.update(self._progress)
+        except BrokenPipeError:
+            self._give_up("nobody reads the standard output")
+
+    def _see_episode(self) -> None:
+        progress, monitor = self._progress, self._monitor
+        progress.step, progress.misses = monitor.steps, monitor.misses
+        progress.return_so_far = monitor.return_so_far()
+        progress.tick_p50, progress.tick_p99 = monitor.tick_quantiles() or (None, None)
+
+    def _health(self) -> Health:
+        values = {
+            "phase": self._progress.phase.value,
+            "episode": self._progress.episode,
+            "finished_episodes": len(self._ledger.episodes),
+        }
+        return Health(values=values)
+
+
+def main() -> int:
+    """Run the node."""
+    return run_node(Supervisor)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
