@@ -48,10 +48,8 @@ def check_rclpy() -> Finding:
     if spec is None or spec.origin is None:
         return Finding.fault("not installed", f"source a ROS 2 installation, or {_INSTALL}")
     version = metadata.version("rclpy")
-    prefixes = os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)
     origin = Path(spec.origin).resolve()
-    sourced = any(p and origin.is_relative_to(Path(p).resolve()) for p in prefixes)
-    if not sourced:
+    if origin.is_relative_to(Path(sys.prefix).resolve()) or not _is_sourced(origin):
         return Finding.ok(f"{version}, from wheels ({_rmw_of_wheels()})")
     found = f"{version}, from ROS 2 {os.environ.get('ROS_DISTRO', '')} ({origin.parents[1]})"
     if _is_installed("ros-rclpy"):
@@ -87,6 +85,11 @@ def check_colcon() -> Finding:
     if path:
         return Finding.ok(path)
     return Finding.note("not found", "only `colcon build` needs it: `make env` installs it")
+
+
+def _is_sourced(path: Path) -> bool:
+    prefixes = os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)
+    return any(prefix and path.is_relative_to(Path(prefix).resolve()) for prefix in prefixes)
 
 
 def _rmw_of_wheels() -> str:
