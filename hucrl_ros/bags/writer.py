@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import yaml
@@ -138,7 +139,8 @@ class EpisodeWriter:
 
     def abandon(self) -> None:
         """Close the file as it is, without index and `metadata.yaml`."""
-        self._file.close()
+        with suppress(OSError):  # a full disk, which is why it is abandoned
+            self._file.close()
 
     def _register(self, topic: RecordedTopic) -> int:
         if topic.type not in self._schemas:

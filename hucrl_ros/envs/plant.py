@@ -46,8 +46,8 @@ class Plant:
         self._start_ns = round(spec.period * 1e9)
         self._substeps = 0
         self._command = np.zeros(spec.action_dim)
-        self._impulse = np.zeros(spec.action_dim)
-        self._impulse_substeps = 0
+        self._mean = np.zeros(spec.action_dim)
+        self._mean_substeps = 0
         self._start_episode(0)
 
     @property
@@ -68,8 +68,9 @@ class Plant:
     def substep(self) -> None:
         """Advance by one physics step."""
         self.robot.substep(self._command)
-        self._impulse += self._command
-        self._impulse_substeps += 1
+        self._mean_substeps += 1
+        # A running mean gives a constant command back exactly, not up to rounding.
+        self._mean += (self._command - self._mean) / self._mean_substeps
         self._substeps += 1
 
     def period(self) -> None:
@@ -82,13 +83,15 @@ class Plant:
         joints = len(self.robot.spec.joint_names)
         state = self.robot.state
         efforts = np.zeros(joints)
-        efforts[self._motors] = self._impulse / max(self._impulse_substeps, 1)
-        self._impulse[:] = 0.0
-        self._impulse_substeps = 0
+        efforts[self._motors] = self._mean
+        self._restart_mean()
         return JointSample(self.stamp_ns, state[:joints], state[joints:], efforts)
 
     def _start_episode(self, episode: int) -> None:
         self.robot.reset(np.random.default_rng([self._seed, episode]))
         self._command = np.zeros_like(self._command)
-        self._impulse[:] = 0.0
-        self._impulse_substeps = 0
+        self._restart_mean()
+
+    def _restart_mean(self) -> None:
+        self._mean[:] = 0.0
+        self._mean_substeps = 0

@@ -33,3 +33,11 @@ ARCHIVE = QoSProfile(
     depth=5000,
 )
 """`STREAM` for the recorder, which must lose nothing while a disk is slow."""
+
+ARCHIVE_LATCHED = QoSProfile(
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+    history=HistoryPolicy.KEEP_LAST,
+    depth=100,
+)
+"""`LATCHED` for the recorder."""

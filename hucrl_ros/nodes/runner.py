@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Protocol
 
 import rclpy
+from rclpy.context import Context
 from rclpy.exceptions import InvalidParameterException
 from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
@@ -101,13 +102,13 @@ def run_node(factory: Callable[[], RunnableNode], args: Sequence[str] | None = N
         rclpy.try_shutdown()
 
 
-def make_executor() -> Executor:
+def make_executor(context: Context | None = None) -> Executor:
     """The executor with the shortest round trip that this rclpy has."""
     try:
         from rclpy.experimental import EventsExecutor
     except ImportError:
-        return SingleThreadedExecutor()
-    return EventsExecutor()
+        return SingleThreadedExecutor(context=context)
+    return EventsExecutor(context=context)
 
 
 def _initialise(arguments: list[str]) -> None:

@@ -1,0 +1,199 @@
+"""Node `recorder`: one bag an episode."""
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+from diagnostic_msgs.msg import DiagnosticStatus
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from rclpy.task import Future
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool, Float64MultiArray
+from std_srvs.srv import SetBool
+
+from hucrl_ros.bags.recording import Recording
+from hucrl_ros.bags.topics import RECORDED
+from hucrl_ros.errors import BagError
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
+from hucrl_ros.nodes.parameters import own_run, read_config
+from hucrl_ros.nodes.qos import ARCHIVE, ARCHIVE_LATCHED
+from hucrl_ros.nodes.runner import run_node
+
+MESSAGE_CLASSES = {
+    "sensor_msgs/msg/JointState": JointState,
+    "std_msgs/msg/Float64MultiArray": Float64MultiArray,
+    "std_msgs/msg/Bool": Bool,
+    "diagnostic_msgs/msg/DiagnosticStatus": DiagnosticStatus,
+}
+POLL_PERIOD = 0.05
+"""[s] Between two looks at what is awaited."""
+COMPLETION_TIMEOUT = 0.5
+"""[s] Longest wait, when told to close, for the last messages of the episode."""
+PUBLISHERS_TIMEOUT = 3.0
+"""[s] Longest wait, when told to open, for the publishers of an episode."""
+AWAITED_PUBLISHERS = (topics.JOINT_STATES, topics.COMMANDS, topics.TICKS)
+
+
+class Recorder(Node):
+    """Records episodes into a run, see `docs/contracts.md`.
+
+    Parameters: the settings of a run (none is used) and `run`, the run's folder.
+
+    An episode counts as finished only if `~/record` False closes it after the controller said
+    that it is no longer active. Otherwise (this node is stopped, the controller died) its bag
+    is closed as `episode_<n>_interrupted_<i>`; after a kill it stays cut off until the next
+    recording moves it there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("recorder", automatically_declare_parameters_from_overrides=True)
+        self.exit_code: int | None = None
+        read_config(self, own=("run",))
+        self._run = own_run(self)
+        self._recording: Recording | None = None
+        self._failure = ""
+        self._written = 0
+        self._busy = False
+        self._awaited: list[tuple[Callable[[], bool], float, Future]] = []
+        self._topics = {
+            topic.name: self.create_subscription(
+                MESSAGE_CLASSES[topic.type],
+                topic.name,
+                partial(self._on_message, topic.name),
+                ARCHIVE_LATCHED if topic.latched else ARCHIVE,
+                raw=True,
+            ).topic_name
+            for topic in RECORDED
+        }
+        self.create_service(SetBool, topics.RECORD, self._on_record)
+        self._diagnostics = DiagnosticsPublisher(self, self._health)
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(POLL_PERIOD, self._poll, clock=steady)
+
+    def close(self) -> None:
+        """Close the bag of an episode that is still being recorded."""
+        self._interrupt()
+
+    def _on_message(self, name: str, data: bytes) -> None:
+        if self._recording is None:
+            return
+        try:
+            self._recording.add(name, data, time.time_ns())
+        except BagError as error:
+            self._fail(error)
+        else:
+            self._written += 1
+
+    async def _on_record(
+        self, request: SetBool.Request, response: SetBool.Response
+    ) -> SetBool.Response:
+        if self._busy:
+            response.message = "still busy with another request"
+            return response
+        self._busy = True
+        try:
+            response.message = await (self._open() if request.data else self._finish())
+            response.success = True
+        except BagError as error:
+            response.message = str(error)
+            self.get_logger().error(str(error))
+        finally:
+            self._busy = False
+        return response
+
+    async def _open(self) -> str:
+        """Open the next episode's bag; returns its folder."""
+        if self._recording is not None:
+            self.get_logger().warning("a new episode begins before the last one was closed")
+            self._interrupt()
+        if not await self._until(self._all_published, PUBLISHERS_TIMEOUT):
+            self.get_logger().warning(f"nobody publishes {' or '.join(self._unpublished())} yet")
+        self._failure = ""
+        self._recording = Recording(self._run, self._topics)
+        return str(self._recording.folder)
+
+    async def _finish(self) -> str:
+        """Close the bag; returns its folder."""
+        recording = self._recording
+        if recording is None:
+            raise BagError(self._failure or "no bag is open")
+        await self._until(lambda: recording.complete, COMPLETION_TIMEOUT)
+        if recording is not self._recording:
+            raise BagError(self._failure or f"{recording.folder}: closed in the meantime")
+        if recording.controller_active:
+            folder = self._interrupt()
+            raise BagError(f"{folder}: interrupted: the controller never said that it ended")
+        self._recording = None
+        return str(recording.finish())
+
+    def _interrupt(self) -> str:
+        recording, self._recording = self._recording, None
+        if recording is None:
+            return ""
+        try:
+            folder = recording.interrupt()
+        except BagError as error:
+            self._recording = recording
+            self._fail(error)
+            return str(recording.folder)
+        self.get_logger().warning(f"episode {recording.episode} was interrupted; kept as {folder}")
+        return str(folder)
+
+    def _fail(self, error: BagError) -> None:
+        """Give up a bag that can't be written; what is in the file stays."""
+        self.get_logger().error(f"recording stops: {error}")
+        self._failure = str(error)
+        if self._recording is not None:
+            self._recording.abandon()
+            self._recording = None
+
+    def _poll(self) -> None:
+        if self._recording is not None:
+            try:
+                self._recording.flush()
+            except BagError as error:
+                self._fail(error)
+        now = time.monotonic()
+        waiting = self._awaited
+        self._awaited = []
+        for condition, deadline, future in waiting:
+            if (held := condition()) or now > deadline:
+                future.set_result(held)
+            else:
+                self._awaited.append((condition, deadline, future))
+
+    async def _until(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Wait, without keeping the executor from its work; False after `timeout` [s]."""
+        future = Future(executor=self.executor)
+        self._awaited.append((condition, time.monotonic() + timeout, future))
+        return bool(await future)
+
+    def _unpublished(self) -> list[str]:
+        return [name for name in AWAITED_PUBLISHERS if not self.count_publishers(name)]
+
+    def _all_published(self) -> bool:
+        return not self._unpublished()
+
+    def _health(self) -> Health:
+        recording = self._recording
+        return Health(
+            level=Level.ERROR if self._failure else Level.OK,
+            message=self._failure or ("recording" if recording else "waiting"),
+            values={
+                "bag": recording.folder if recording else "",
+                "messages": recording.message_count if recording else 0,
+                "written": self._written,
+            },
+        )
+
+
+def main() -> int:
+    """Entry point of the executable `recorder`."""
+    return run_node(Recorder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
