@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=hucrl_ros.__version__)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a command's module here
     # One command must not wait for what another one imports.
     for command in arguments[:1] if arguments[:1] and arguments[0] in COMMANDS else COMMANDS:
         importlib.import_module(f"hucrl_ros.cli.{command}").add_parser(subparsers)
