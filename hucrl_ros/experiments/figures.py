@@ -124,7 +124,8 @@ def tick_times(
         figure = Figure(figsize=(9.6, 4.2), layout="constrained")
         series, tail = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
         _draw_series(series, episodes, ticks, missed)
-        _draw_tail(tail, ticks)
+        planned = [episode.tick_ms for episode in episodes if not episode.random]
+        _draw_tail(tail, np.concatenate(planned) if planned else ticks)
         for axes in (series, tail):
             axes.axhline(period_ms, color=VERMILLION, lw=1.4)
             axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -159,10 +160,10 @@ def _draw_series(
 
 
 def _draw_tail(axes: Axes, ticks: Array) -> None:
-    """Share of ticks that took longer than a duration, down to the rarest."""
+    """Share of the planned ticks that took longer than a duration, down to the rarest."""
     shares = 1.0 - np.arange(len(ticks)) / len(ticks)
     axes.plot(shares, np.sort(ticks), color=BLUE, drawstyle="steps-post")
-    axes.set(xlabel="share of ticks that took longer", xscale="log")
+    axes.set(xlabel="share of planned ticks that took longer", xscale="log")
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda share, _: f"{share:.4%}".rstrip("%0").rstrip(".") + "%")
     )

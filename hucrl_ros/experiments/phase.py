@@ -62,8 +62,8 @@ def phase_plot(
     """
     view = VIEWS[summary.task]
     shown = select_episodes(episodes, MAX_PANELS)
-    columns = min(COLUMNS, len(shown))
-    rows = math.ceil(len(shown) / columns)
+    rows = math.ceil(len(shown) / COLUMNS)
+    columns = math.ceil(len(shown) / rows)
     with styled():
         width = max(2.75 * columns + 0.9, 6.4)
         figure = Figure(figsize=(width, 2.5 * rows + 1.3), layout="constrained")

@@ -1,0 +1,144 @@
+"""Replays clips in MuJoCo and writes videos: `python -m hucrl_ros.experiments.rendering`.
+
+Only `hucrl_ros.experiments.video` calls it, with `MUJOCO_GL` set.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import imageio.v2
+import matplotlib
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageColor, ImageDraw, ImageFont
+
+from hucrl_ros.envs import ROBOTS, MujocoRobot
+from hucrl_ros.envs.base import Array
+from hucrl_ros.experiments.style import BLUE, GREY, INK, PALE, VERMILLION
+from hucrl_ros.experiments.video import SIDE_BY_SIDE, Clip, load_clips
+
+Frame = NDArray[np.uint8]
+
+SIZE = 480
+"""[pixels] Width and height of the picture of the robot."""
+FOOTER = 64
+"""[pixels] Height of the strip below it."""
+CAMERA = "side"
+RATE = 20.0
+"""[frames/s] GIFs count in hundredths of a second, so not every rate can be had exactly."""
+GIF_HEIGHT = 340
+"""[pixels]"""
+GIF_COLOURS = 128
+GIF_HOLD_S = 1.5
+"""[s] How long the last picture stands before the animation starts again."""
+
+
+def main(source: Path, folder: Path, robot_name: str) -> None:
+    """Render the clips in `source` into `folder`."""
+    robot = ROBOTS[robot_name]()
+    stride = max(1, round(1 / (RATE * robot.spec.period)))
+    rate = 1 / (stride * robot.spec.period)
+    clips = load_clips(source)
+    films = []
+    with mujoco.Renderer(robot.model, SIZE, SIZE) as renderer:
+        for clip in clips:
+            film = list(draw_clip(robot, renderer, clip, stride))
+            write_video(folder / f"{clip.name}.mp4", film, rate)
+            films.append(film)
+    write_gif(folder / f"{SIDE_BY_SIDE}.gif", side_by_side(films), rate)
+
+
+def draw_clip(
+    robot: MujocoRobot, renderer: mujoco.Renderer, clip: Clip, stride: int
+) -> Iterator[Frame]:
+    """Every `stride`-th state of an episode, with its numbers."""
+    returns = np.concatenate([[0.0], np.cumsum(clip.rewards)])
+    actions = np.concatenate([clip.actions, clip.actions[-1:]])
+    for k in range(0, len(clip.states), stride):
+        robot.set_state(clip.states[k])
+        renderer.update_scene(robot.data, CAMERA)
+        shares = actions[k] / np.asarray(robot.spec.effort_limits)
+        yield decorate(
+            renderer.render(), clip.title, float(returns[k]), k * robot.spec.period, shares
+        )
+
+
+def decorate(picture: Frame, title: str, total: float, seconds: float, shares: Array) -> Frame:
+    """Add title, return, time and a bar for each effort to a picture of the robot.
+
+    Args:
+        picture: `(SIZE, SIZE, 3)`.
+        title: Upper left.
+        total: Return so far.
+        seconds: Time since the start of the episode [s].
+        shares: Efforts `(q,)` in shares of their limits.
+    """
+    image = Image.new("RGB", (SIZE, SIZE + FOOTER), "white")
+    image.paste(Image.fromarray(picture), (0, 0))
+    draw = ImageDraw.Draw(image)
+    large, small = _font("DejaVuSans-Bold", 22), _font("DejaVuSans", 18)
+    draw.text((18, 14), title, INK, large)
+    number = f"{total:.1f}".replace("-", "−")
+    draw.text((SIZE - 18, 16), f"return {number}", INK, small, anchor="ra")
+    draw.text((18, SIZE + FOOTER // 2), f"{seconds:.1f} s", GREY, small, anchor="lm")
+    _draw_bars(draw, shares)
+    draw.text((SIZE - 18, SIZE + FOOTER // 2), "effort", GREY, small, anchor="rm")
+    return np.asarray(image)
+
+
+def _draw_bars(draw: ImageDraw.ImageDraw, shares: Array) -> None:
+    left, right, top, height = 104, SIZE - 96, SIZE + 18, FOOTER - 36
+    middle, reach = (left + right) / 2, (right - left) / 2
+    pitch = height / len(shares)
+    for k, share in enumerate(np.clip(shares, -1.0, 1.0)):
+        y0, y1 = top + k * pitch, top + (k + 1) * pitch - 1
+        draw.rectangle((left, y0, right, y1), fill="#EEF1F4")
+        end = middle + float(share) * reach
+        colour = BLUE if share >= 0 else VERMILLION
+        draw.rectangle((min(middle, end), y0, max(middle, end), y1), fill=colour)
+    draw.line((middle, top - 5, middle, top + height + 4), fill=GREY, width=2)
+    draw.line((0, SIZE, SIZE, SIZE), fill=PALE)
+
+
+def side_by_side(films: Sequence[Sequence[Frame]]) -> list[Frame]:
+    """Films next to each other; a shorter one stands still at its end."""
+    pictures = []
+    for k in range(max(len(film) for film in films)):
+        picture = np.concatenate([film[min(k, len(film) - 1)] for film in films], axis=1)
+        picture[:, SIZE::SIZE] = ImageColor.getrgb(PALE)
+        pictures.append(picture)
+    return pictures
+
+
+def write_video(path: Path, film: Sequence[Frame], rate: float) -> None:
+    """An MP4 (H.264) that every browser plays."""
+    with imageio.v2.get_writer(path, fps=rate, codec="libx264", quality=8) as writer:
+        for frame in film:
+            writer.append_data(frame)
+
+
+def write_gif(path: Path, film: Sequence[Frame], rate: float) -> None:
+    """A small GIF with one palette for all of its pictures."""
+    images = [Image.fromarray(frame) for frame in film]
+    size = (round(images[0].width * GIF_HEIGHT / images[0].height), GIF_HEIGHT)
+    images = [image.resize(size, Image.Resampling.LANCZOS) for image in images]
+    # The palette has to know the colours of the whole film, not just those of its first picture.
+    chosen = images[:: max(1, len(images) // 8)]
+    sample = Image.new("RGB", (size[0], size[1] * len(chosen)))
+    for k, image in enumerate(chosen):
+        sample.paste(image, (0, k * size[1]))
+    palette = sample.quantize(GIF_COLOURS, method=Image.Quantize.MEDIANCUT)
+    frames = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    durations = [round(1000 / rate)] * (len(frames) - 1) + [round(1000 * GIF_HOLD_S)]
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0)
+
+
+def _font(name: str, size: int) -> ImageFont.FreeTypeFont:
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    return ImageFont.truetype(str(folder / f"{name}.ttf"), size)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,101 @@
+"""Folders of runs that nobody learned: random and energy-pumping episodes, recorded as bags."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+from bag_messages import (
+    ACTIVE,
+    COMMANDS,
+    JOINT_STATES,
+    TICKS,
+    Recording,
+    boolean,
+    floats,
+    joint_state,
+    tick,
+)
+
+from hucrl_ros.config import Config
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.summary import EpisodeSummary, Summary, TickStatistics, write_summary
+from hucrl_ros.tasks import PendulumSwingUp
+
+PERIOD_NS = 12_500_000
+
+
+def swing_up(noise, rng):
+    """States `(401, 2)` and actions `(400, 1)` of a pendulum that is pumped up and balanced."""
+    robot = PendulumSwingUp(0.2).robot()
+    states, actions = [robot.reset(rng)], []
+    for _ in range(PendulumSwingUp.steps):
+        angle, speed = states[-1]
+        upright = math.remainder(angle, 2 * math.pi)
+        energy = 0.5 * speed**2 + 9.81 / 0.5 * (math.cos(angle) - 1)
+        torque = (
+            -4 * upright - speed if abs(upright) < 0.4 else -math.copysign(0.6, energy * speed)
+        )
+        actions.append(np.clip([torque + noise * rng.normal()], -1, 1))
+        states.append(robot.step(actions[-1]))
+    return np.stack(states), np.stack(actions)
+
+
+def play_random(rng):
+    """States and actions of a pendulum under random torques."""
+    robot = PendulumSwingUp(0.2).robot()
+    states, actions = [robot.reset(rng)], rng.uniform(-1, 1, (PendulumSwingUp.steps, 1))
+    states += [robot.step(action) for action in actions]
+    return np.stack(states), actions
+
+
+def record(folder, states, actions, tick_ms):
+    """Write an episode's bag."""
+    recording = Recording(folder)
+    recording.add(ACTIVE, boolean(True))
+    for k, state in enumerate(states):
+        stamp = (k + 10) * PERIOD_NS
+        effort = [0.0] if k == 0 else actions[k - 1]
+        recording.add(JOINT_STATES, joint_state(stamp, state[:1], state[1:], effort))
+        if k < len(actions):
+            recording.add(COMMANDS, floats(actions[k]))
+            recording.add(TICKS, tick(stamp, k, actions[k], tick_ms[k]))
+    recording.add(ACTIVE, boolean(False))
+    recording.writer.close()
+
+
+def fabricate_run(root: Path, noises=(0.4, 0.0), steps=400, **settings) -> RunFolder:
+    """A random episode, then one for each of `noises`, with bags, promises and a summary."""
+    rng = np.random.default_rng(0)
+    config = Config(**{"episodes": 1 + len(noises), **settings})
+    run = RunFolder.create(root, config)
+    task = PendulumSwingUp(config.action_penalty)
+    dream = swing_up(0.0, rng)
+    episodes = []
+    for index, noise in enumerate([None, *noises]):
+        states, actions = play_random(rng) if noise is None else swing_up(noise, rng)
+        states, actions = states[: steps + 1], actions[:steps]
+        tick_ms = rng.lognormal(1.0, 0.1, steps)
+        record(run.bag(index), states, actions, tick_ms)
+        rewards = task.rewards(dream[0][:-1], dream[1])
+        run.bundle(index).mkdir()
+        if noise is not None:
+            np.savez(
+                run.bundle(index) / "promise.npz",
+                states=dream[0],
+                actions=dream[1],
+                rewards=rewards,
+            )
+        episodes.append(
+            EpisodeSummary(
+                index=index,
+                return_=task.rewards(states[:-1], actions).sum(),
+                promised_return=None if noise is None else rewards.sum(),
+                steps=steps,
+                tick_ms=TickStatistics.of(tick_ms),
+            )
+        )
+    write_summary(
+        run.summary,
+        Summary.of(config, optimum=task.optimum, episodes=episodes, wall_s=1.0, cpu_s=1.0),
+    )
+    return run

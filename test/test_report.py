@@ -1,0 +1,159 @@
+import logging
+import math
+
+import numpy as np
+import pytest
+from fabricated_run import fabricate_run, swing_up
+from PIL import Image
+
+from hucrl_ros.experiments import rendering, video
+from hucrl_ros.experiments.figures import PlayedEpisode
+from hucrl_ros.experiments.phase import VIEWS, phase_points, select_episodes, unbroken
+from hucrl_ros.experiments.report import choose_clips, make_report
+from hucrl_ros.experiments.video import Clip, load_clips, render_videos, save_clips
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.runtime.bundle import PROMISE
+from hucrl_ros.summary import Summary, write_summary
+
+VIEW = VIEWS["pendulum"]
+
+
+def episode(index, total):
+    return PlayedEpisode(
+        index=index,
+        states=np.zeros((2, 2)),
+        actions=np.zeros((1, 1)),
+        rewards=np.array([total]),
+        random=index == 0,
+        promise=None,
+        tick_ms=np.zeros(0),
+        missed=np.zeros(0, dtype=bool),
+    )
+
+
+def drawn(path):
+    """Whether a picture is large and has something in it."""
+    with Image.open(path) as image:
+        return image.width > 800 and len(image.convert("RGB").getcolors(1 << 24)) > 50
+
+
+def test_phase_points_are_the_angles_up_to_whole_turns_and_stay_in_view():
+    angles = np.linspace(math.pi, -40.0, 500)
+    states = np.stack([angles, np.full(500, -1.0)], axis=-1)
+    points = phase_points(states, 1, VIEW)
+    assert points[:, 0].min() >= VIEW.lower
+    assert points[:, 0].max() <= VIEW.upper
+    turns = (points[:, 0] - angles) / (2 * math.pi)
+    np.testing.assert_allclose(turns, turns.round(), atol=1e-9)
+    assert np.count_nonzero(~unbroken(points)) == 7
+
+
+def test_balancing_around_upright_is_one_unbroken_line():
+    angles = math.pi - np.linspace(0, math.pi, 50)
+    angles = np.concatenate([angles, 0.3 * np.sin(np.arange(100.0))])
+    points = phase_points(np.stack([angles, angles], axis=-1), 1, VIEW)
+    assert unbroken(points).all()
+
+
+def test_many_episodes_are_thinned_but_keep_first_best_and_last():
+    episodes = [episode(k, 100.0 if k == 17 else float(k)) for k in range(40)]
+    shown = [shown.index for shown in select_episodes(episodes, 12)]
+    assert len(shown) == 12
+    assert shown == sorted(set(shown))
+    assert {0, 17, 39} <= set(shown)
+    assert select_episodes(episodes[:5], 12) == episodes[:5]
+
+
+def test_clips_are_of_the_first_and_the_best_episode():
+    clips = choose_clips([episode(0, -5.0), episode(1, 20.0), episode(2, 10.0)])
+    assert [clip.name for clip in clips] == ["episode_000", "episode_001"]
+    assert [clip.title for clip in clips] == ["episode 0 (random)", "episode 1 (best)"]
+    assert len(choose_clips([episode(0, 3.0), episode(1, 2.0)])) == 1
+
+
+def test_report_draws_every_figure_of_a_run(tmp_path):
+    run = fabricate_run(tmp_path / "run")
+    files = make_report(run, videos=False)
+    assert files == [run.figures / f"{name}.png" for name in ("learning_curve", "phase", "ticks")]
+    assert all(drawn(path) for path in files)
+
+
+def test_unreadable_bag_and_promise_are_left_out_with_one_line_each(tmp_path, caplog):
+    run = fabricate_run(tmp_path / "run", noises=(0.1, 0.2), steps=20)
+    (run.bag(1) / "episode_001.mcap").write_bytes(b"no bag")
+    (run.bundle(2) / PROMISE).write_bytes(b"no arrays")
+    files = make_report(run, videos=False)
+    assert len(files) == 3
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2
+    assert "episode_001" in messages[0]
+    assert PROMISE in messages[1]
+
+
+def test_run_without_an_episode_draws_nothing_and_says_so(tmp_path, caplog, run_folder):
+    summary = Summary.of(run_folder.config, optimum=None, episodes=[], wall_s=0.0, cpu_s=0.0)
+    write_summary(run_folder.summary, summary)
+    assert make_report(RunFolder(run_folder.root)) == []
+    assert "nothing to draw" in caplog.text
+
+
+def test_clips_survive_their_file(tmp_path):
+    clips = [Clip("a", "ä (1)", np.eye(2), np.ones((1, 1)), np.ones(1)),
+             Clip("b", "two", np.zeros((3, 2)), np.zeros((2, 1)), np.zeros(2))]  # fmt: skip
+    save_clips(tmp_path / "clips.npz", clips)
+    for clip, loaded in zip(clips, load_clips(tmp_path / "clips.npz"), strict=True):
+        assert (loaded.name, loaded.title) == (clip.name, clip.title)
+        np.testing.assert_array_equal(loaded.states, clip.states)
+        np.testing.assert_array_equal(loaded.actions, clip.actions)
+        np.testing.assert_array_equal(loaded.rewards, clip.rewards)
+
+
+def test_effort_bar_reaches_from_the_middle_to_its_share():
+    blank = np.full((rendering.SIZE, rendering.SIZE, 3), 255, np.uint8)
+    row = rendering.SIZE + rendering.FOOTER // 2
+    blue, red = (0, 114, 178), (213, 94, 0)
+
+    def length(share, colour):
+        frame = rendering.decorate(blank, "title", -1.0, 0.5, np.array([share]))
+        return int((frame[row] == colour).all(axis=-1).sum())
+
+    assert length(0.0, red) == 0
+    assert length(1.0, blue) == pytest.approx(2 * length(0.5, blue), abs=3)
+    assert length(-1.0, red) == pytest.approx(length(1.0, blue), abs=3)
+    assert length(-5.0, red) == length(-1.0, red)
+    assert length(1.0, red) == 0
+
+
+def test_without_a_renderer_there_are_no_videos_and_one_line(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("MUJOCO_GL", "no-such-library")
+    states, actions = np.zeros((3, 2)), np.zeros((2, 1))
+    clip = Clip("episode_000", "first", states, actions, np.zeros(2))
+    assert render_videos(tmp_path / "videos", "pendulum", [clip]) == []
+    assert len(caplog.records) == 1
+    assert caplog.records[0].levelno == logging.WARNING
+    assert "no-such-library" in caplog.text
+
+
+def test_videos_replay_the_recorded_states(tmp_path):
+    states, actions = swing_up(0.0, np.random.default_rng(0))
+    clips = [
+        Clip(f"episode_{k:03d}", "swing", states[:n], actions[: n - 1], np.ones(n - 1))
+        for k, n in enumerate((17, 41))
+    ]
+    files = render_videos(tmp_path, "pendulum", clips)
+    if not files:
+        pytest.skip("MuJoCo can't render on this machine")
+    assert [path.name for path in files] == [
+        "episode_000.mp4",
+        "episode_001.mp4",
+        f"{video.SIDE_BY_SIDE}.gif",
+    ]
+    with rendering.imageio.v2.get_reader(files[1]) as reader:
+        frames = [reader.get_data(k) for k in range(reader.count_frames())]
+    # Every 4th of 41 states: 20 pictures a second.
+    assert len(frames) == 11
+    assert np.abs(frames[0].astype(float) - frames[-1]).mean() > 0.5
+    with Image.open(files[2]) as animation:
+        assert animation.n_frames == 11
+        assert animation.width > 1.5 * animation.height
+    assert files[2].stat().st_size < 3e6
