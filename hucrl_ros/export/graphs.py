@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import torch
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
+from onnx_ir.passes import common
 from onnxscript.optimizer import fold_constants
 from torch import Tensor
 
@@ -55,11 +56,14 @@ def export_parts(parts: Parts) -> GraphProto:
     finally:
         registration.setLevel(level)
     assert program is not None
+    # So that features, for one, are computed once for π, η and the model.
+    common.CommonSubexpressionEliminationPass()(program.model)
     weights = parts.state_dict().keys()
     fold_constants(
         program.model,
         should_fold=lambda node: not any(x is not None and x.name in weights for x in node.inputs),
     )
+    common.IdentityEliminationPass()(program.model)
     graph: GraphProto = program.model_proto.graph
     for node in graph.node:
         # All inputs have as many particles; `state` is the one that every cut has.
@@ -128,8 +132,8 @@ def rollout_graph(
     """
     state_dim, width = (_shape(value)[1] for value in body.input[:2])
     feedback = {"feedback": "feedback"}  # Taken from the outer scope.
-    step = rename(body, feedback, prefix="step.")
-    tail = rename(critic, {"state": "last_state", "value": "last_value"}, prefix="critic.")
+    step = rename(body, feedback, prefix="step/")
+    tail = rename(critic, {"state": "last_state", "value": "last_value"}, prefix="critic/")
     nodes = [
         helper.make_node("Shape", ["offsets"], ["count"], start=0, end=1),
         helper.make_node("Concat", ["count", "state_dim"], ["start_shape"], axis=0),
@@ -199,7 +203,7 @@ def _scan_body(step: GraphProto) -> GraphProto:
     """`step` with inputs and outputs as Scan wants them; its weights move to the outer graph."""
     state, offset, noise, _ = step.input
     next_state, reward, applied = step.output
-    emitted = "step.emitted_state"
+    emitted = "step/emitted_state"
     copy = helper.make_node("Identity", [next_state.name], [emitted])
     return helper.make_graph(
         [*step.node, copy],

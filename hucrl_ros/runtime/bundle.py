@@ -14,19 +14,10 @@ from numpy.typing import NDArray
 from hucrl_ros.errors import BundleError
 from hucrl_ros.robot import RobotSpec
 from hucrl_ros.runtime.manifest import Manifest, read_manifest
+from hucrl_ros.runtime.signature import Shape, Signature, fits, signatures
 
 PARITY = "parity.npz"
 PROMISE = "promise.npz"
-
-Shape = tuple[int | None, ...]
-"""Dimensions; None stands for the number of particles."""
-
-
-class Signature(NamedTuple):
-    """Names and shapes of a graph's inputs and outputs, all float32."""
-
-    inputs: dict[str, Shape]
-    outputs: dict[str, Shape]
 
 
 class Promise(NamedTuple):
@@ -57,42 +48,6 @@ class Bundle:
         return outputs
 
 
-def signatures(manifest: Manifest) -> dict[str, Signature]:
-    """The graphs that a bundle must hold."""
-    state, action = manifest.spec.state_dim, manifest.spec.action_dim
-    horizon, width, hallucination = (
-        manifest.planner.horizon,
-        manifest.width,
-        manifest.hallucination_dim,
-    )
-    graphs = {
-        "policy": Signature({"state": (None, state)}, {"pi": (None, action)}),
-        "critic": Signature({"state": (None, state)}, {"value": (None,)}),
-        "dynamics": Signature(
-            {"state": (None, state), "action": (None, action)},
-            dict.fromkeys(("mean", "epistemic", "aleatoric"), (None, state)),
-        ),
-        "rollout": Signature(
-            {
-                "state": (state,),
-                "offsets": (None, horizon, width),
-                "noise": (None, horizon, state),
-                "feedback": (),
-            },
-            {
-                "returns": (None,),
-                "states": (None, horizon + 1, state),
-                "actions": (None, horizon, width),
-            },
-        ),
-    }
-    if hallucination:
-        graphs["hallucination"] = Signature(
-            {"state": (None, state)}, {"eta": (None, hallucination)}
-        )
-    return graphs
-
-
 def load_bundle(path: Path, spec: RobotSpec | None = None, threads: int = 1) -> Bundle:
     """Load a bundle and verify schema, robot, hashes, shapes and parity.
 
@@ -118,7 +73,7 @@ def load_bundle(path: Path, spec: RobotSpec | None = None, threads: int = 1) -> 
         _check_parity(path, name, graphs[name], signature, parity, manifest.parity_tolerance)
     promise = None
     if PROMISE in contents:
-        promise = _read_promise(path, _read_arrays(path, PROMISE, contents[PROMISE]))
+        promise = _read_promise(path, manifest, contents[PROMISE])
     return Bundle(path, manifest, graphs, promise)
 
 
@@ -218,12 +173,11 @@ def _check_parity(
     tolerance: float,
 ) -> None:
     """Compare a graph with what torch computed on the same inputs."""
-    keys = [*(f"{name}.in.{key}" for key in signature.inputs)]
-    keys += [f"{name}.out.{key}" for key in signature.outputs]
-    for key in keys:
-        if key not in parity:
-            raise BundleError(f"{path}: {PARITY} has no array {key!r}")
-    outputs = session.run(None, {key: parity[f"{name}.in.{key}"] for key in signature.inputs})
+    shapes = {f"{name}.in.{key}": shape for key, shape in signature.inputs.items()}
+    shapes |= {f"{name}.out.{key}": shape for key, shape in signature.outputs.items()}
+    _check_arrays(path, PARITY, parity, shapes)
+    inputs = {key: parity[f"{name}.in.{key}"].astype(np.float32) for key in signature.inputs}
+    outputs = session.run(None, inputs)
     for key, output in zip(signature.outputs, outputs, strict=True):
         reference = parity[f"{name}.out.{key}"]
         difference = np.max(np.abs(output - reference) / (1.0 + np.abs(reference)), initial=0.0)
@@ -234,8 +188,25 @@ def _check_parity(
             )
 
 
-def _read_promise(path: Path, arrays: Mapping[str, NDArray[np.float32]]) -> Promise:
-    for key in Promise._fields:
-        if key not in arrays:
-            raise BundleError(f"{path}: {PROMISE} has no array {key!r}")
+def _read_promise(path: Path, manifest: Manifest, content: bytes) -> Promise:
+    arrays = _read_arrays(path, PROMISE, content)
+    steps = len(arrays["rewards"]) if "rewards" in arrays else 0
+    shapes: dict[str, Shape] = {
+        "states": (steps + 1, manifest.spec.state_dim),
+        "actions": (steps, manifest.spec.action_dim),
+        "rewards": (steps,),
+    }
+    _check_arrays(path, PROMISE, arrays, shapes)
     return Promise(*(np.asarray(arrays[key], dtype=np.float64) for key in Promise._fields))
+
+
+def _check_arrays(
+    path: Path, name: str, arrays: Mapping[str, NDArray[np.generic]], shapes: Mapping[str, Shape]
+) -> None:
+    for key, shape in shapes.items():
+        if key not in arrays:
+            raise BundleError(f"{path}: {name} has no array {key!r}")
+        if not fits(arrays[key].shape, shape):
+            raise BundleError(
+                f"{path}: {name}: {key} has the shape {arrays[key].shape}, expected {shape}"
+            )

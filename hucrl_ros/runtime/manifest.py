@@ -56,8 +56,9 @@ class BundleFields(Settings):
     """Versions of the libraries that made the bundle."""
     revision: str
     """Revision of the code that made the bundle, or its version."""
-    parity_tolerance: float = Field(1e-4, gt=0)
-    """Largest |onnx − torch| / (1 + |torch|) allowed [1]."""
+    parity_tolerance: float = Field(1e-3, gt=0)
+    """Largest |onnx − torch| / (1 + |torch|) allowed [1]. float32 rounds at 1e-7, which a
+    rollout of an unstable robot amplifies; forgotten weights show as 1e-2 and more."""
 
 
 class Manifest(BundleFields):

@@ -6,7 +6,8 @@ from numpy.typing import NDArray
 
 from hucrl_ros.planners import Rollouts
 from hucrl_ros.planners.base import Array
-from hucrl_ros.runtime.bundle import Bundle, Shape, signatures
+from hucrl_ros.runtime.bundle import Bundle
+from hucrl_ros.runtime.signature import Shape, signatures
 
 
 class RolloutEngine:

@@ -1,0 +1,93 @@
+"""Bundles of small untrained networks, exported once a process."""
+
+import functools
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from hucrl_ros.config import (
+    ExplorationSettings,
+    ModelSettings,
+    PlannerSettings,
+    SafetySettings,
+    SearchSettings,
+)
+from hucrl_ros.exploration import Step, make_step
+from hucrl_ros.export import BundleExporter, BundleFields, Promise
+from hucrl_ros.models import Ensemble
+from hucrl_ros.search.base import Actors
+from hucrl_ros.tasks import Task, make_task
+
+STRATEGIES = ("optimistic", "greedy", "thompson")
+PLANNER = PlannerSettings(particles=16, horizon=6, iterations=3, elites=4)
+DISCOUNT = 0.97
+
+
+class Learned(NamedTuple):
+    """What a learner holds."""
+
+    task: Task
+    model: Ensemble
+    step: Step
+    actors: Actors
+    exporter: BundleExporter
+
+
+def learned(strategy="optimistic"):
+    """Modules of a strategy and their exporter; tests may change the weights."""
+    return _learned(strategy)
+
+
+@functools.cache
+def _learned(strategy):
+    task = make_task("pendulum", 0.2)
+    generator = torch.Generator().manual_seed(0)
+    model = Ensemble(task, ModelSettings(heads=3, layers=(8, 8)), generator)
+    step = make_step(strategy, model, ExplorationSettings())
+    networks = SearchSettings(policy_layers=(8,), critic_layers=(8,))
+    actors = Actors(task, step.hallucination_dim, networks, generator)
+    exporter = BundleExporter(task, step, actors, PLANNER.horizon, DISCOUNT)
+    result = Learned(task, model, step, actors, exporter)
+    shake(result, seed=0)
+    return result
+
+
+def shake(modules, seed):
+    """Give every parameter and every buffer another value, as learning does."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in (*modules.model.parameters(), *modules.actors.parameters()):
+            parameter.normal_(0.0, 0.4, generator=generator)
+        modules.model.inputs.mean.normal_(0.0, 0.1, generator=generator)
+        modules.model.inputs.std.uniform_(0.5, 2.0, generator=generator)
+        modules.model.targets.mean.normal_(0.0, 0.01, generator=generator)
+        modules.model.targets.std.uniform_(0.05, 0.2, generator=generator)
+    modules.step.start_episode(1 + seed, generator)
+
+
+def fields(strategy="optimistic", **changes):
+    values = {
+        "strategy": strategy,
+        "seed": 0,
+        "episode": 1,
+        "random": False,
+        "beta": 1.0,
+        "planner": PLANNER,
+        "safety": SafetySettings(),
+        "data_hash": "",
+        "versions": {"torch": torch.__version__},
+        "revision": "test",
+    }
+    return BundleFields(**{**values, **changes})
+
+
+def promise(steps=3):
+    return Promise(np.zeros((steps + 1, 2)), np.zeros((steps, 1)), np.zeros(steps))
+
+
+def write_bundle(path: Path, strategy="optimistic", **changes):
+    """A bundle with the present weights; `changes` are fields of the manifest."""
+    learned(strategy).exporter.write(path, fields(strategy, **changes), promise())
+    return path

@@ -1,0 +1,244 @@
+"""A bundle is what it says, or it is refused with one line."""
+
+import hashlib
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+from bundle_factory import fields, learned, write_bundle
+
+from hucrl_ros.envs import Pendulum
+from hucrl_ros.errors import BundleError
+from hucrl_ros.runtime.bundle import describe, load_bundle
+from hucrl_ros.runtime.manifest import dump_manifest, read_manifest
+from hucrl_ros.runtime.signature import signatures
+
+SPEC = Pendulum.spec
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_bundle(tmp_path / "bundle")
+
+
+def edit_manifest(folder, **changes):
+    path = folder / "manifest.yaml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **changes}))
+
+
+def replace_file(folder, name, content):
+    """Change a file and have the manifest agree, as somebody who means it would."""
+    (folder / name).write_bytes(content)
+    files = dict(read_manifest(folder).files)
+    edit_manifest(folder, files={**files, name: hashlib.sha256(content).hexdigest()})
+
+
+def refusal(folder, spec=SPEC):
+    with pytest.raises(BundleError) as info:
+        load_bundle(folder, spec)
+    message = str(info.value)
+    assert "\n" not in message
+    assert str(folder) in message
+    return message
+
+
+def test_a_written_bundle_is_accepted(folder):
+    bundle = load_bundle(folder, SPEC)
+    assert bundle.manifest.spec == SPEC
+    assert set(bundle.graphs) == set(signatures(bundle.manifest))
+
+
+def test_a_manifest_survives_being_written_and_read(folder):
+    manifest = read_manifest(folder)
+    assert yaml.safe_load(dump_manifest(manifest)) == yaml.safe_load(
+        (folder / "manifest.yaml").read_text()
+    )
+
+
+def test_a_description_names_task_robot_and_files(folder):
+    text = "\n".join(describe(load_bundle(folder)))
+    for word in ("pendulum", "optimistic", "rollout.onnx", "12.5 ms"):
+        assert word in text
+
+
+def test_what_is_not_a_folder_is_refused(tmp_path):
+    assert "no such folder" in refusal(tmp_path / "nothing")
+    file = tmp_path / "file"
+    file.touch()
+    assert "not a bundle" in refusal(file)
+
+
+def test_a_folder_without_manifest_is_refused(tmp_path):
+    assert "manifest.yaml: No such file" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["a: [", "\tx", "a: b: c", "%", "\x00"])
+def test_a_manifest_that_is_not_yaml_is_refused(folder, text):
+    (folder / "manifest.yaml").write_text(text)
+    assert "not YAML" in refusal(folder)
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "text", "3"])
+def test_a_manifest_without_keys_is_refused(folder, text):
+    (folder / "manifest.yaml").write_text(text)
+    assert "expected keys and values" in refusal(folder)
+
+
+def test_a_manifest_cannot_make_objects(folder):
+    text = "!!python/object/apply:os.system ['false']"
+    (folder / "manifest.yaml").write_text(text)
+    assert "not YAML" in refusal(folder)
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_an_unknown_schema_version_is_refused(folder, version):
+    edit_manifest(folder, schema_version=version)
+    assert f"schema_version is {version!r}; this program reads 1" in refusal(folder)
+
+
+def test_an_unknown_key_is_refused_by_name(folder):
+    edit_manifest(folder, colour="red")
+    assert "colour" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("period", -1.0),
+        ("effort_limits", [1.0, 2.0]),
+        ("target_std", [1.0]),
+        ("hallucination_dim", 1),
+        ("discount", 1.0),
+        ("strategy", "bold"),
+        ("beta", float("nan")),
+        ("files", {"../policy.onnx": "00"}),
+    ],
+)
+def test_a_value_out_of_range_is_refused_by_name(folder, key, value):
+    edit_manifest(folder, **{key: value})
+    assert key in refusal(folder)
+
+
+def test_every_missing_file_is_refused_by_name(folder):
+    for name in read_manifest(folder).files:
+        content = (folder / name).read_bytes()
+        (folder / name).unlink()
+        assert f"{name}: No such file" in refusal(folder)
+        (folder / name).write_bytes(content)
+    load_bundle(folder, SPEC)
+
+
+def test_every_flipped_byte_is_refused_with_the_file_s_name(folder):
+    for name in read_manifest(folder).files:
+        content = (folder / name).read_bytes()
+        flipped = bytearray(content)
+        flipped[len(flipped) // 2] ^= 1
+        (folder / name).write_bytes(flipped)
+        assert f"{name} was changed: its SHA-256 is" in refusal(folder)
+        (folder / name).write_bytes(content)
+    load_bundle(folder, SPEC)
+
+
+@pytest.mark.parametrize("name", ["policy.onnx", "rollout.onnx", "parity.npz"])
+def test_a_file_that_the_manifest_does_not_list_is_refused_by_name(folder, name):
+    files = dict(read_manifest(folder).files)
+    del files[name]
+    edit_manifest(folder, files=files)
+    assert f"the manifest doesn't list {name}" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", "acrobot"),
+        ("joint_names", ("elbow",)),
+        ("actuated_joints", ("elbow",)),
+        ("effort_limits", (2.0,)),
+        ("period", 0.01),
+    ],
+)
+def test_another_robot_s_bundle_is_refused_with_both_values(folder, field, value):
+    message = refusal(folder, replace(SPEC, **{field: value}))
+    for part in (f"another robot: {field} is", repr(getattr(SPEC, field)), repr(value)):
+        assert part in message
+    load_bundle(folder)  # Nothing to compare with.
+
+
+def test_weights_that_disagree_with_torch_are_refused(folder, tmp_path):
+    other = write_bundle(tmp_path / "thompson", "thompson")
+    replace_file(folder, "critic.onnx", (other / "critic.onnx").read_bytes())
+    message = refusal(folder)
+    assert "critic.onnx: output 'value' differs from torch's by" in message
+    assert "more than the tolerance of 0.001" in message
+
+
+def test_a_result_that_is_not_a_number_is_refused(folder):
+    reference = np.full((1, 1), np.nan, np.float32)
+    state = np.zeros((1, 2), np.float32)
+    changes = {"policy.out.pi": reference, "policy.in.state": state}
+    edit_arrays(folder, "parity.npz", **changes)
+    assert "policy.onnx: output 'pi' differs" in refusal(folder)
+
+
+def test_a_graph_of_other_shapes_is_refused(folder):
+    replace_file(folder, "critic.onnx", (folder / "policy.onnx").read_bytes())
+    assert "critic.onnx: outputs are" in refusal(folder)
+
+
+def test_planner_settings_that_do_not_fit_the_graph_are_refused(folder):
+    planner = read_manifest(folder).planner.model_dump(mode="json")
+    edit_manifest(folder, planner={**planner, "horizon": 99})
+    assert "rollout.onnx: inputs are" in refusal(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"not onnx"])
+def test_a_graph_that_is_none_is_refused(folder, content):
+    replace_file(folder, "policy.onnx", content)
+    assert "policy.onnx" in refusal(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"not npz", pickle.dumps([1])])
+def test_a_parity_file_that_is_none_is_refused(folder, content):
+    replace_file(folder, "parity.npz", content)
+    assert "parity.npz can't be read" in refusal(folder)
+
+
+def test_a_pickle_inside_an_array_file_is_refused(folder):
+    np.savez(folder / "promise.npz", states=np.array([{}], dtype=object))
+    replace_file(folder, "promise.npz", (folder / "promise.npz").read_bytes())
+    assert "promise.npz can't be read" in refusal(folder)
+
+
+@pytest.mark.parametrize("name", ["parity.npz", "promise.npz"])
+def test_a_missing_array_is_refused_by_name(folder, name):
+    np.savez(folder / name, other=np.zeros(1))
+    replace_file(folder, name, (folder / name).read_bytes())
+    assert f"{name} has no array" in refusal(folder)
+
+
+def edit_arrays(folder, name, **changes):
+    with np.load(folder / name) as arrays:
+        values = {**arrays, **changes}
+    np.savez(folder / name, **values)
+    replace_file(folder, name, (folder / name).read_bytes())
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (3,), (0, 2)])
+def test_a_parity_input_of_another_shape_is_refused(folder, shape):
+    edit_arrays(folder, "parity.npz", **{"policy.in.state": np.zeros(shape, np.float32)})
+    assert "parity.npz: policy.in.state has the shape" in refusal(folder)
+
+
+def test_a_promise_of_another_shape_is_refused(folder):
+    edit_arrays(folder, "promise.npz", actions=np.zeros((2, 1)))
+    assert "promise.npz: actions has the shape (2, 1), expected (3, 1)" in refusal(folder)
+
+
+def test_a_random_bundle_promises_nothing(tmp_path):
+    exporter = learned("optimistic").exporter
+    exporter.write(tmp_path / "bundle", fields(random=True, episode=0), None)
+    bundle = load_bundle(tmp_path / "bundle", SPEC)
+    assert bundle.promise is None
+    assert "random efforts" in "\n".join(describe(bundle))

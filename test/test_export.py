@@ -1,0 +1,167 @@
+"""Torch and ONNX compute the same, also after the weights were swapped."""
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from bundle_factory import DISCOUNT, PLANNER, STRATEGIES, fields, learned, promise, shake
+from bundle_factory import write_bundle as write
+
+from hucrl_ros.errors import BundleError
+from hucrl_ros.export.graphs import cut, make_model, swap_weights
+from hucrl_ros.runtime.bundle import load_bundle
+
+PARTICLES = 5
+TOLERANCE = 1e-4
+
+
+def rollout_inputs(modules, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    width = 1 + modules.step.hallucination_dim
+    horizon = PLANNER.horizon
+    return {
+        "state": torch.tensor([3.0, -0.5]),
+        "offsets": torch.randn(PARTICLES, horizon, width, generator=generator),
+        "noise": torch.randn(PARTICLES, horizon, 2, generator=generator),
+    }
+
+
+def imagined(modules, state, offsets, noise, feedback):
+    """Algorithm 7's imagination of one particle, written out."""
+    total, states, actions = 0.0, [state], []
+    for t in range(PLANNER.horizon):
+        policies = torch.cat([modules.actors.policy(state), modules.actors.eta(state)])
+        both = torch.clamp(feedback * policies + offsets[t], -1.0, 1.0)
+        effort = both[:1] * modules.task.spec.effort_limits[0]
+        total = total + DISCOUNT**t * modules.task.reward(state, effort)
+        state = modules.step(state, effort, both[1:], noise[t])
+        states.append(state)
+        actions.append(both)
+    total = total + DISCOUNT**PLANNER.horizon * modules.actors.critic(state)
+    return total, torch.stack(states), torch.stack(actions)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("feedback", [0.0, 1.0])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rollout_graph_is_algorithm_7_after_a_weight_swap(tmp_path, strategy, feedback, seed):
+    modules = learned(strategy)
+    shake(modules, seed)
+    bundle = load_bundle(write(tmp_path / "bundle", strategy))
+    inputs = rollout_inputs(modules, seed)
+    arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
+    outputs = bundle.run("rollout", **arrays, feedback=np.array(feedback, np.float32))
+    with torch.no_grad():
+        for i in range(PARTICLES):
+            offsets, noise = inputs["offsets"][i], inputs["noise"][i]
+            expected = imagined(modules, inputs["state"], offsets, noise, feedback)
+            for output, reference in zip(outputs, expected, strict=True):
+                np.testing.assert_allclose(output[i], reference, TOLERANCE, TOLERANCE)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_single_graphs_equal_their_modules(tmp_path, strategy):
+    modules = learned(strategy)
+    shake(modules, 3)
+    bundle = load_bundle(write(tmp_path / "bundle", strategy))
+    state, action = torch.randn(7, 2), torch.rand(7, 1)
+    belief = modules.model.predict(state, action)
+    expected = {"policy": [modules.actors.policy(state)], "critic": [modules.actors.critic(state)]}
+    if modules.step.hallucination_dim:
+        expected["hallucination"] = [modules.actors.eta(state)]
+    for graph, references in expected.items():
+        for output, reference in zip(
+            bundle.run(graph, state=state.numpy()), references, strict=True
+        ):
+            np.testing.assert_allclose(output, reference.detach(), TOLERANCE, TOLERANCE)
+    outputs = bundle.run("dynamics", state=state.numpy(), action=action.numpy())
+    for output, reference in zip(outputs, belief[:3], strict=True):
+        np.testing.assert_allclose(output, reference.detach(), TOLERANCE, TOLERANCE)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "thompson"])
+def test_strategies_without_hallucination_have_no_such_graph(tmp_path, strategy):
+    bundle = load_bundle(write(tmp_path / "bundle", strategy))
+    assert not (tmp_path / "bundle" / "hallucination.onnx").exists()
+    assert bundle.manifest.hallucination_dim == 0
+
+
+def test_every_parameter_and_buffer_reaches_the_graph(tmp_path):
+    """A weight that the template had baked in would show as an unchanged rollout."""
+    modules = learned()
+    arrays = {name: tensor.numpy() for name, tensor in rollout_inputs(modules).items()}
+    arrays["feedback"] = np.array(1.0, np.float32)
+
+    def returns():
+        bundle = load_bundle(write(tmp_path / "bundle"))
+        return bundle.run("rollout", **arrays)[0]
+
+    before = returns()
+    for name, tensor in (*modules.step.state_dict().items(), *modules.actors.state_dict().items()):
+        kept = tensor.clone()
+        tensor.mul_(1.1).add_(0.01)
+        assert np.abs(returns() - before).max() > 0.0, name
+        tensor.copy_(kept)
+
+
+def test_torch_traces_the_modules_once(tmp_path, monkeypatch):
+    write(tmp_path / "first")
+    monkeypatch.setattr(torch.onnx, "export", None)
+    write(tmp_path / "second")
+
+
+def test_a_bundle_appears_whole_or_not_at_all(tmp_path, monkeypatch):
+    def fail(*_):
+        raise BundleError("refused")
+
+    monkeypatch.setattr("hucrl_ros.export.bundle.load_bundle", fail)
+    with pytest.raises(BundleError):
+        write(tmp_path / "bundle")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bundle_replaces_the_one_of_an_interrupted_learner(tmp_path):
+    write(tmp_path / "bundle", episode=1)
+    (tmp_path / "bundle" / "stray").touch()
+    write(tmp_path / "bundle", episode=2)
+    assert load_bundle(tmp_path / "bundle").manifest.episode == 2
+    assert not (tmp_path / "bundle" / "stray").exists()
+
+
+def test_wrong_weights_are_refused_before_the_bundle_appears(tmp_path, monkeypatch):
+    modules = learned()
+
+    def forget_the_swap(model, weights):
+        return swap_weights(model, {k: v for k, v in weights.items() if "critic" not in k})
+
+    shake(modules, 4)
+    monkeypatch.setattr("hucrl_ros.export.bundle.swap_weights", forget_the_swap)
+    with pytest.raises(BundleError, match=r"critic\.onnx: output 'value' differs from torch's"):
+        write(tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_the_promise_is_kept_with_the_bundle(tmp_path):
+    made = promise(steps=4)._replace(rewards=np.arange(4.0))
+    learned().exporter.write(tmp_path / "bundle", fields(), made)
+    loaded = load_bundle(tmp_path / "bundle").promise
+    for array, expected in zip(loaded, made, strict=True):
+        np.testing.assert_array_equal(array, expected)
+
+
+def test_same_weights_give_the_same_bytes(tmp_path):
+    contents = []
+    for name in ("one", "two"):
+        folder = write(tmp_path / name)
+        contents.append({file.name: file.read_bytes() for file in folder.iterdir()})
+    assert contents[0] == contents[1]
+
+
+def test_cutting_a_graph_needs_all_its_inputs():
+    float_info = onnx.helper.make_tensor_value_info
+    x, y, z = (float_info(name, onnx.TensorProto.FLOAT, ["particles"]) for name in "xyz")
+    add = onnx.helper.make_node("Add", ["x", "y"], ["z"])
+    graph = onnx.helper.make_graph([add], "sum", [x, y], [z])
+    assert len(make_model(cut(graph, ["x", "y"], ["z"])).graph.node) == 1
+    with pytest.raises(ValueError, match="can't be computed without input 'y'"):
+        cut(graph, ["x"], ["z"])
