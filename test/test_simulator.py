@@ -1,0 +1,199 @@
+"""The simulated robot with its clock, alone and as a process behind real DDS."""
+
+import math
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from ros_harness import Harness, ScriptedController, stamp_ns, stop
+
+from hucrl_ros.envs import TASK_ROBOTS, Pendulum
+from hucrl_ros.envs.plant import RESET_PERIODS, Plant
+from hucrl_ros.nodes.pacing import Lockstep, RealTime
+from hucrl_ros.tasks import TASKS
+
+PERIOD_NS = 12_500_000
+
+
+class ShiftedPendulum(Pendulum):
+    """A pendulum whose episodes start at random."""
+
+    def initial_state(self, rng):
+        return rng.uniform(-1.0, 1.0, 2)
+
+
+def test_every_task_has_its_robot():
+    assert {name: task.robot for name, task in TASKS.items()} == TASK_ROBOTS
+
+
+def test_first_sample_is_the_start_without_effort_and_with_a_stamp():
+    sample = Plant(Pendulum(), seed=0).sample()
+    assert sample.stamp_ns == PERIOD_NS
+    assert (sample.positions[0], sample.velocities[0], sample.efforts[0]) == (math.pi, 0.0, 0.0)
+
+
+def test_effort_is_the_mean_of_what_was_applied_and_saturated():
+    plant = Plant(Pendulum(), seed=0)
+    for effort in [5.0] * 4 + [-0.5] * 6:
+        plant.command(np.array([effort]))
+        plant.substep()
+    assert plant.sample().efforts[0] == pytest.approx((4 * 1.0 - 6 * 0.5) / 10)
+    plant.period()
+    assert plant.sample().efforts[0] == -0.5
+    assert plant.sample().efforts[0] == 0.0  # nothing was applied since
+
+
+def test_stamps_are_exact_periods():
+    plant = Plant(Pendulum(), seed=0)
+    stamps = [plant.stamp_ns]
+    for _ in range(1000):
+        plant.period()
+        stamps.append(plant.stamp_ns)
+    assert set(np.diff(stamps)) == {PERIOD_NS}
+
+
+def test_time_goes_on_over_a_reset_by_more_than_a_transition():
+    plant = Plant(Pendulum(), seed=0)
+    plant.command(np.array([1.0]))
+    plant.period()
+    plant.reset(1)
+    sample = plant.sample()
+    assert sample.stamp_ns == (2 + RESET_PERIODS) * PERIOD_NS
+    assert (sample.positions[0], sample.efforts[0]) == (math.pi, 0.0)
+    plant.period()
+    assert plant.sample().efforts[0] == 0.0  # the command of the last episode is gone
+
+
+def test_start_depends_on_seed_and_episode_only():
+    def start(seed, episode, before=()):
+        plant = Plant(ShiftedPendulum(), seed)
+        for earlier in before:
+            plant.reset(earlier)
+        plant.reset(episode)
+        return tuple(plant.robot.state)
+
+    assert start(1, 2) == start(1, 2, before=(0, 1))
+    assert len({start(1, 2), start(1, 3), start(2, 2)}) == 3
+
+
+def test_lockstep_publishes_one_state_a_command():
+    published = []
+    pacing = Lockstep(Plant(Pendulum(), seed=0), published.append)
+    pacing.start()
+    robot = Pendulum()
+    expected = [robot.reset(np.random.default_rng(0))]
+    for effort in np.linspace(-1, 1, 20):
+        pacing.apply(np.array([effort]))
+        expected.append(robot.step(np.array([effort])))
+    states = [np.concatenate([s.positions, s.velocities]) for s in published]
+    np.testing.assert_array_equal(states, expected)
+
+
+def test_real_time_catches_up_after_a_late_wake_up_and_counts_it():
+    published = []
+    enough = threading.Event()
+
+    def publish(sample):
+        if len(published) == 5:
+            time.sleep(0.2)  # 16 periods in which the thread does not run
+        published.append((sample.stamp_ns, time.monotonic()))
+        if len(published) == 60:
+            enough.set()
+
+    pacing = RealTime(Plant(Pendulum(), seed=0), publish)
+    pacing.start()
+    assert enough.wait(10)
+    pacing.stop()
+    stamps, times = np.array(published).T
+    assert set(np.diff(stamps)) == {PERIOD_NS}
+    # Never early, and no drift: it waits for the steady clock, then has no delay left to make up.
+    lateness = (times - times[0]) - (stamps - stamps[0]) / 1e9
+    assert lateness.min() > -0.005
+    assert lateness[30:].min() < 0.1
+    assert pacing.overruns >= 10 and pacing.failure is None
+
+
+def test_failure_of_the_physics_is_not_silent():
+    def publish(sample):
+        if sample.stamp_ns > PERIOD_NS:
+            raise RuntimeError("no")
+
+    pacing = RealTime(Plant(Pendulum(), seed=0), publish)
+    pacing.start()
+    end = time.monotonic() + 10
+    while pacing.failure is None and time.monotonic() < end:
+        time.sleep(0.01)
+    assert str(pacing.failure) == "no"
+    pacing.stop()
+
+
+@pytest.mark.ros
+def test_lockstep_over_dds(ros_domain, tmp_path):
+    script = [[math.sin(k)] for k in range(200)]
+    with Harness(tmp_path) as harness:
+        simulator = harness.start("simulator", mode="lockstep")
+        controller = ScriptedController(harness.node)
+        harness.spin_until(lambda: len(controller.seen) >= 3)
+        # Unanswered, the same state is repeated.
+        assert {stamp_ns(m) for m in controller.seen} == {PERIOD_NS}
+
+        episodes = []
+        for _ in range(2):
+            assert harness.reset().success
+            controller.play(script)
+            harness.spin_until(lambda: not controller.playing)
+            episodes.append(
+                [(m.position[0], m.velocity[0], m.effort[0]) for m in controller.answered]
+            )
+        assert episodes[0] == episodes[1]
+        stamps = [stamp_ns(m) for m in controller.answered]
+        assert set(np.diff(stamps)) == {PERIOD_NS}
+        assert min(np.diff([stamp_ns(m) for m in controller.seen])) >= 0
+
+        # Refused commands: time goes on without effort, and the node says so once.
+        harness.reset()
+        controller.play([[0.5], [math.nan], [0.5, 0.5], [], [0.5]])
+        harness.spin_until(lambda: not controller.playing)
+        assert [m.effort[0] for m in controller.answered] == [0.0, 0.5, 0.0, 0.0, 0.0, 0.5]
+        assert harness.log("simulator").count("command refused") == 1
+        assert "efforts [nan]; expected finite numbers" in harness.log("simulator")
+        assert stop(simulator, signal.SIGINT) == 130
+        assert "Traceback" not in harness.log("simulator")
+
+
+@pytest.mark.ros
+def test_real_time_over_dds(ros_domain, tmp_path):
+    with Harness(tmp_path) as harness:
+        simulator = harness.start("simulator", mode="real_time")
+        controller = ScriptedController(harness.node)
+        harness.spin_until(lambda: len(controller.seen) > 40)
+        stamps = [stamp_ns(m) for m in controller.seen]
+        assert set(np.diff(stamps)) == {PERIOD_NS}  # nobody commands, yet time passes
+        controller.send([0.25])
+        harness.spin_until(lambda: controller.seen[-1].effort[0] == 0.25)
+        before = len(controller.seen)
+        harness.spin_until(lambda: len(controller.seen) > before + 20)
+        assert controller.seen[-1].effort[0] == 0.25  # as an effort controller would
+        harness.reset()
+        harness.spin_until(lambda: any(m.position[0] == math.pi for m in controller.seen[before:]))
+        assert controller.seen[-1].effort[0] == 0.0
+        assert stop(simulator, signal.SIGTERM) == 0
+
+
+@pytest.mark.ros
+def test_simulator_without_parent_stops(ros_domain, tmp_path, monkeypatch):
+    monkeypatch.setenv("HUCRL_PARENT_PID", "1")
+    with Harness(tmp_path) as harness:
+        assert harness.start("simulator").wait(10) == 1
+        assert "process 1 has ended" in harness.log("simulator")
+
+
+@pytest.mark.ros
+def test_unknown_task_gets_one_line(ros_domain, tmp_path):
+    with Harness(tmp_path) as harness:
+        assert harness.start("simulator", task="juggling").wait(10) == 2
+        assert harness.log("simulator") == (
+            "simulator: task: 'juggling' is unknown; known tasks: pendulum\n"
+        )
