@@ -43,7 +43,9 @@ class NodeSpec:
     @property
     def command(self) -> list[str]:
         """Command line that runs the node with this interpreter."""
-        arguments = ["--ros-args", "--params-file", str(self.parameter_file)]
+        # The process's output is its log; a second file of the same lines would only confuse.
+        arguments = ["--ros-args", "--disable-external-lib-logs"]
+        arguments += ["--params-file", str(self.parameter_file)]
         for name, value in self.parameters.items():
             # The value is parsed as YAML, of which JSON is a part: quotes keep a text a text.
             arguments += ["-p", f"{name}:={json.dumps(value, ensure_ascii=False)}"]

@@ -40,6 +40,7 @@ class Ledger:
         """
         self._run, self._config, self._task = run, config, task
         self._begin = time.monotonic()
+        self._parent = _parent()
         earlier = read_summary(run.summary) if run.summary.is_file() else None
         self._earlier_wall_s = earlier.wall_s if earlier else 0.0
         self._earlier_cpu_s = earlier.cpu_s if earlier else 0.0
@@ -81,7 +82,7 @@ class Ledger:
                 optimum=self._task.optimum,
                 episodes=self.episodes,
                 wall_s=self._earlier_wall_s + time.monotonic() - self._begin,
-                cpu_s=self._earlier_cpu_s + siblings_cpu_s(),
+                cpu_s=self._earlier_cpu_s + siblings_cpu_s(self._parent),
                 events=self._events,
             ),
         )
@@ -108,13 +109,20 @@ class Ledger:
         )
 
 
-def siblings_cpu_s() -> float:
-    """Processor time of all processes that this one's parent has started and that run [s]."""
-    total = 0.0
+def _parent() -> psutil.Process:
     try:
-        family = psutil.Process(os.getppid()).children(recursive=True)
-    except psutil.Error:
+        return psutil.Process(os.getppid())
+    except psutil.Error:  # Outside of this container.
+        return psutil.Process()
+
+
+def siblings_cpu_s(parent: psutil.Process) -> float:
+    """Processor time of all processes that run and that `parent` has started [s]."""
+    try:
+        family = parent.children(recursive=True) or [psutil.Process()]
+    except psutil.Error:  # It has ended.
         family = [psutil.Process()]
+    total = 0.0
     for process in family:
         try:
             times = process.cpu_times()

@@ -22,7 +22,18 @@ from hucrl_ros.progress import (
 )
 from hucrl_ros.summary import EpisodeSummary
 
-_BAR_WIDTH = 36
+_BAR_WIDTH = 32
+_HEADINGS = (
+    "episode",
+    "return",
+    "promised",
+    "error",
+    "p50 ms",
+    "p99 ms",
+    "misses",
+    "fallbacks",
+    "learning s",
+)
 
 
 class View(ABC):
@@ -94,12 +105,14 @@ def _headline(progress: Progress) -> Table:
     config = progress.config
     minutes, seconds = divmod(int(time.monotonic() - progress.started), 60)
     row = Table.grid(expand=False, padding=(0, 2, 0, 0))
+    optimum = "" if progress.optimum is None else f"optimum {progress.optimum:g}"
     row.add_row(
         Text(config.task, style="bold"),
         config.strategy,
         f"ρ = {config.action_penalty:g}",
         f"seed {config.seed}",
         config.mode.replace("_", " "),
+        optimum,
         Text(f"{minutes:d}:{seconds:02d}", style="dim"),
     )
     return row
@@ -122,18 +135,14 @@ def _episode_bar(progress: Progress) -> Table:
 
 
 def _table(progress: Progress) -> Table:
-    known = progress.optimum is not None
-    title = f"return (optimum {progress.optimum:g})" if known else "return"
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("episode", title, "promised", "model error", "tick p50", "p99 [ms]"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("misses", "fallbacks", "learning [s]"):
+    for heading in _HEADINGS:
         table.add_column(heading, justify="right", no_wrap=True)
     best = progress.best_return
     for episode in progress.finished:
         style = "bold green" if episode.return_ == best else ""
         table.add_row(*_finished_cells(episode, progress), style=style)
-    if len(progress.finished) < progress.config.episodes:
+    if progress.episode == len(progress.finished) < progress.config.episodes:
         table.add_row(*_present_cells(progress), style="cyan")
     return table
 

@@ -13,6 +13,13 @@ COMMANDS = ("up", "train", "evaluate", "inspect", "sweep", "optimum", "list", "d
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the process's exit code."""
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:  # also while modules are being imported
+        return 130
+
+
+def _run(argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(
         prog="hucrl", description="Teach a robot a task in tens of episodes, through ROS 2."
     )
@@ -31,5 +38,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HucrlError as error:
         print(f"hucrl {args.command}: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130

@@ -1,7 +1,9 @@
 """Learns from the recorded episodes when it is asked to, and writes the next bundle."""
 
+import logging
 import os
 import sys
+from typing import NoReturn
 
 from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.clock import Clock, ClockType
@@ -51,11 +53,10 @@ class Learner(Node):
 
     def close(self) -> None:
         """Stop learning; what was learned so far of this episode is done again on resume."""
+        # Files appear under their names when they are complete, so that nothing half done is
+        # left where the thread doesn't stop in time and ends with the process.
         if not self._worker.close(CLOSE_TIMEOUT):
             self.get_logger().warning("learning doesn't stop; the process ends without it")
-            sys.stderr.flush()
-            # All files are written under temporary names, so nothing half done is left.
-            os._exit(self.exit_code or 0)
 
     def _on_learn(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         episodes = self._run.finished_episodes()
@@ -85,10 +86,15 @@ def _health_of(status: Status) -> Health:
     return Health(level, status.message, status.values)
 
 
-def main() -> int:
+def main() -> NoReturn:
     """Run the node."""
-    return run_node(Learner)
+    code = run_node(Learner)
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Python would take seconds to take torch apart, for which whoever ends a run had to wait.
+    os._exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
