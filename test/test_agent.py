@@ -1,0 +1,240 @@
+"""An agent answers every state within its limits, in time, and the same way each time."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from bundle_factory import PLANNER, fields, learned, shake, write_bundle
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from hucrl_ros.runtime.agent import Agent, Source
+from hucrl_ros.runtime.budget import Budget
+from hucrl_ros.runtime.bundle import load_bundle
+
+STATE = np.array([3.0, 0.5])
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    shake(learned("optimistic"), seed=1)
+    return load_bundle(write_bundle(tmp_path_factory.mktemp("bundles") / "bundle"))
+
+
+@pytest.fixture(scope="module")
+def random_bundle(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bundles") / "random"
+    learned("optimistic").exporter.write(path, fields(random=True, episode=0), None)
+    return load_bundle(path)
+
+
+class Clock:
+    """A clock that somebody else moves on."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class SlowAgent(Agent):
+    """An agent whose rollouts take the time that the test says."""
+
+    def __init__(self, bundle, budget_s, iteration_s):
+        clock = Clock()
+        super().__init__(bundle, budget_s, clock)
+        self.iteration_s, rollout = iteration_s, self._engine
+
+        class Engine:
+            set_state = staticmethod(rollout.set_state)
+
+            def __call__(_, offsets, noise, feedback):  # noqa: N805
+                clock.now += self.iteration_s
+                return rollout(offsets, noise, feedback)
+
+        self._engine = Engine()
+
+
+def play(agent, seed, steps=5):
+    """Actions of an episode in which every state is the same."""
+    agent.start_episode(seed)
+    return np.array([agent.act(STATE).action for _ in range(steps)])
+
+
+def test_equal_seeds_give_equal_actions_and_others_do_not(bundle):
+    agent = Agent(bundle, None)
+    actions = play(agent, seed=3)
+    np.testing.assert_array_equal(play(agent, seed=3), actions)
+    np.testing.assert_array_equal(play(Agent(bundle, None), seed=3), actions)
+    assert (play(agent, seed=4) != actions).any()
+
+
+def test_warming_up_changes_nothing(bundle):
+    actions = play(Agent(bundle, None), seed=3)
+    agent = Agent(bundle, None)
+    agent.warm_up()
+    np.testing.assert_array_equal(play(agent, seed=3), actions)
+    assert agent.fallbacks == 0
+
+
+def test_a_tick_says_what_the_model_says(bundle):
+    modules = learned("optimistic")
+    tick = Agent(bundle, None).act(STATE)
+    _, epistemic, aleatoric = bundle.run(
+        "dynamics", state=STATE[None].astype("f"), action=tick.action[None].astype("f")
+    )
+    scale = modules.model.targets.std.numpy()
+    assert tick.source is Source.PLANNED
+    assert tick.iterations == PLANNER.iterations
+    assert tick.epistemic_std == pytest.approx((epistemic / scale).mean(), rel=1e-4)
+    assert tick.aleatoric_std == pytest.approx((aleatoric / scale).mean(), rel=1e-4)
+    assert 0.0 < tick.hallucination <= 1.0
+    assert tick.optimistic.shape == (PLANNER.horizon + 1, 2)
+    np.testing.assert_allclose(tick.optimistic[0], STATE, rtol=1e-6)
+
+
+def test_a_planned_return_is_at_least_the_policies(bundle):
+    agent = Agent(bundle, None)
+    follower = Agent(with_planner(bundle, algorithm="policy"), None)
+    for seed in range(10):
+        agent.start_episode(seed)
+        follower.start_episode(seed)
+        assert agent.act(STATE).planned_return >= follower.act(STATE).planned_return - 1e-4
+
+
+def with_planner(bundle, **changes):
+    manifest = bundle.manifest
+    planner = manifest.planner.model_copy(update=changes)
+    return dataclasses.replace(bundle, manifest=manifest.model_copy(update={"planner": planner}))
+
+
+def test_the_policy_planner_sends_pi(bundle):
+    agent = Agent(with_planner(bundle, algorithm="policy"), None)
+    tick = agent.act(STATE)
+    (pi,) = bundle.run("policy", state=STATE[None].astype("f"))
+    np.testing.assert_allclose(tick.action, pi[0], atol=1e-6)
+    assert tick.source is Source.POLICY
+    assert agent.fallbacks == 0
+
+
+def test_the_expected_plan_follows_the_mean_without_hallucination(bundle):
+    agent = Agent(bundle, None)
+    assert agent.expected_plan() is None
+    tick = agent.act(STATE)
+    expected = agent.expected_plan()
+    mean, *_ = bundle.run(
+        "dynamics", state=STATE[None].astype("f"), action=tick.action[None].astype("f")
+    )
+    np.testing.assert_allclose(expected[0], STATE, rtol=1e-6)
+    np.testing.assert_allclose(expected[1], mean[0], rtol=1e-5)
+    assert expected.shape == tick.optimistic.shape
+    np.testing.assert_array_equal(agent.optimistic_plan, tick.optimistic)
+    assert np.abs(expected[1] - tick.optimistic[1]).max() > 0.0
+
+
+def test_a_random_bundle_draws_uniformly_within_the_limits(random_bundle):
+    agent = Agent(random_bundle, None)
+    actions = play(agent, seed=0, steps=4000)[:, 0]
+    assert np.abs(actions).max() <= 1.0
+    assert np.mean(actions) == pytest.approx(0.0, abs=0.04)
+    assert np.var(actions) == pytest.approx(1 / 3, abs=0.02)
+    tick = agent.act(STATE)
+    assert tick.source is Source.RANDOM
+    assert math.isnan(tick.planned_return)
+    assert tick.optimistic is None
+    np.testing.assert_array_equal(play(agent, seed=0, steps=4000)[:, 0], actions)
+
+
+@examples(max_examples=40)
+@given(state=st.tuples(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30)))
+def test_every_finite_state_gets_a_finite_effort_within_the_limits(bundle, state):
+    agent = Agent(bundle, None)
+    for _ in range(2):
+        action = agent.act(np.array(state)).action
+        assert action.shape == (1,)
+        assert np.abs(action).max() <= 1.0  # NaN fails, too.
+
+
+def test_out_of_budget_the_previous_plan_is_shifted_and_then_the_policy_acts(bundle):
+    agent = Agent(bundle, 1.0, Clock())
+    plan = agent.act(STATE)
+    assert plan.source is Source.PLANNED
+    planned = agent._plan.actions[:, 0]
+    for step in range(1, PLANNER.horizon):
+        tick = agent.act(STATE, spent_s=2.0)
+        assert (tick.source, tick.iterations) == (Source.PREVIOUS, 0)
+        assert tick.action[0] == pytest.approx(planned[step])
+        assert tick.optimistic is None
+    for _ in range(3):
+        tick = agent.act(STATE, spent_s=2.0)
+        assert tick.source is Source.POLICY
+        (pi,) = bundle.run("policy", state=STATE[None].astype("f"))
+        np.testing.assert_allclose(tick.action, pi[0], atol=1e-6)
+    assert agent.fallbacks == PLANNER.horizon - 1 + 3
+    assert agent.act(STATE).source is Source.PLANNED
+    agent.start_episode(0)
+    assert agent.fallbacks == 0
+    assert agent.act(STATE, spent_s=2.0).source is Source.POLICY
+
+
+@pytest.mark.parametrize(("budget_s", "iterations"), [(0.35, 3), (0.25, 2), (0.15, 1), (None, 3)])
+def test_as_many_iterations_as_fit_the_budget(bundle, budget_s, iterations):
+    agent = SlowAgent(bundle, budget_s, iteration_s=0.1)
+    agent.act(STATE)  # Learns how long an iteration takes.
+    assert agent.act(STATE).iterations == iterations
+
+
+def test_a_stall_does_not_end_planning_for_good(bundle):
+    agent = SlowAgent(bundle, 0.35, iteration_s=0.1)
+    agent.act(STATE)
+    agent.iteration_s = 30.0
+    agent.act(STATE)
+    agent.iteration_s = 0.1
+    sources = [agent.act(STATE).source for _ in range(60)]
+    assert Source.PREVIOUS in sources
+    assert sources[-1] is Source.PLANNED
+
+
+def test_policies_that_are_not_numbers_end_in_no_effort(bundle):
+    class Broken:
+        def __init__(self, outputs):
+            self.outputs = outputs
+
+        def run(self, *_):
+            return [np.full((1, 1), np.nan, np.float32)] * self.outputs
+
+    graphs = {**bundle.graphs, "policy": Broken(1), "dynamics": Broken(3)}
+    agent = Agent(dataclasses.replace(bundle, graphs=graphs), 1.0, Clock())
+    tick = agent.act(STATE, spent_s=2.0)
+    assert tick.source is Source.SAFE
+    np.testing.assert_array_equal(tick.action, [0.0])
+
+
+def test_a_budget_without_limit_never_reads_the_clock():
+    def clock():
+        raise AssertionError("read")
+
+    budget = Budget(None, clock)
+    budget.start()
+    assert all(itertools.islice(iter(budget.go_on, None), 10))
+    budget.stop()
+
+
+def test_a_budget_forgets_a_long_iteration_while_nothing_fits():
+    clock = Clock()
+    budget = Budget(1.0, clock)
+    budget.start()
+    assert budget.go_on()
+    clock.now += 5.0
+    budget.stop()
+    refusals = 0
+    while True:
+        budget.start()
+        if budget.go_on():
+            break
+        refusals += 1
+    assert refusals == math.ceil(math.log(5.0) / -math.log(0.9))
