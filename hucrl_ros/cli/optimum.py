@@ -1,9 +1,10 @@
 """`hucrl optimum`: the best achievable return of a task."""
 
 import argparse
+from typing import TYPE_CHECKING
 
-from hucrl_ros.experiments.optimum import EQUATIONS, Optimum, find_optimum
-from hucrl_ros.tasks import make_task
+if TYPE_CHECKING:
+    from hucrl_ros.experiments.optimum import Optimum
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -14,7 +15,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Solve a task by dynamic programming on its equation of motion, then play "
         "the solution in MuJoCo.",
     )
-    parser.add_argument("task", help=f"one of: {', '.join(sorted(EQUATIONS))}")
+    parser.add_argument("task", help="a task with a known equation of motion: pendulum")
     parser.add_argument(
         "--action-penalty", type=float, nargs="+", default=[0.2], metavar="RHO", help="ρ [1]"
     )
@@ -29,6 +30,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Print a line for each action penalty."""
+    from hucrl_ros.experiments.optimum import find_optimum  # SciPy and torch take seconds
+    from hucrl_ros.tasks import make_task
+
     for penalty in args.action_penalty:
         task = make_task(args.task, penalty)
         found = find_optimum(task, args.grid, args.torques)
@@ -36,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _line(penalty: float, found: Optimum, grid: int, torques: int) -> str:
+def _line(penalty: float, found: "Optimum", grid: int, torques: int) -> str:
     return (
         f"rho {penalty:g}: achieved in MuJoCo {found.achieved:.2f}, on the grid {found.value:.2f} "
         f"({grid} x {grid} states, {torques} torques, {found.seconds:.0f} s)"

@@ -1,0 +1,1 @@
+"""Experiments without ROS: training in one process, sweeps over seeds, figures, the optimum."""

@@ -163,7 +163,7 @@ def _draw_tail(axes: Axes, ticks: Array) -> None:
     """Share of the planned ticks that took longer than a duration, down to the rarest."""
     shares = 1.0 - np.arange(len(ticks)) / len(ticks)
     axes.plot(shares, np.sort(ticks), color=BLUE, drawstyle="steps-post")
-    axes.set(xlabel="share of planned ticks that took longer", xscale="log")
+    axes.set(xlabel="share of planned ticks above", xscale="log")
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda share, _: f"{share:.4%}".rstrip("%0").rstrip(".") + "%")
     )

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hucrl_ros.envs.base import Array
+from hucrl_ros.experiments.children import child_environment
 
 logger = logging.getLogger(__name__)
 
@@ -76,10 +77,7 @@ def _libraries(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def _render(source: Path, folder: Path, robot: str, library: str) -> str | None:
     """Run the renderer; returns None, or the last thing it said before it failed."""
-    search_path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
-    environment = {**os.environ, "PYTHONPATH": search_path}
-    if library:
-        environment["MUJOCO_GL"] = library
+    environment = child_environment(MUJOCO_GL=library) if library else child_environment()
     command = [sys.executable, "-m", "hucrl_ros.experiments.rendering"]
     try:
         done = subprocess.run(

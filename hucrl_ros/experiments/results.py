@@ -1,0 +1,73 @@
+"""A sweep's returns, grouped and ordered for tables and figures."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.colors import to_hex
+
+from hucrl_ros.envs.base import Array
+from hucrl_ros.experiments.statistics import Group, Row, group_returns
+from hucrl_ros.experiments.style import EFFORT_COLOURS, STRATEGY_COLOURS, STRATEGY_MARKERS
+from hucrl_ros.tasks import make_task
+
+MARKERS = "osD^vP*X"
+
+
+class Series(NamedTuple):
+    """How a line or bar of one strategy (and value) looks."""
+
+    label: str
+    colour: str
+    marker: str
+
+
+class Results(NamedTuple):
+    """A sweep's returns, ordered for figures."""
+
+    task: str
+    setting: str
+    """Dotted key of the varied setting; empty: none."""
+    penalties: tuple[float, ...]
+    optima: dict[float, float | None]
+    """By action penalty."""
+    groups: dict[Group, Array]
+    """Returns `(seeds, episodes)`."""
+    series: dict[tuple[str, str], Series]
+    """By strategy and value."""
+
+
+def collect(rows: Sequence[Row]) -> Results:
+    """Group the rows of one sweep."""
+    groups = group_returns(rows)
+    penalties = tuple(sorted({group.action_penalty for group in groups}))
+    strategies = list(dict.fromkeys(group.strategy for group in groups))
+    values = list(dict.fromkeys(group.value for group in groups))
+    task = rows[0].task
+    return Results(
+        task=task,
+        setting=rows[0].setting,
+        penalties=penalties,
+        optima={penalty: make_task(task, penalty).optimum for penalty in penalties},
+        groups=groups,
+        series=_series(strategies, values),
+    )
+
+
+def _series(strategies: Sequence[str], values: Sequence[str]) -> dict[tuple[str, str], Series]:
+    if len(values) == 1:
+        return {
+            (name, values[0]): Series(name, STRATEGY_COLOURS[name], STRATEGY_MARKERS[name])
+            for name in strategies
+        }
+    # Darker is later, whatever the strategy; the strategy has its own marker.
+    shades = np.linspace(0.0, 1.0, len(values))
+    return {
+        (name, value): Series(
+            value if len(strategies) == 1 else f"{name}, {value}",
+            to_hex(EFFORT_COLOURS(shade)),
+            MARKERS[k % len(MARKERS)] if len(strategies) == 1 else STRATEGY_MARKERS[name],
+        )
+        for name in strategies
+        for k, (value, shade) in enumerate(zip(values, shades, strict=True))
+    }

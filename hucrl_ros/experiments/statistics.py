@@ -1,0 +1,172 @@
+"""Numbers of many runs: one row an episode, means over seeds with confidence intervals."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import scipy.stats
+
+from hucrl_ros.envs.base import Array
+from hucrl_ros.errors import RunError
+from hucrl_ros.runs import write_atomically
+
+CONFIDENCE = 0.95
+RESAMPLES = 9999
+
+
+class Row(NamedTuple):
+    """One episode of one run. None: the run has no such number."""
+
+    task: str
+    strategy: str
+    action_penalty: float
+    setting: str
+    """Dotted key of the setting that the sweep varied; empty: none."""
+    value: str
+    """Its value."""
+    seed: int
+    episode: int
+    return_: float
+    promised_return: float | None
+    model_error: float | None
+    """Of the model that the episode was played with [standard deviations of the targets]."""
+    fit_s: float | None
+    """Model fit that followed the episode [s]."""
+    search_s: float | None
+    """Policy search that followed the episode [s]."""
+    wall_s: float
+    """Of the whole run [s]."""
+    cpu_s: float
+    """Of the whole run [s]."""
+
+
+COLUMNS = tuple(field.rstrip("_") for field in Row._fields)
+
+
+class Group(NamedTuple):
+    """Runs that differ in nothing but their seed."""
+
+    strategy: str
+    action_penalty: float
+    value: str
+    """Of the varied setting; empty where none was."""
+
+
+class Interval(NamedTuple):
+    """A mean and its bootstrap confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Write a CSV file with a header."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow(["" if entry is None else entry for entry in row])
+    write_atomically(path, text.getvalue())
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read what `write_rows` wrote.
+
+    Raises:
+        RunError: it can't be read, or isn't such a file.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.reader(file)
+            if tuple(next(reader, ())) != COLUMNS:
+                raise RunError(f"{path}: expected the columns {', '.join(COLUMNS)}")
+            return [_parse(entries) for entries in reader]
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise RunError(f"{path}: {error}") from None
+
+
+def _parse(entries: Sequence[str]) -> Row:
+    if len(entries) != len(COLUMNS):
+        raise ValueError(f"a row has {len(entries)} entries, not {len(COLUMNS)}")
+    entry = dict(zip(COLUMNS, entries, strict=True))
+    return Row(
+        task=entry["task"],
+        strategy=entry["strategy"],
+        action_penalty=float(entry["action_penalty"]),
+        setting=entry["setting"],
+        value=entry["value"],
+        seed=int(entry["seed"]),
+        episode=int(entry["episode"]),
+        return_=float(entry["return"]),
+        promised_return=_optional(entry["promised_return"]),
+        model_error=_optional(entry["model_error"]),
+        fit_s=_optional(entry["fit_s"]),
+        search_s=_optional(entry["search_s"]),
+        wall_s=float(entry["wall_s"]),
+        cpu_s=float(entry["cpu_s"]),
+    )
+
+
+def _optional(entry: str) -> float | None:
+    return float(entry) if entry else None
+
+
+def group_returns(rows: Iterable[Row]) -> dict[Group, Array]:
+    """Returns `(seeds, episodes)` of each group, seeds in order; NaN where an episode is missing.
+
+    Groups come in the order of their first rows.
+    """
+    found: dict[Group, dict[int, dict[int, float]]] = {}
+    for row in rows:
+        group = Group(row.strategy, row.action_penalty, row.value)
+        found.setdefault(group, {}).setdefault(row.seed, {})[row.episode] = row.return_
+    return {group: _to_array(seeds) for group, seeds in found.items()}
+
+
+def _to_array(seeds: Mapping[int, Mapping[int, float]]) -> Array:
+    episodes = 1 + max(max(returns) for returns in seeds.values())
+    array = np.full((len(seeds), episodes), np.nan)
+    for i, seed in enumerate(sorted(seeds)):
+        for episode, total in seeds[seed].items():
+            array[i, episode] = total
+    return array
+
+
+def mean_interval(values: Array) -> Interval:
+    """Mean of `values` `(n,)` with its bootstrap interval (BCa), NaN left out.
+
+    One value, or equal ones, have an interval without width.
+    """
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return Interval(np.nan, np.nan, np.nan)
+    mean = float(known.mean())
+    if len(known) == 1 or np.ptp(known) == 0:
+        return Interval(mean, mean, mean)
+    interval = scipy.stats.bootstrap(
+        (known,),
+        np.mean,
+        confidence_level=CONFIDENCE,
+        n_resamples=RESAMPLES,
+        method="BCa",
+        rng=np.random.default_rng(0),  # the same numbers give the same interval
+    ).confidence_interval
+    return Interval(mean, float(interval.low), float(interval.high))
+
+
+def best_returns(returns: Array) -> Array:
+    """Best return `(seeds,)` of each run in `(seeds, episodes)`."""
+    best: Array = np.nanmax(returns, axis=1)
+    return best
+
+
+def first_reaching(returns: Array, goal: float) -> Array:
+    """First episode `(seeds,)` whose return is at least `goal`; NaN: none."""
+    reached = returns >= goal
+    return np.where(reached.any(axis=1), reached.argmax(axis=1), np.nan)

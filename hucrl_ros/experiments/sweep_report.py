@@ -1,0 +1,121 @@
+"""Figures and a table of a sweep, from its rows alone."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hucrl_ros.envs.base import Array
+from hucrl_ros.experiments.results import Results, collect
+from hucrl_ros.experiments.statistics import (
+    Group,
+    Interval,
+    Row,
+    best_returns,
+    first_reaching,
+    mean_interval,
+)
+from hucrl_ros.experiments.style import signed
+from hucrl_ros.experiments.sweep_figures import draw_best_returns, draw_learning_curves
+from hucrl_ros.runs import write_atomically
+
+
+def write_report(folder: Path, rows: Sequence[Row], goal: float, command: str) -> list[Path]:
+    """Write `learning_curves.png`, `best_returns.png` and `README.md`.
+
+    Args:
+        folder: Where they go.
+        rows: At least one.
+        goal: Return that counts as learned.
+        command: The command line that made the rows.
+
+    Returns:
+        The files.
+    """
+    results = collect(rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [
+        draw_learning_curves(folder / "learning_curves.png", results),
+        draw_best_returns(folder / "best_returns.png", results),
+    ]
+    page = folder / "README.md"
+    write_atomically(page, _page(results, rows, goal, command))
+    return [*files, page]
+
+
+def _page(results: Results, rows: Sequence[Row], goal: float, command: str) -> str:
+    runs = {(row.strategy, row.action_penalty, row.value, row.seed): row for row in rows}
+    cpu_s = sum(row.cpu_s for row in runs.values())
+    return "\n".join(
+        [
+            f"# {results.task}: {len(runs)} trainings",
+            "",
+            f"Made by `{command}` in {cpu_s / 60:.0f} minutes of processor time.",
+            "Numbers are means over seeds with 95% bootstrap intervals (BCa); `returns.csv` holds",
+            "every episode.",
+            "",
+            *markdown_table(results, goal),
+            "",
+            "![Returns of each episode](learning_curves.png)",
+            "",
+            "![Best return of each run](best_returns.png)",
+            "",
+        ]
+    )
+
+
+def markdown_table(results: Results, goal: float) -> list[str]:
+    """Lines of a table with one row for each group."""
+    setting = [f"`{results.setting}`"] if results.setting else []
+    episodes = max(returns.shape[1] for returns in results.groups.values())
+    header = [
+        "ρ",
+        "strategy",
+        *setting,
+        f"best return within {episodes} episodes",
+        "return of the last episode",
+        f"seeds ≥ {goal:g}",
+        f"first episode ≥ {goal:g}",
+        "optimum",
+    ]
+    lines = [_line(header), _line(["---"] * len(header))]
+    for penalty in results.penalties:
+        for strategy, value in results.series:
+            returns = results.groups.get(Group(strategy, penalty, value))
+            if returns is None:
+                continue
+            best, first = best_returns(returns), first_reaching(returns, goal)
+            optimum = results.optima[penalty]
+            lines.append(
+                _line(
+                    [
+                        f"{penalty:g}",
+                        strategy,
+                        *([value] if setting else []),
+                        _interval(mean_interval(best)),
+                        _interval(mean_interval(returns[:, -1])),
+                        f"{int((best >= goal).sum())} of {len(best)}",
+                        _episodes(first),
+                        "" if optimum is None else f"{optimum:g}",
+                    ]
+                )
+            )
+    return lines
+
+
+def _line(entries: Sequence[str]) -> str:
+    return f"| {' | '.join(entries)} |"
+
+
+def _interval(interval: Interval) -> str:
+    if not np.isfinite(interval.mean):
+        return "–"
+    return f"{signed(interval.mean)} [{signed(interval.low)}, {signed(interval.high)}]"
+
+
+def _episodes(first: Array) -> str:
+    """Median and worst over seeds; a seed that has none counts as the worst there is."""
+    ordered = np.sort(np.where(np.isfinite(first), first, np.inf))
+    median, worst = float(np.median(ordered)), float(ordered[-1])
+    names = ["never" if np.isinf(episode) else f"{episode:g}" for episode in (median, worst)]
+    return names[0] if names[0] == names[1] else f"median {names[0]}, worst {names[1]}"
