@@ -98,6 +98,15 @@ def test_without_efforts_the_newest_tick_not_after_the_state_counts(tmp_path):
     assert episode.events == ["step 0: the next recorded tick is that of step 3"]
 
 
+def test_missing_first_tick_is_told(tmp_path):
+    recording = Recording(tmp_path / "bag")
+    add_transition(recording, 2, efforts=[0.0])
+    recording.add(TICKS, tick(START_NS + 2 * PERIOD_NS, 2, [0.0]))
+    recording.writer.close()
+    events = read_episode(tmp_path / "bag", SPEC, 400).events
+    assert events == ["the first recorded tick is that of step 2"]
+
+
 def test_late_and_repeated_messages_are_put_in_order(tmp_path):
     recording = Recording(tmp_path / "bag")
     recording.add(TICKS, tick(START_NS, 0, [0.0]))

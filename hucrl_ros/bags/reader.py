@@ -111,6 +111,8 @@ def _gaps(
     for k in np.flatnonzero(~contiguous):
         gap = (stamps[k + 1] - stamps[k]) / 1e6
         events.append(f"step {k}: {gap:.1f} ms until the next joint state; left out")
+    if ticks["step"][0] != 0:
+        events.append(f"the first recorded tick is that of step {ticks['step'][0]}")
     jumps = np.flatnonzero(np.diff(ticks["step"]) != 1)
     for k in jumps:
         before, after = ticks["step"][k], ticks["step"][k + 1]

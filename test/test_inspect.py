@@ -1,0 +1,111 @@
+"""`hucrl inspect` on bundles and bags, good and bad."""
+
+import numpy as np
+import pytest
+from bag_messages import JOINT_STATES, TICKS, Recording, joint_state, record_episode, tick
+from bundle_factory import write_bundle
+
+from hucrl_ros.cli import main
+from hucrl_ros.config import Config
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.tasks import make_task
+
+
+def inspect(capsys, *arguments):
+    """Exit code, standard output and standard error of the command."""
+    code = main(["inspect", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_bundle_is_verified_and_described(tmp_path, capsys):
+    bundle = write_bundle(tmp_path / "bundle_001")
+    code, out, err = inspect(capsys, bundle)
+    assert (code, err) == (0, "")
+    assert f"Bundle {bundle}" in out and "verified" in out
+    for expected in ("pendulum_joint  ±1", "dyna_mpc", "optimistic, beta 1", "policy.onnx"):
+        assert expected in out
+
+
+def test_bundle_with_a_flipped_byte_gets_one_line(tmp_path, capsys):
+    bundle = write_bundle(tmp_path / "bundle_001")
+    data = bytearray((bundle / "policy.onnx").read_bytes())
+    data[-1] ^= 1
+    (bundle / "policy.onnx").write_bytes(data)
+    code, out, err = inspect(capsys, bundle)
+    assert (code, out) == (1, "")
+    assert err.startswith("hucrl inspect: ") and "policy.onnx was changed" in err
+    assert err.count("\n") == 1
+
+
+def test_bundle_without_its_manifest_gets_one_line(tmp_path, capsys):
+    bundle = write_bundle(tmp_path / "bundle_001")
+    (bundle / "manifest.yaml").unlink()
+    code, _, err = inspect(capsys, bundle)
+    assert code == 1 and "manifest.yaml: No such file" in err and err.count("\n") == 1
+
+
+def test_episode_of_a_run_is_described_with_its_return(tmp_path, capsys):
+    run = RunFolder.create(tmp_path / "run", Config(action_penalty=0.1))
+    record_episode(run.bag(0), 400).writer.close()
+    code, out, err = inspect(capsys, run.bag(0))
+    states = np.array([[k, -k] for k in range(400)], dtype=float)
+    actions = np.arange(400)[:, None] / 1000
+    rewards = make_task("pendulum", 0.1).rewards(states, actions)
+    assert (code, err) == (0, "")
+    assert f"return       {rewards.sum():.2f} (action penalty 0.1)" in out
+    assert "steps        400 of 400" in out and "missed       1 (period 12.5 ms)" in out
+    assert "/controller/ticks" in out and "whole" in out and "!" not in out
+
+
+def test_bag_outside_a_run_is_described_without_a_return(tmp_path, capsys):
+    record_episode(tmp_path / "bag", 5).writer.close()
+    code, out, _ = inspect(capsys, tmp_path / "bag" / "bag.mcap")
+    assert code == 0
+    assert "robot        pendulum" in out and "steps        5" in out and "return" not in out
+
+
+def test_cut_off_bag_is_described_and_repaired(tmp_path, capsys):
+    recording = record_episode(tmp_path / "bag", 5)
+    recording.writer.flush()
+    code, out, _ = inspect(capsys, tmp_path / "bag")
+    assert code == 0
+    assert f"cut off: its recorder was killed; `hucrl inspect {tmp_path / 'bag'} --repair`" in out
+    assert "! the recording was interrupted" in out
+
+    code, out, _ = inspect(capsys, tmp_path / "bag", "--repair")
+    assert code == 0 and f"Bag {tmp_path / 'bag_repaired'}" in out
+    assert "whole, of an episode that was interrupted" in out
+    code, _, err = inspect(capsys, tmp_path / "bag", "--repair")
+    assert code == 1 and "bag_repaired: can't record there: File exists" in err
+
+
+def test_bag_of_an_unknown_robot_is_described_as_far_as_it_goes(tmp_path, capsys):
+    recording = Recording(tmp_path / "bag")
+    recording.add(JOINT_STATES, joint_state(1, [0.0], [0.0], names=["wheel"]))
+    recording.add(TICKS, tick(1, 0, [0.0]))
+    recording.writer.close()
+    code, out, _ = inspect(capsys, tmp_path / "bag")
+    assert code == 0 and "joints wheel belong to none of the known robots (pendulum" in out
+
+
+def test_bag_without_an_episode_is_described_as_far_as_it_goes(tmp_path, capsys):
+    recording = Recording(tmp_path / "bag")
+    recording.add(JOINT_STATES, joint_state(1, [0.0], [0.0]))
+    recording.writer.close()
+    code, out, _ = inspect(capsys, tmp_path / "bag")
+    assert code == 0 and "no episode: " in out and "holds no tick" in out
+
+
+@pytest.mark.parametrize("name", ["nowhere", "text", "folder"])
+def test_anything_else_is_refused(tmp_path, capsys, name):
+    (tmp_path / "text").write_text("text")
+    (tmp_path / "folder").mkdir()
+    code, out, err = inspect(capsys, tmp_path / name)
+    assert (code, out) == (1, "")
+    assert f"{tmp_path / name}: neither a bundle" in err and err.count("\n") == 1
+
+
+def test_bundle_cannot_be_repaired(tmp_path, capsys):
+    code, _, err = inspect(capsys, write_bundle(tmp_path / "bundle_001"), "--repair")
+    assert code == 2 and "--repair is for bags" in err
