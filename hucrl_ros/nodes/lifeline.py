@@ -13,7 +13,8 @@ import socket
 
 logger = logging.getLogger(__name__)
 
-BACKLOG = 16
+BACKLOG = 1024
+"""Watchers in the life of a process: nobody accepts them, so those that left still count."""
 
 
 class Lifeline:
@@ -53,7 +54,8 @@ class LifelineWatcher:
 
     def connect(self) -> bool:
         """Hold the present process's lifeline; False where none is offered on this machine."""
-        self.close()
+        if self.connected and not self.ended():
+            return True
         watcher = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         watcher.setblocking(False)
         try:

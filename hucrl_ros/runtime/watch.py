@@ -88,7 +88,8 @@ class Watch:
             return ""
         self._tripped = True
         if self._dead:
-            return f"the controller's process has ended, {1e3 * waited:.1f} ms after a joint state"
+            after = f", {1e3 * waited:.1f} ms after a joint state that waits for a command"
+            return f"the controller's process has ended{after if waited else ''}"
         return (
             f"no command {1e3 * waited:.1f} ms after a joint state "
             f"(limit {1e3 * self.limit_s:.1f} ms)"

@@ -1,0 +1,374 @@
+"""The controller as a process of its own, over real DDS."""
+
+import math
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from bench import PERIOD, STEPS, Bench, BundleMaker, Process
+from visualization_msgs.msg import MarkerArray
+
+from hucrl_ros.domain import Domain
+from hucrl_ros.runtime.agent import Source
+
+pytestmark = pytest.mark.ros
+
+SAFE = [0.0]
+CRASHING = """
+import sys
+from hucrl_ros.nodes.controller import main
+from hucrl_ros.runtime.agent import Agent
+from hucrl_ros.runtime.control_loop import ControlLoop
+act = Agent.act
+def crash(self, state, spent_s=0.0):
+    if state[0] == 1.0:
+        raise ZeroDivisionError("a bug")
+    return act(self, state, spent_s)
+Agent.act = crash
+sys.exit(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundles")
+    maker = BundleMaker()
+    return [maker.make(folder / f"bundle_00{i}", episode=i) for i in (1, 2)]
+
+
+@pytest.fixture(scope="module")
+def shared(bundles, tmp_path_factory):
+    """One controller in lockstep for many tests, and its bench."""
+    with Domain() as domain, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROS_DOMAIN_ID", str(domain.number))
+        patch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+        patch.setenv("ROS_LOG_DIR", str(tmp_path_factory.mktemp("ros_log")))
+        bench = Bench()
+        process = Process("controller", tmp_path_factory.mktemp("log") / "controller.log")
+        bench.meet(process)
+        yield bench, process
+        process.clean_up()
+        bench.close()
+
+
+@pytest.fixture
+def active(shared, bundles):
+    """The shared controller at the start of an episode with the first bundle."""
+    bench, process = shared
+    bench.forget()
+    assert bench.transition("configure")
+    bench.load(bundles[0])
+    bench.active.clear()
+    assert bench.transition("activate")
+    assert bench.wait(lambda: bench.active == [True])
+    bench.forget()
+    process.forget()
+    yield bench, process
+    bench.transition("deactivate")
+    assert bench.transition("cleanup")
+    assert "Traceback" not in process.text()
+
+
+@pytest.fixture
+def start(ros_domain, tmp_path):
+    """Starts a controller of one's own, configured and active."""
+    bench = Bench()
+    processes = []
+
+    def start_controller(*program, **parameters):
+        process = Process("controller", tmp_path / "controller.log", program, **parameters)
+        processes.append(process)
+        bench.meet(process)
+        return bench, process
+
+    yield start_controller
+    for process in processes:
+        process.clean_up()
+    bench.close()
+
+
+def begin(bench):
+    assert bench.transition("configure")
+    assert bench.transition("activate")
+    assert bench.wait(lambda: bench.active[-1])
+
+
+def test_an_episode_has_one_command_and_one_tick_a_state_then_the_safe_command(active):
+    bench, _ = active
+    efforts = [bench.ask(position=(3.0 + 0.1 * k,))[0] for k in range(STEPS)]
+    first_ns = bench.stamp_ns - round((STEPS - 1) * PERIOD * 1e9)
+    assert all(abs(effort) <= 1.0 for effort in efforts)
+    assert bench.active[-1] is True
+    assert bench.ask() == SAFE
+    assert bench.wait(lambda: bench.active[-1] is False)
+    assert bench.wait(lambda: len(bench.ticks) == STEPS)
+    assert [tick.step for tick in bench.ticks] == list(range(STEPS))
+    assert [tick.action[0] for tick in bench.ticks] == efforts
+    assert bench.ticks[0].stamp_ns == pytest.approx(first_ns, abs=STEPS)
+    assert {tick.source for tick in bench.ticks} == {Source.PLANNED}
+    assert all(tick.tick_ms > 0 for tick in bench.ticks)
+    bench.publish()
+    bench.spin(0.3)
+    assert len(bench.commands) == STEPS + 1
+    assert bench.transition("deactivate")
+    bench.spin(0.1)
+    assert len(bench.commands) == STEPS + 1, "an episode that is over needs no safe command"
+    assert bench.transition("activate")
+    assert bench.ask() is not None
+
+
+def test_equal_seeds_and_states_give_equal_episodes(active):
+    bench, _ = active
+    episodes = []
+    for _ in range(2):
+        episodes.append([bench.ask(position=(3.0 + 0.1 * k,)) for k in range(3)])
+        assert bench.transition("deactivate")
+        assert bench.wait(lambda: bench.commands[-1][1] == SAFE)
+        assert bench.transition("activate")
+    assert episodes[0] == episodes[1]
+
+
+def test_a_repeated_stamp_gets_no_answer(active):
+    bench, _ = active
+    assert bench.ask() is not None
+    for _ in range(3):
+        bench.publish(advance=0.0)
+    bench.spin(0.2)
+    assert len(bench.commands) == 1
+
+
+def test_joints_may_come_in_any_order_among_others(active):
+    bench, process = active
+    plain = bench.ask(position=(2.0,), velocity=(1.0,))
+    assert bench.transition("deactivate")
+    assert bench.wait(lambda: bench.commands[-1][1] == SAFE)
+    assert bench.transition("activate")
+    names = ("gripper", "pendulum_joint")
+    assert bench.ask(names=names, position=(math.nan, 2.0), velocity=(5.0, 1.0)) == plain
+    assert bench.ask(names=names[::-1], position=(2.0, 0.0), velocity=(1.0, 0.0)) is not None
+    assert bench.wait(lambda: len(process.lines("gripper")) == 1)
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ({"names": (), "position": (), "velocity": ()}, "no joint 'pendulum_joint' among []"),
+        ({"names": ("pendulum",)}, "no joint 'pendulum_joint' among ['pendulum']"),
+        ({"position": (math.nan,)}, "position of joint 'pendulum_joint' is nan"),
+        ({"velocity": (math.inf,)}, "velocity of joint 'pendulum_joint' is inf"),
+        ({"velocity": ()}, "0 velocities for 1 joints"),
+        ({"position": (1.0, 2.0)}, "2 positions for 1 joints"),
+        ({"advance": -1.0}, "time runs backwards"),
+    ],
+    ids=["missing", "renamed", "nan", "inf", "no velocity", "two positions", "backwards"],
+)
+def test_a_bad_joint_state_gets_one_line_and_the_safe_command(active, bad, reason):
+    bench, process = active
+    assert bench.transition("deactivate")
+    bench.spin(1.1)  # there is one line a second at most
+    assert bench.transition("activate")
+    bench.forget()
+    assert bench.ask() is not None
+    assert bench.ask(**bad) == SAFE
+    assert bench.wait(lambda: len(bench.ticks) == 2)
+    assert bench.ticks[-1].source == Source.SAFE
+    assert bench.ask() is not None
+    assert bench.wait(lambda: len(bench.ticks) == 3)
+    assert bench.ticks[-1].source == Source.PLANNED
+    assert bench.wait(lambda: process.lines("joint_states:"))
+    (line,) = process.lines("joint_states:")
+    assert reason in line
+
+
+def test_many_bad_joint_states_are_counted_but_not_all_logged(active):
+    bench, process = active
+    for _ in range(STEPS):
+        assert bench.ask(position=(math.nan,)) == SAFE
+    assert bench.active[-1] is True
+    assert bench.ask(position=(math.nan,)) == SAFE
+    assert bench.wait(lambda: bench.active[-1] is False), "bad states must not last for ever"
+    assert bench.health("controller")["bad_joint_states"] == str(STEPS + 1)
+    assert len(process.lines("joint_states:")) < STEPS
+
+
+def test_in_lockstep_silence_is_answered_once(active):
+    bench, _ = active
+    assert bench.ask() != SAFE
+    assert bench.wait(lambda: len(bench.commands) == 2)
+    bench.spin(0.3)
+    assert [effort for _, effort in bench.commands[1:]] == [SAFE]
+
+
+def test_in_lockstep_repetitions_are_a_sign_of_life(active):
+    bench, _ = active
+    assert bench.ask() != SAFE
+    for _ in range(16):
+        bench.publish(advance=0.0)
+        bench.spin(0.05)
+    assert len(bench.commands) == 1
+
+
+def test_deactivation_in_an_episode_sends_the_safe_command(active):
+    bench, _ = active
+    assert bench.ask() != SAFE
+    assert bench.transition("deactivate")
+    assert bench.wait(lambda: len(bench.commands) == 2)
+    assert bench.commands[-1][1] == SAFE
+    bench.publish()
+    bench.spin(0.2)
+    assert len(bench.commands) == 2
+
+
+def test_bundles_are_swapped_without_losing_a_tick(active, bundles):
+    bench, _ = active
+    for step in range(STEPS):
+        if step == 2:
+            bench.offer(bundles[1])
+        if step == STEPS - 2:
+            assert bench.wait(lambda: bench.bundles == [str(bundles[1])])
+        assert bench.ask(position=(3.0 + 0.1 * step,)) is not None
+    assert bench.ask() == SAFE
+    assert bench.wait(lambda: len(bench.ticks) == STEPS)
+    assert [tick.step for tick in bench.ticks] == list(range(STEPS))
+    assert bench.health("controller")["bundle"] == str(bundles[1])
+
+
+def test_a_refused_bundle_is_named_and_the_old_one_stays(active, bundles, tmp_path):
+    bench, process = active
+    broken = tmp_path / "broken"
+    shutil.copytree(bundles[1], broken)
+    content = bytearray((broken / "policy.onnx").read_bytes())
+    content[len(content) // 2] ^= 1
+    (broken / "policy.onnx").write_bytes(content)
+    bench.offer(broken)
+    assert bench.wait(lambda: bench.bundles[-1:])
+    assert bench.bundles[-1].startswith(f"error: {broken}: policy.onnx")
+    assert "\n" not in bench.bundles[-1]
+    assert bench.wait(lambda: len(process.lines("policy.onnx")) == 1)
+    assert bench.ask() is not None
+    assert bench.health("controller")["bundle"] == str(bundles[0])
+
+
+def test_a_bundle_of_another_task_is_refused(active, bundles, tmp_path):
+    bench, _ = active
+    other = tmp_path / "other"
+    shutil.copytree(bundles[1], other)
+    manifest = (other / "manifest.yaml").read_text()
+    (other / "manifest.yaml").write_text(manifest.replace("task: pendulum", "task: cartpole"))
+    bench.offer(other)
+    assert bench.wait(lambda: bench.bundles[-1:])
+    assert "made for the task 'cartpole'; this controller's is 'pendulum'" in bench.bundles[-1]
+
+
+def test_diagnostics_count_what_happened(active):
+    bench, _ = active
+    for _ in range(3):
+        bench.ask()
+    bench.ask(advance=3 * PERIOD)
+    health = bench.health("controller")
+    assert health["ticks"] == "4"
+    assert health["ticks_planned"] == "4"
+    assert health["skipped_joint_states"] == "2"
+    assert float(health["tick_p99_ms"]) >= float(health["tick_p50_ms"]) > 0
+
+
+def test_the_plan_is_published_while_somebody_looks(active):
+    bench, _ = active
+    plans = []
+    subscription = bench.node.create_subscription(MarkerArray, "controller/plan", plans.append, 1)
+    try:
+        assert bench.wait(lambda: bench.node.count_publishers("controller/plan") == 1)
+        assert bench.wait(lambda: bench.ask() is not None and len(plans) > 0)
+    finally:
+        bench.node.destroy_subscription(subscription)
+    assert {marker.ns for marker in plans[0].markers} == {"optimistic", "expected"}
+    assert len(plans[0].markers[0].points) == 6
+
+
+def test_the_controller_imports_neither_torch_nor_mujoco(active):
+    _, process = active
+    mapped = Path(f"/proc/{process.popen.pid}/maps").read_text()
+    assert "onnxruntime" in mapped
+    assert "libtorch" not in mapped
+    assert "libmujoco" not in mapped
+
+
+def test_without_a_bundle_it_can_not_be_activated(shared):
+    bench, process = shared
+    process.forget()
+    assert bench.transition("configure")
+    # What was offered last comes again: it is latched.
+    assert bench.wait(lambda: bench.bundles[-1:])
+    bench.transition("cleanup")
+    bench.offer("")
+    bench.bundles.clear()
+    assert bench.transition("configure")
+    assert bench.wait(lambda: bench.bundles[-1:])
+    assert not bench.transition("activate")
+    assert bench.wait(lambda: len(process.lines("no bundle: give the parameter 'bundle'")) == 1)
+    assert bench.transition("cleanup")
+
+
+def test_stale_joint_states_are_answered_by_the_safe_command_every_period(start, bundles):
+    bench, _ = start(bundle=bundles[0], mode="real_time", planner__iterations=1)
+    begin(bench)
+    bench.ask()
+    assert bench.wait(lambda: len(bench.commands) >= 5)
+    assert [effort for _, effort in bench.commands[-3:]] == [SAFE] * 3
+    assert len(bench.ticks) <= 1, "there is no state that a tick could answer"
+    health = bench.health("controller")
+    assert int(health["stale_commands"]) >= 3
+    assert "no new joint state for" in health["message"]
+    bench.forget()
+    assert bench.wait(lambda: bench.publish() or len(bench.ticks) >= 2), "fresh states end it"
+    bench.forget()
+    # A stamp that stands still is no news.
+    assert bench.wait(
+        lambda: bench.publish(advance=0.0) or bench.commands[-2:] == [("", SAFE)] * 2
+    )
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_in_an_episode_leaves_the_safe_command(start, bundles, number, code):
+    bench, process = start(bundle=bundles[0])
+    begin(bench)
+    assert bench.ask() != SAFE
+    assert process.end(number) == code
+    assert bench.wait(lambda: len(bench.commands) == 2)
+    assert bench.commands[-1][1] == SAFE
+    assert bench.wait(lambda: bench.active[-1] is False)
+    assert "Traceback" not in process.text()
+
+
+def test_a_bug_in_a_tick_ends_the_episode_with_the_safe_command(start, bundles):
+    bench, process = start("-c", CRASHING, bundle=bundles[0])
+    begin(bench)
+    assert bench.ask() != SAFE
+    assert bench.ask(position=(1.0,)) == SAFE
+    assert bench.wait(lambda: bench.active[-1] is False)
+    assert bench.wait(lambda: process.lines("tick 1: ZeroDivisionError: a bug"))
+    health = bench.health("controller")
+    assert health["level"] == b"\x02"
+    assert "ZeroDivisionError: a bug" in health["message"]
+    bench.publish()
+    bench.spin(0.2)
+    assert len(bench.commands) == 2
+    assert not bench.transition("deactivate"), "it is inactive already"
+    assert bench.transition("activate")
+    assert bench.ask() is not None
+
+
+def test_a_bundle_that_the_parameter_names_may_be_refused(start, tmp_path):
+    bench, process = start(bundle=tmp_path / "nowhere")
+    assert not bench.transition("configure")
+    assert bench.wait(lambda: bench.bundles[-1:])
+    assert bench.bundles[-1].startswith("error: ")
+    assert bench.wait(lambda: len(process.lines("no such folder")) == 1)
+
+
+def test_an_unknown_parameter_is_refused_by_name(tmp_path, ros_domain):
+    process = Process("controller", tmp_path / "controller.log", planner__horizons=3)
+    assert process.popen.wait(20) == 2
+    assert "'planner.horizons'; did you mean 'horizon'?" in process.text()
+    assert "Traceback" not in process.text()

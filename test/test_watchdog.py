@@ -1,0 +1,170 @@
+"""The watchdog beside a real controller, each a process of its own, over real DDS."""
+
+import signal
+import time
+
+import pytest
+from bench import PERIOD, Bench, BundleMaker, Process
+from diagnostic_msgs.msg import DiagnosticStatus
+
+pytestmark = pytest.mark.ros
+
+WATCHDOG = ("watchdog", [0.0])
+MANY_STEPS = 100_000
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundles")
+    return BundleMaker(steps=MANY_STEPS).make(folder / "bundle_001", effort_rate=0.0)
+
+
+class Robot:
+    """Bench, watchdog and an active controller."""
+
+    def __init__(self, bench, bundle, folder, mode):
+        self.bench = bench
+        self.folder = folder
+        self.parameters = {"bundle": bundle, "mode": mode}
+        self.watchdog = Process("watchdog", folder / "watchdog.log", mode=mode)
+        self.controllers = []
+        self.start_controller()
+
+    def start_controller(self):
+        bench = self.bench
+        log = self.folder / f"controller_{len(self.controllers)}.log"
+        bench.active.clear()
+        self.controllers.append(Process("controller", log, **self.parameters))
+        assert bench.wait(lambda: bench.active == [False]), log.read_text()
+        assert bench.wait(
+            lambda: bench.states.get_subscription_count() >= 1 + len(self.controllers)
+        )
+        assert bench.wait(lambda: bench.node.count_subscribers("controller/commands") == 2)
+        assert bench.transition("configure"), log.read_text()
+        assert bench.transition("activate"), log.read_text()
+        assert bench.wait(lambda: self.last_trip() == (DiagnosticStatus.OK, "armed"))
+
+    @property
+    def controller(self):
+        return self.controllers[-1]
+
+    def last_trip(self):
+        return next(((t.level, t.message) for t in reversed(self.bench.tripped)), None)
+
+    def run(self, seconds):
+        """Publish a joint state every period of wall time."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.bench.publish()
+            self.bench.spin(PERIOD)
+
+    def run_until(self, condition):
+        return self.bench.wait(lambda: self.run(PERIOD) or condition())
+
+    def close(self):
+        for process in (self.watchdog, *self.controllers):
+            process.clean_up()
+            assert "Traceback" not in process.text()
+
+
+@pytest.fixture
+def start(ros_domain, bundle, tmp_path):
+    robots = []
+
+    def start_robot(mode):
+        robots.append(Robot(Bench(), bundle, tmp_path, mode))
+        return robots[-1]
+
+    yield start_robot
+    for robot in robots:
+        robot.close()
+        robot.bench.close()
+
+
+def test_a_killed_controller_is_replaced_by_the_safe_command_in_real_time(start):
+    robot = start("real_time")
+    bench = robot.bench
+    robot.run(0.3)
+    assert {label for label, _ in bench.commands} == {""}, "no false alarm"
+    robot.controller.end(signal.SIGKILL)
+    bench.commands.clear()
+    assert robot.run_until(lambda: bench.commands.count(WATCHDOG) >= 5)
+    assert {label for label, _ in bench.commands[1:]} == {"watchdog"}
+    level, line = robot.last_trip()
+    assert level == DiagnosticStatus.ERROR
+    assert "the controller's process has ended" in line
+    assert "\n" not in line
+    assert bench.health("watchdog")["trips"] == "1"
+
+
+def test_a_killed_controller_is_replaced_by_the_safe_command_in_lockstep(start):
+    robot = start("lockstep")
+    bench = robot.bench
+    assert bench.ask() is not None
+    robot.controller.end(signal.SIGKILL)
+    bench.commands.clear()
+    bench.publish()
+    assert bench.wait(lambda: bench.commands.count(WATCHDOG) >= 3)
+    assert "has ended" in robot.last_trip()[1]
+
+
+def test_the_safe_commands_end_when_a_new_controller_takes_over(start):
+    robot = start("lockstep")
+    bench = robot.bench
+    assert bench.ask() is not None
+    robot.controller.end(signal.SIGKILL)
+    assert bench.wait(lambda: WATCHDOG in bench.commands)
+    robot.start_controller()
+    bench.commands.clear()
+    (label, _), *_ = [bench.ask() and bench.commands[-1] for _ in range(3)]
+    assert label == ""
+    bench.spin(10 * PERIOD)
+    assert WATCHDOG not in bench.commands
+    # The second controller is watched as the first one was.
+    robot.controller.end(signal.SIGKILL)
+    assert bench.wait(lambda: WATCHDOG in bench.commands)
+
+
+@pytest.mark.parametrize("mode", ["real_time", "lockstep"])
+def test_a_hung_controller_is_replaced_until_it_sends_commands_again(start, mode):
+    robot = start(mode)
+    bench = robot.bench
+    robot.run(0.1)
+    robot.controller.popen.send_signal(signal.SIGSTOP)
+    bench.commands.clear()
+    assert robot.run_until(lambda: bench.commands.count(WATCHDOG) >= 5)
+    level, line = robot.last_trip()
+    assert level == DiagnosticStatus.ERROR
+    assert line.startswith("no command ")
+    robot.controller.popen.send_signal(signal.SIGCONT)
+    assert robot.run_until(lambda: robot.last_trip()[0] == DiagnosticStatus.OK)
+    bench.commands.clear()
+    assert robot.run_until(lambda: len(bench.commands) > 10)
+    assert WATCHDOG not in bench.commands
+
+
+def test_the_end_of_an_episode_is_no_reason_to_trip(start):
+    robot = start("real_time")
+    bench = robot.bench
+    robot.run(0.1)
+    assert bench.transition("deactivate")
+    robot.run(0.3)
+    robot.controller.end()
+    robot.run(0.3)
+    assert WATCHDOG not in bench.commands
+    assert robot.last_trip() == (DiagnosticStatus.OK, "armed")
+    assert bench.health("watchdog")["armed"] == "False"
+
+
+def test_a_controller_that_is_asked_to_stop_in_an_episode_is_no_reason_to_trip(start):
+    robot = start("lockstep")
+    bench = robot.bench
+    assert bench.ask() is not None
+    assert robot.controller.end() == 0
+    bench.spin(0.3)
+    assert WATCHDOG not in bench.commands
+
+
+def test_the_watchdog_ends_by_signal(start):
+    robot = start("lockstep")
+    assert robot.watchdog.end(signal.SIGINT) == 130
