@@ -21,14 +21,14 @@ class NodeSpec:
 
     name: str
     """Name of the node, of its module in `hucrl_ros.nodes` and of its executable."""
-    parameter_file: Path
-    """Settings in ROS parameter form, for every node the same."""
+    parameter_file: Path | None = None
+    """Settings in ROS parameter form; None: the schema's defaults."""
     parameters: Mapping[str, Value] = field(default_factory=dict)
-    """What only this node is told."""
+    """What only this node is told; it replaces what the file says."""
     remappings: Mapping[str, str] = field(default_factory=dict)
     """Topic or service name to the name used instead."""
     required: bool = True
-    """The run can't go on without it."""
+    """The others can't go on without it."""
 
     @property
     def module(self) -> str:
@@ -45,7 +45,8 @@ class NodeSpec:
         """Command line that runs the node with this interpreter."""
         # The process's output is its log; a second file of the same lines would only confuse.
         arguments = ["--ros-args", "--disable-external-lib-logs"]
-        arguments += ["--params-file", str(self.parameter_file)]
+        if self.parameter_file is not None:
+            arguments += ["--params-file", str(self.parameter_file)]
         for name, value in self.parameters.items():
             # The value is parsed as YAML, of which JSON is a part: quotes keep a text a text.
             arguments += ["-p", f"{name}:={json.dumps(value, ensure_ascii=False)}"]
@@ -54,19 +55,13 @@ class NodeSpec:
         return [sys.executable, "-m", self.module, *arguments]
 
 
-def learning_graph(
-    run: RunFolder,
-    *,
-    parent_reports: bool = False,
-    remappings: Mapping[str, str] | None = None,
-) -> tuple[NodeSpec, ...]:
+def learning_graph(run: RunFolder, *, parent_reports: bool = False) -> tuple[NodeSpec, ...]:
     """All nodes that teach a simulated robot, the supervisor last.
 
     Args:
         run: The run they work on.
         parent_reports: The parent process tells the supervisor on its standard input which
             process was lost.
-        remappings: Names changed for every node.
     """
     names = ("simulator", "recorder", "watchdog", CONTROLLER, "learner", SUPERVISOR)
     own: dict[str, Mapping[str, Value]] = {SUPERVISOR: {"parent_reports": parent_reports}}
@@ -75,7 +70,43 @@ def learning_graph(
             name=name,
             parameter_file=run.config_path,
             parameters={"run": str(run.root), **own.get(name, {})},
-            remappings=remappings or {},
         )
         for name in names
+    )
+
+
+def control_graph(
+    bundle: Path,
+    task: str,
+    *,
+    parameter_file: Path | None = None,
+    remappings: Mapping[str, str] | None = None,
+    run: RunFolder | None = None,
+) -> tuple[NodeSpec, ...]:
+    """What plays a bundle on a robot: controller, watchdog and, given a run, recorder.
+
+    Args:
+        bundle: The bundle; its planner and safety settings hold where no file gives others.
+        task: The bundle's task.
+        parameter_file: Settings in ROS parameter form.
+        remappings: Names of the robot's topics, e.g. `controller/commands` to
+            `/forward_command_controller/commands`; for every node the same.
+        run: Where to record.
+    """
+    settings: dict[str, Value] = {"task": task, "mode": "real_time"}
+    own: dict[str, Mapping[str, Value]] = {
+        "watchdog": {},
+        CONTROLLER: {"bundle": str(bundle.absolute())},
+    }
+    if run is not None:
+        own["recorder"] = {"run": str(run.root)}
+    return tuple(
+        NodeSpec(
+            name=name,
+            parameter_file=parameter_file,
+            parameters={**settings, **parameters},
+            remappings=remappings or {},
+            required=name != "recorder",
+        )
+        for name, parameters in own.items()
     )

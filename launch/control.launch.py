@@ -1,0 +1,136 @@
+"""Play a bundle on a robot: `ros2 launch hucrl_ros control.launch.py bundle:=runs/.../bundle_006`.
+
+Controller and watchdog, and a recorder if `record` names a folder; no simulator, no learner. The
+robot publishes `joint_states` and takes `commands` (efforts); both names can be changed, e.g. to
+those of ros2_control's joint_state_broadcaster and forward_command_controller.
+
+The controller comes up configured. Nothing moves before it is activated, which starts one episode:
+
+    ros2 lifecycle set /controller activate
+
+or at once, with `activate:=true`.
+"""
+
+from pathlib import Path
+
+import lifecycle_msgs.msg
+from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
+from launch.actions import (
+    DeclareLaunchArgument,
+    EmitEvent,
+    OpaqueFunction,
+    RegisterEventHandler,
+    Shutdown,
+)
+from launch.event_handlers import OnProcessStart
+from launch.events import matches_action
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import LifecycleNode, Node
+from launch_ros.event_handlers import OnStateTransition
+from launch_ros.events.lifecycle import ChangeState
+
+from hucrl_ros.errors import HucrlError
+from hucrl_ros.graph import CONTROLLER, PACKAGE, NodeSpec, control_graph
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.runtime.manifest import read_manifest
+from hucrl_ros.starting import RunOptions, prepare_run
+
+TOPICS = {"joint_states": "joint_states", "commands": "controller/commands"}
+"""Launch argument to the nodes' own name for the topic."""
+
+
+def generate_launch_description() -> LaunchDescription:
+    """Launch arguments, then the nodes that follow from them."""
+    optional = {
+        "params_file": "settings that replace the bundle's, in ROS parameter form",
+        "record": "folder for recordings; then call `recorder/record` to begin and to end one",
+        "activate": "true: start an episode at once",
+    }
+    return LaunchDescription(
+        [
+            DeclareLaunchArgument("bundle", description="what to play"),
+            *(
+                DeclareLaunchArgument(name, default_value=topic, description="the robot's topic")
+                for name, topic in TOPICS.items()
+            ),
+            *(
+                DeclareLaunchArgument(name, default_value="", description=meaning)
+                for name, meaning in optional.items()
+            ),
+            OpaqueFunction(function=start_nodes),
+        ]
+    )
+
+
+def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
+    """Start a process for each node, and configure the controller."""
+
+    def argument(name: str) -> str:
+        return str(LaunchConfiguration(name).perform(context))
+
+    def path(name: str) -> Path | None:
+        return Path(argument(name)) if argument(name) else None
+
+    try:
+        bundle = Path(argument("bundle"))
+        task = read_manifest(bundle).task
+        nodes = control_graph(
+            bundle,
+            task,
+            parameter_file=path("params_file"),
+            remappings={own: argument(name) for name, own in TOPICS.items()},
+            run=recordings(path("record"), task),
+        )
+    except HucrlError as error:
+        return [Shutdown(reason=str(error))]
+    processes = {node.name: process(node) for node in nodes}
+    activate = argument("activate").lower() in ("true", "1")
+    return [*lifecycle(processes[CONTROLLER], activate), *processes.values()]
+
+
+def recordings(folder: Path | None, task: str) -> RunFolder | None:
+    """A folder for recordings, new or continued."""
+    if folder is None:
+        return None
+    exists = (folder / "config.yaml").is_file()
+    return prepare_run(RunOptions(task, out=folder, resume=exists))
+
+
+def process(node: NodeSpec) -> Node:
+    """The node as launch starts it."""
+    kind = LifecycleNode if node.name == CONTROLLER else Node
+    file = [] if node.parameter_file is None else [str(node.parameter_file)]
+    return kind(
+        package=PACKAGE,
+        executable=node.executable,
+        name=node.name,
+        namespace="",
+        parameters=[*file, dict(node.parameters)],
+        remappings=list(node.remappings.items()),
+        output="screen",
+        on_exit=Shutdown(reason=f"{node.name} has ended") if node.required else None,
+    )
+
+
+def lifecycle(controller: LifecycleNode, activate: bool) -> list[LaunchDescriptionEntity]:
+    """Configure the controller when it has started; activate it if that is wished."""
+
+    def change(transition: int) -> EmitEvent:
+        event = ChangeState(
+            lifecycle_node_matcher=matches_action(controller), transition_id=transition
+        )
+        return EmitEvent(event=event)
+
+    configure = change(lifecycle_msgs.msg.Transition.TRANSITION_CONFIGURE)
+    handlers = [OnProcessStart(target_action=controller, on_start=[configure])]
+    if activate:
+        start = change(lifecycle_msgs.msg.Transition.TRANSITION_ACTIVATE)
+        handlers.append(
+            OnStateTransition(
+                target_lifecycle_node=controller,
+                start_state="configuring",
+                goal_state="inactive",
+                entities=[start],
+            )
+        )
+    return [RegisterEventHandler(handler) for handler in handlers]

@@ -1,0 +1,83 @@
+"""Teach a simulated robot a task: `ros2 launch hucrl_ros learn.launch.py task:=pendulum`.
+
+The same nodes as `hucrl up` starts, from the same list (`hucrl_ros.graph`). When the supervisor
+has finished, or has given up, everything ends.
+"""
+
+from pathlib import Path
+
+import yaml
+from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
+from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, Shutdown
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+
+from hucrl_ros.errors import HucrlError
+from hucrl_ros.graph import PACKAGE, SUPERVISOR, NodeSpec, learning_graph
+from hucrl_ros.starting import RunOptions, prepare_run
+
+SETTINGS = {
+    "episodes": "episodes to run, the random ones included",
+    "action_penalty": "weight of the action's cost in the reward",
+    "strategy": "greedy, thompson or optimistic",
+    "seed": "seed of everything random",
+    "mode": "lockstep (physics waits for each command) or real_time (it never waits)",
+}
+ARGUMENTS = {
+    "config": "settings in ROS parameter form; default: the task's file in config/",
+    "out": "folder of the run; default: a new one below runs/",
+    "resume": "true: continue the run in `out`",
+}
+
+
+def generate_launch_description() -> LaunchDescription:
+    """Launch arguments, then the nodes that follow from them."""
+    text = "; default: what the settings' file says"
+    return LaunchDescription(
+        [
+            DeclareLaunchArgument("task", default_value="pendulum", description="what to learn"),
+            *(
+                DeclareLaunchArgument(name, default_value="", description=meaning + text)
+                for name, meaning in SETTINGS.items()
+            ),
+            *(
+                DeclareLaunchArgument(name, default_value="", description=meaning)
+                for name, meaning in ARGUMENTS.items()
+            ),
+            OpaqueFunction(function=start_nodes),
+        ]
+    )
+
+
+def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
+    """Make or open the run's folder; start a process for each node."""
+
+    def argument(name: str) -> str:
+        return str(LaunchConfiguration(name).perform(context))
+
+    given = {name: yaml.safe_load(argument(name)) for name in SETTINGS if argument(name)}
+    options = RunOptions(
+        task=argument("task"),
+        config=Path(argument("config")) if argument("config") else None,
+        overrides=given,
+        out=Path(argument("out")) if argument("out") else None,
+        resume=argument("resume").lower() in ("true", "1"),
+    )
+    try:
+        run = prepare_run(options)
+    except HucrlError as error:
+        return [Shutdown(reason=str(error))]
+    return [LogInfo(msg=f"run: {run.root}"), *(process(node) for node in learning_graph(run))]
+
+
+def process(node: NodeSpec) -> Node:
+    """The node as launch starts it."""
+    return Node(
+        package=PACKAGE,
+        executable=node.executable,
+        name=node.name,
+        parameters=[str(node.parameter_file), dict(node.parameters)],
+        remappings=list(node.remappings.items()),
+        output="screen",
+        on_exit=Shutdown(reason="the supervisor has ended") if node.name == SUPERVISOR else None,
+    )
