@@ -1,0 +1,76 @@
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from hucrl_ros.errors import BundleError
+from hucrl_ros.nodes.bundle_loader import BundleLoader
+
+A, B = Path("a"), Path("b")
+
+
+@pytest.fixture
+def gate():
+    gate = threading.Event()
+    yield gate
+    gate.set()
+
+
+def outcome(loader):
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        found = loader.poll()
+        if found is not None:
+            return found
+        time.sleep(0.001)
+    raise AssertionError("nothing was loaded")
+
+
+def test_loading_runs_in_another_thread_and_is_told_once():
+    loader = BundleLoader(lambda path: (path, threading.current_thread()))
+    loader.request(A)
+    path, thread = outcome(loader).loaded
+    assert path == A
+    assert thread is not threading.current_thread()
+    assert loader.poll() is None
+    loader.close()
+
+
+def test_only_the_last_request_counts(gate):
+    loader = BundleLoader(lambda path: gate.wait(10) and path)
+    loader.request(A)
+    loader.request(A)
+    loader.request(B)
+    assert loader.poll() is None
+    gate.set()
+    assert outcome(loader).loaded == B
+    loader.close()
+
+
+def test_a_refusal_is_one_line():
+    def refuse(path):
+        raise BundleError(f"{path}: two\nlines")
+
+    loader = BundleLoader(refuse)
+    assert loader.load(A) == (A, None, "a: two lines")
+
+
+def test_a_bug_while_loading_is_reported_as_a_refusal(caplog):
+    loader = BundleLoader(lambda path: 1 / 0)
+    loader.request(A)
+    found = outcome(loader)
+    assert found.loaded is None
+    assert found.error == "a: ZeroDivisionError: division by zero"
+    assert "Traceback" in caplog.text
+    loader.close()
+
+
+def test_a_cancelled_request_has_no_outcome(gate):
+    loader = BundleLoader(lambda path: gate.wait(10))
+    loader.request(A)
+    loader.cancel()
+    gate.set()
+    time.sleep(0.05)
+    assert loader.poll() is None
+    loader.close()

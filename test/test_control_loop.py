@@ -1,0 +1,173 @@
+import math
+
+import numpy as np
+import pytest
+
+from hucrl_ros.config import SafetySettings
+from hucrl_ros.robot import RobotSpec
+from hucrl_ros.runtime.agent import Source, Tick
+from hucrl_ros.runtime.control_loop import ControlLoop, JointReading
+from hucrl_ros.runtime.guard import Guard
+
+SPEC = RobotSpec("one", ("hinge",), ("hinge",), (2.0,), 0.01)
+PERIOD_NS = 10_000_000
+STEPS = 3
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class Echo:
+    """Pushes with the position, after `duration` [s]."""
+
+    def __init__(self, clock, duration=0.002):
+        self.seeds, self.spent = [], []
+        self._clock, self.duration = clock, duration
+
+    def start_episode(self, seed):
+        self.seeds.append(seed)
+
+    def act(self, state, spent_s=0.0):
+        self.spent.append(spent_s)
+        self._clock.now += self.duration
+        return Tick(state[:1].copy(), Source.PLANNED, 2, 5.0, 0.1, 0.2, 0.3, np.zeros((4, 2)))
+
+    def expected_plan(self):
+        return None
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def loop(clock):
+    loop = ControlLoop(SPEC, STEPS, Echo(clock), Guard(SPEC, SafetySettings()), clock)
+    loop.start(seed=7)
+    return loop
+
+
+def reading(step, position=1.0, names=("hinge",)):
+    return JointReading(names, [position], [0.0], step * PERIOD_NS)
+
+
+def tick(loop, clock, step, **state):
+    received = clock()
+    answer = loop.answer(reading(step, **state), received)
+    return answer, loop.sent(answer.record, received)
+
+
+def test_a_tick_says_what_was_done_and_how_long_it_took(loop, clock):
+    answer, record = tick(loop, clock, 120, position=1.5)
+    assert answer.effort == 1.5
+    assert answer.problem == ""
+    assert answer.optimistic.shape == (4, 2)
+    assert (record.stamp_sec, record.stamp_nanosec) == (1, 200_000_000)
+    assert record.tick_ms == pytest.approx(2.0)
+    assert record[4:] == (Source.PLANNED, False, False, 2, 5.0, 0.1, 0.2, 0.3, (1.5,))
+
+
+def test_time_between_receipt_and_planning_is_part_of_the_budget(loop, clock):
+    received = clock()
+    clock.now += 0.004
+    answer = loop.answer(reading(1), received)
+    assert loop.player.spent == [pytest.approx(0.004)]
+    assert loop.sent(answer.record, received).tick_ms == pytest.approx(6.0)
+
+
+def test_a_tick_longer_than_the_period_is_missed(loop, clock):
+    loop.player.duration = 0.0101
+    _, record = tick(loop, clock, 1)
+    assert record.missed
+    assert loop.counters.misses == 1
+
+
+def test_what_the_guard_changes_is_sent_recorded_and_counted(loop, clock):
+    answer, record = tick(loop, clock, 1, position=9.0)
+    assert answer.effort == 2.0
+    assert record.action == (2.0,)
+    assert record.clamped
+    assert loop.counters.clamps == 1
+
+
+def test_the_state_after_the_last_tick_is_answered_by_the_safe_command_without_a_tick(loop, clock):
+    for step in range(STEPS):
+        assert tick(loop, clock, step)[1].step == step
+    answer = loop.answer(reading(STEPS), clock())
+    assert answer.record is None
+    assert answer.effort == 0.0
+
+
+def test_a_bad_joint_state_takes_a_step_under_the_safe_command(loop, clock):
+    answer, record = tick(loop, clock, 1, position=math.nan)
+    assert answer.effort == 0.0
+    assert "position of joint 'hinge' is nan" in answer.problem
+    assert record.source == Source.SAFE
+    assert record.action == (0.0,)
+    assert math.isnan(record.planned_return)
+    assert loop.step == 1
+    assert loop.counters.bad_joint_states == 1
+    assert loop.counters.sources == {Source.SAFE: 1}
+
+
+def test_efforts_that_make_no_sense_become_the_safe_command(loop, clock, monkeypatch):
+    nonsense = Tick(np.array([math.nan]), Source.POLICY, 0, 0.0, 0.0, 0.0, 0.0, None)
+    monkeypatch.setattr(loop.player, "act", lambda state, spent_s: nonsense)
+    answer, record = tick(loop, clock, 1)
+    assert answer.effort == 0.0
+    assert "efforts [nan] make no sense" in answer.problem
+    assert record.source == Source.SAFE
+
+
+def test_a_repetition_gets_no_answer_even_of_a_bad_joint_state(loop, clock):
+    tick(loop, clock, 1, position=math.nan)
+    assert loop.answer(reading(1), clock()) is None
+    assert loop.counters.repeated_joint_states == 1
+    assert loop.step == 1
+
+
+def test_periods_without_a_joint_state_are_counted(loop, clock):
+    tick(loop, clock, 1)
+    tick(loop, clock, 2)
+    tick(loop, clock, 5)
+    assert loop.counters.skipped_joint_states == 2
+
+
+def test_an_episode_starts_anew_with_its_seed_and_may_set_the_clock_back(loop, clock):
+    tick(loop, clock, 100)
+    loop.start(seed=8)
+    assert loop.player.seeds == [7, 8]
+    answer, record = tick(loop, clock, 1)
+    assert answer.problem == ""
+    assert record.step == 0
+    assert loop.counters.ticks == 2
+    assert loop.counters.skipped_joint_states == 0
+
+
+def test_another_bundle_takes_over_in_the_middle_of_an_episode(loop, clock):
+    limited = SafetySettings(effort_rate=0.25)
+    tick(loop, clock, 1, position=2.0)
+    other = ControlLoop(SPEC, STEPS, Echo(clock), Guard(SPEC, limited), clock)
+    other.take_over(loop, seed=9)
+    assert other.answer(reading(1), clock()) is None, "the stamp was answered before"
+    answer, record = tick(other, clock, 2, position=-2.0)
+    assert answer.effort == 1.5, "the rate limit starts from the command sent last"
+    assert record.step == 1
+    assert other.counters.ticks == 2
+
+
+def test_counters_are_readable(loop, clock):
+    for step, duration in enumerate((0.001, 0.003, 0.002)):
+        loop.player.duration = duration
+        tick(loop, clock, step)
+    values = loop.counters.values()
+    assert values["ticks"] == 3
+    assert values["ticks_planned"] == 3
+    assert values["ticks_safe"] == 0
+    assert values["tick_p50_ms"] == "2.000"
