@@ -81,6 +81,12 @@ class Harness:
         while time.monotonic() < end:
             self._executor.spin_once(timeout_sec=0.01)
 
+    def listen(self, message_type, topic: str) -> list:
+        """Messages of a topic, appended as they come."""
+        heard: list = []
+        self.node.create_subscription(message_type, topic, heard.append, qos.STREAM)
+        return heard
+
     def call(self, service_type, name: str, request):
         if name not in self._clients:
             self._clients[name] = self.node.create_client(service_type, name)

@@ -7,10 +7,12 @@ import time
 
 import numpy as np
 import pytest
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from ros_harness import Harness, ScriptedController, stamp_ns, stop
 
 from hucrl_ros.envs import TASK_ROBOTS, Pendulum
 from hucrl_ros.envs.plant import RESET_PERIODS, Plant
+from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.pacing import Lockstep, RealTime
 from hucrl_ros.tasks import TASKS
 
@@ -159,6 +161,11 @@ def test_lockstep_over_dds(ros_domain, tmp_path):
         assert [m.effort[0] for m in controller.answered] == [0.0, 0.5, 0.0, 0.0, 0.0, 0.5]
         assert harness.log("simulator").count("command refused") == 1
         assert "efforts [nan]; expected finite numbers" in harness.log("simulator")
+        healths = harness.listen(DiagnosticArray, topics.DIAGNOSTICS)
+        harness.spin_until(lambda: len(healths) > 0)
+        values = {v.key: v.value for v in healths[0].status[0].values}
+        assert healths[0].status[0].level == DiagnosticStatus.WARN
+        assert (values["refused_commands"], values["resets"]) == ("3", "3")
         assert stop(simulator, signal.SIGINT) == 130
         assert "Traceback" not in harness.log("simulator")
 

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -135,5 +136,5 @@ def _joints(episode: Episode, spec: RobotSpec) -> Table:
     return table
 
 
-def _range(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
+def _range(values: NDArray[np.float64]) -> str:
     return f"{values.min():.3g} … {values.max():.3g}"
