@@ -19,6 +19,7 @@ from hucrl_ros.summary import read_summary
 
 POLL_S = 0.1
 """[s] Between two looks at the processes."""
+TRAIN_CELL = "hucrl_ros.experiments.train_cell"
 LOGS = "logs"
 PARTIAL = ".partial"
 """Suffix of the folder of a cell that isn't finished."""
@@ -31,17 +32,19 @@ class Sweep:
     behind is a folder with the suffix `PARTIAL`, which the next one starts anew.
     """
 
-    def __init__(self, folder: Path, cells: Sequence[Cell]) -> None:
+    def __init__(self, folder: Path, cells: Sequence[Cell], module: str = TRAIN_CELL) -> None:
         """Look at what is finished already.
 
         Args:
             folder: Where the runs lie.
             cells: What to train.
+            module: Python module that trains in the run's folder that it gets as argument.
 
         Raises:
             ConfigError: a finished run of that name had other settings.
         """
         self._folder = folder
+        self._module = module
         self.cells = tuple(cells)
         for cell in self.finished:
             if self.run_of(cell).config != cell.config:
@@ -97,7 +100,7 @@ class Sweep:
         partial = self._folder / (cell.name + PARTIAL)
         shutil.rmtree(partial, ignore_errors=True)
         RunFolder.create(partial, cell.config)
-        return [sys.executable, "-m", "hucrl_ros.experiments.train_cell", str(partial.absolute())]
+        return [sys.executable, "-m", self._module, str(partial.absolute())]
 
     def _collect(
         self,

@@ -1,0 +1,95 @@
+"""`hucrl evaluate`: play a bundle in the simulator and print what it achieves."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.starting import parse_setting
+
+if TYPE_CHECKING:
+    from hucrl_ros.experiments.evaluation import Played
+    from hucrl_ros.runtime.manifest import Manifest
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to `hucrl`."""
+    parser = subparsers.add_parser(
+        "evaluate",
+        help="play a bundle in the simulator",
+        description="Play a bundle in MuJoCo, in one process and without a time limit for "
+        "planning, and print its returns and tick times.",
+    )
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="its folder")
+    parser.add_argument("--episodes", type=int, default=1, metavar="N", help="how many [1]")
+    parser.add_argument("--seed", type=int, default=0, help="of the first episode")
+    parser.add_argument("--planner", choices=("dyna_mpc", "policy"), help="as in the bundle")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="another planner.* or safety.* setting, e.g. planner.particles=200; repeatable",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings  # torch
+
+    if args.episodes < 1:
+        raise ConfigError(f"--episodes = {args.episodes}: at least 1")
+    if not 0 <= args.seed < 2**31:
+        raise ConfigError(f"--seed = {args.seed}: from 0 to {2**31 - 1}")
+    changes = dict(parse_setting(text) for text in args.set)
+    if args.planner is not None:
+        changes["planner.algorithm"] = args.planner
+    bundle, task = open_bundle(args.bundle)
+    bundle = with_settings(bundle, changes)
+    episodes = evaluate(bundle, task, args.episodes, args.seed)
+    print("\n".join(_table(bundle.manifest, task.optimum, episodes, args.seed)))
+    return 0
+
+
+def _table(
+    manifest: "Manifest", optimum: float | None, episodes: "Sequence[Played]", seed: int
+) -> list[str]:
+    """Lines: what was played, one line an episode, the mean, what to compare it with."""
+    planner = manifest.planner
+    how = (
+        "random efforts"
+        if manifest.random
+        else "policy"
+        if planner.algorithm == "policy"
+        else f"{planner.particles} particles x {planner.horizon} steps "
+        f"x {planner.iterations} iterations"
+    )
+    lines = [
+        f"{manifest.task}, {manifest.strategy}, action penalty {manifest.action_penalty:g}, "
+        f"bundle of episode {manifest.episode}, {how}",
+        f"{'seed':>6} {'return':>9} {'share':>7} {'tick p50':>9} {'p99':>8} {'max':>8}  [ms]",
+    ]
+    for k, episode in enumerate(episodes):
+        lines.append(_row(str(seed + k), episode.total, optimum, episode.tick_ms))
+    if len(episodes) > 1:
+        mean = float(np.mean([episode.total for episode in episodes]))
+        lines.append(_row("mean", mean, optimum, np.concatenate([e.tick_ms for e in episodes])))
+    clamps = sum(episode.clamps for episode in episodes)
+    fallbacks = sum(episode.fallbacks for episode in episodes)
+    if clamps or fallbacks:
+        lines.append(f"{clamps} commands changed by the guard, {fallbacks} ticks without a plan")
+    promised = manifest.report.promised_return
+    lines += [] if promised is None else [f"promised {promised:.1f}"]
+    lines += [] if optimum is None else [f"optimum {optimum:g}"]
+    return lines
+
+
+def _row(name: str, total: float, optimum: float | None, tick_ms: NDArray[np.float64]) -> str:
+    share = f"{total / optimum:.1%}" if optimum else "-"
+    p50, p99, largest = np.percentile(tick_ms, [50, 99, 100])
+    return f"{name:>6} {total:9.2f} {share:>7} {p50:9.2f} {p99:8.2f} {largest:8.2f}"

@@ -1,0 +1,109 @@
+"""Plays a finished bundle in the simulator, in this process."""
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hucrl_ros.config import Config, parse_config
+from hucrl_ros.envs.base import Array
+from hucrl_ros.errors import BundleError, ConfigError
+from hucrl_ros.runtime.agent import Agent
+from hucrl_ros.runtime.bundle import Bundle, load_bundle
+from hucrl_ros.runtime.guard import Guard
+from hucrl_ros.runtime.manifest import read_manifest
+from hucrl_ros.starting import override
+from hucrl_ros.tasks import Task, make_task
+
+CHANGEABLE = ("planner", "safety")
+"""Groups of settings that a bundle can be played with other values of."""
+
+
+class Played(NamedTuple):
+    """One episode."""
+
+    total: float
+    """Return."""
+    tick_ms: Array
+    """`(T,)` from the state to the guarded command [ms]."""
+    fallbacks: int
+    """Ticks that had no finite plan [1]."""
+    clamps: int
+    """Ticks whose command the guard changed [1]."""
+
+
+def open_bundle(path: Path) -> tuple[Bundle, Task]:
+    """A checked bundle and the task it was made for.
+
+    Raises:
+        BundleError: it isn't what it says, or this program doesn't know its task or robot.
+    """
+    manifest = read_manifest(path)
+    try:
+        task = make_task(manifest.task, manifest.action_penalty)
+    except ConfigError as error:
+        raise BundleError(f"{path}: {error}") from None
+    return load_bundle(path, task.spec), task
+
+
+def with_settings(bundle: Bundle, changes: Mapping[str, Any]) -> Bundle:
+    """The bundle, played with other settings.
+
+    Args:
+        bundle: A bundle.
+        changes: Dotted keys of `CHANGEABLE` groups, and values.
+
+    Raises:
+        ConfigError: a key or a value is wrong, or can't be changed in a finished bundle.
+    """
+    manifest = bundle.manifest
+    for key in changes:
+        if key.partition(".")[0] not in CHANGEABLE or "." not in key:
+            groups = " and ".join(f"{group}.*" for group in CHANGEABLE)
+            raise ConfigError(f"{key}: fixed in a finished bundle; only {groups} can be changed")
+    present = {group: getattr(manifest, group).model_dump() for group in CHANGEABLE}
+    base = parse_config(present, f"{bundle.path}")
+    asked: Config = override(base, changes)
+    if asked.planner.horizon != manifest.planner.horizon:
+        raise ConfigError(
+            f"planner.horizon = {asked.planner.horizon}: the bundle's rollout graph has "
+            f"{manifest.planner.horizon} steps; train with another horizon instead"
+        )
+    updated = manifest.model_copy(update={g: getattr(asked, g) for g in CHANGEABLE})
+    return dataclasses.replace(bundle, manifest=updated)
+
+
+def evaluate(bundle: Bundle, task: Task, episodes: int, seed: int) -> list[Played]:
+    """Play episodes without a time limit for planning, so that seeds decide everything.
+
+    Args:
+        bundle: What to play.
+        task: Its task.
+        episodes: How many.
+        seed: Of the first episode; each further one adds one.
+    """
+    agent = Agent(bundle, budget_s=None)
+    agent.warm_up()
+    guard = Guard(task.spec, bundle.manifest.safety)
+    return [_play(agent, guard, task, seed + k) for k in range(episodes)]
+
+
+def _play(agent: Agent, guard: Guard, task: Task, seed: int) -> Played:
+    robot = task.robot()
+    state = robot.reset(np.random.default_rng(seed))
+    agent.start_episode(seed)
+    guard.reset()
+    states, actions, tick_ms, clamps = [], [], [], 0
+    for _ in range(task.steps):
+        began = time.perf_counter()
+        command = guard.check(agent.act(state).action, state)
+        tick_ms.append(1e3 * (time.perf_counter() - began))
+        clamps += command.clamped
+        states.append(state)
+        actions.append(command.effort)
+        state = robot.step(command.effort)
+    total = float(task.rewards(np.stack(states), np.stack(actions)).sum())
+    return Played(total, np.array(tick_ms), agent.fallbacks, clamps)

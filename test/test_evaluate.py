@@ -1,0 +1,148 @@
+import argparse
+
+import numpy as np
+import pytest
+from bundle_factory import PLANNER, write_bundle
+
+from hucrl_ros.cli import evaluate as command
+from hucrl_ros.errors import BundleError, ConfigError
+from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings
+from hucrl_ros.runtime.manifest import LearningReport
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    report = LearningReport(promised_return=123.4)
+    return write_bundle(tmp_path_factory.mktemp("bundles") / "bundle_001", report=report)
+
+
+@pytest.fixture(scope="module")
+def random(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bundles") / "bundle_000"
+    return write_bundle(path, episode=0, random=True)
+
+
+def arguments(*words):
+    parser = argparse.ArgumentParser()
+    command.add_parser(parser.add_subparsers())
+    return parser.parse_args(["evaluate", *map(str, words)])
+
+
+def run(*words):
+    args = arguments(*words)
+    return args.run(args)
+
+
+def test_return_of_a_random_bundle_is_that_of_its_torques(random):
+    bundle, task = open_bundle(random)
+    (played,) = evaluate(bundle, task, episodes=1, seed=7)
+    rng = np.random.default_rng((7, 0))  # the seed and the bundle's episode
+    robot = task.robot()
+    state, total = robot.reset(rng), 0.0
+    for _ in range(task.steps):
+        torque = rng.uniform(-1.0, 1.0, 1)
+        total += task.rewards(state[None], torque[None])[0]
+        state = robot.step(torque)
+    assert played.total == pytest.approx(total)
+    assert played.tick_ms.shape == (400,)
+    assert (played.tick_ms > 0).all()
+
+
+def test_seeds_decide_everything(random):
+    bundle, task = open_bundle(random)
+    first = [played.total for played in evaluate(bundle, task, episodes=2, seed=3)]
+    again = [played.total for played in evaluate(bundle, task, episodes=2, seed=3)]
+    shifted = [played.total for played in evaluate(bundle, task, episodes=1, seed=4)]
+    assert first == again
+    assert first[1] == shifted[0]
+    assert first[0] != first[1]
+
+
+def test_planner_and_policy_play_differently_and_reproducibly(learned):
+    bundle, task = open_bundle(learned)
+    direct = with_settings(bundle, {"planner.algorithm": "policy"})
+    by_policy = [evaluate(direct, task, 1, seed=0)[0].total for _ in range(2)]
+    by_planner = evaluate(bundle, task, 1, seed=0)[0].total
+    assert by_policy[0] == by_policy[1]
+    assert by_policy[0] != by_planner
+
+
+def test_guard_settings_reach_the_episode(random):
+    bundle, task = open_bundle(random)
+    limited = with_settings(bundle, {"safety.effort_rate": 0.01})
+    (played,) = evaluate(limited, task, episodes=1, seed=0)
+    assert played.clamps > 300
+
+
+def test_settings_of_a_bundle_stay_as_they_were(learned):
+    bundle, _ = open_bundle(learned)
+    changed = with_settings(bundle, {"planner.particles": 32})
+    assert changed.manifest.planner.particles == 32
+    assert changed.manifest.planner.iterations == PLANNER.iterations
+    assert bundle.manifest.planner == PLANNER
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"planner.horizon": 3}, r"planner\.horizon = 3: the bundle's rollout graph has 6"),
+        ({"planner.horizn": 3}, "horizon"),
+        ({"search.discount": 0.5}, r"search\.discount: fixed in a finished bundle"),
+        ({"planner": 1}, "planner: fixed"),
+        ({"seed": 1}, "seed: fixed"),
+        ({"planner.elites": 100}, "elites"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_by_name(learned, changes, message):
+    bundle, _ = open_bundle(learned)
+    with pytest.raises(ConfigError, match=message):
+        with_settings(bundle, changes)
+
+
+def test_command_prints_each_episode_the_mean_and_what_was_promised(learned, capsys):
+    assert run(learned, "--episodes", 2, "--seed", 5, "--planner", "policy") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "pendulum, optimistic, action penalty 0.2, bundle of episode 1, policy"
+    assert [line.split()[0] for line in lines[2:]] == ["5", "6", "mean", "promised", "optimum"]
+    returns = [float(line.split()[1]) for line in lines[2:5]]
+    assert returns[2] == pytest.approx((returns[0] + returns[1]) / 2, abs=0.01)
+    assert lines[5] == "promised 123.4"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--episodes", "0"], "--episodes = 0"),
+        (["--seed", "-1"], "--seed = -1"),
+        (["--set", "planner.horizon"], "KEY=VALUE"),
+    ],
+)
+def test_wrong_arguments_get_one_line(learned, words, message):
+    with pytest.raises(ConfigError, match=message):
+        run(learned, *words)
+
+
+def test_bundle_with_a_flipped_byte_is_refused(learned, tmp_path):
+    broken = tmp_path / "bundle"
+    broken.mkdir()
+    for file in learned.iterdir():
+        content = bytearray(file.read_bytes())
+        if file.name == "policy.onnx":
+            content[100] ^= 1
+        (broken / file.name).write_bytes(content)
+    with pytest.raises(BundleError, match=r"policy\.onnx was changed"):
+        run(broken)
+
+
+def test_bundle_of_an_unknown_task_is_refused(learned, tmp_path):
+    other = tmp_path / "bundle"
+    other.mkdir()
+    text = (learned / "manifest.yaml").read_text()
+    (other / "manifest.yaml").write_text(text.replace("task: pendulum", "task: juggling"))
+    with pytest.raises(BundleError, match="juggling"):
+        run(other)
+
+
+def test_folder_that_is_no_bundle_is_refused(tmp_path):
+    with pytest.raises(BundleError, match="not a bundle"):
+        run(tmp_path / "nothing")

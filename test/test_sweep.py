@@ -1,0 +1,310 @@
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+from pretended_training import FAILS, HANGS
+
+from hucrl_ros.cli import sweep as command
+from hucrl_ros.config import Config
+from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.experiments.cells import Variation, make_cells
+from hucrl_ros.experiments.children import child_environment
+from hucrl_ros.experiments.results import collect
+from hucrl_ros.experiments.statistics import (
+    Group,
+    Row,
+    best_returns,
+    first_reaching,
+    group_returns,
+    mean_interval,
+    read_rows,
+    write_rows,
+)
+from hucrl_ros.experiments.sweep import PARTIAL, Sweep
+from hucrl_ros.experiments.sweep_report import markdown_table, write_report
+from hucrl_ros.starting import RunOptions, asked_config
+from hucrl_ros.tasks import PendulumSwingUp
+
+PRETENDED = "pretended_training"
+BASE = Config(episodes=3)
+
+
+def sweep_of(folder, seeds, **settings):
+    cells = make_cells(BASE, ["greedy", "optimistic"], [0.2], seeds, **settings)
+    return Sweep(folder, cells, PRETENDED)
+
+
+def row(strategy="optimistic", penalty=0.2, seed=0, episode=0, total=1.0, **changes):
+    values = Row("pendulum", strategy, penalty, "", "", seed, episode, total,
+                 None, None, None, None, 2.0, 1.0)  # fmt: skip
+    return values._replace(**changes)
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def gone(process):
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+# Cells
+
+
+def test_cells_are_all_combinations_seed_by_seed():
+    variation = Variation("search.policy_noise", (0, 0.1))
+    cells = make_cells(BASE, ["greedy", "thompson"], [0.0, 0.2], [3, 4], variation)
+    assert len({cell.name for cell in cells}) == len(cells) == 16
+    assert [cell.config.seed for cell in cells] == [3] * 8 + [4] * 8
+    assert {cell.config.search.policy_noise for cell in cells} == {0.0, 0.1}
+    assert {cell.value for cell in cells} == {"0", "0.1"}
+    assert all(cell.config.episodes == 3 for cell in cells)
+
+
+def test_cells_with_a_list_as_value_have_plain_folder_names():
+    cells = make_cells(BASE, ["greedy"], [0.2], [0], Variation("model.layers", ([8, 8], [16])))
+    assert [cell.config.model.layers for cell in cells] == [(8, 8), (16,)]
+    assert all(set(cell.name).isdisjoint(" /[]") for cell in cells)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "variation", "message"),
+    [
+        ([1, 1], None, "seed1: the sweep asks for it more than once"),
+        ([0], Variation("search.policy_nose", (1,)), "policy_noise"),
+        ([-1], None, "seed"),
+    ],
+)
+def test_senseless_cells_are_refused_by_name(seeds, variation, message):
+    with pytest.raises(ConfigError, match=message):
+        make_cells(BASE, ["greedy"], [0.2], seeds, variation)
+
+
+# Processes
+
+
+def test_sweep_trains_every_cell_and_skips_what_is_finished(tmp_path):
+    ended = []
+    sweep = sweep_of(tmp_path, [0, 1])
+    assert sweep.run(2, lambda cell, exit_: ended.append((cell.name, exit_))) == []
+    assert sorted(ended) == sorted((cell.name, None) for cell in sweep.cells)
+    assert len(sweep.finished) == 4
+
+    again = sweep_of(tmp_path, [0, 1, 2])
+    ended.clear()
+    again.run(2, lambda cell, _: ended.append(cell.config.seed))
+    assert ended == [2, 2]
+    returns = group_returns(again.rows())
+    np.testing.assert_allclose(
+        returns[Group("greedy", 0.2, "")], [[0, 10, 20], [1, 11, 21], [2, 12, 22]]
+    )
+
+
+def test_failed_training_is_reported_and_the_others_go_on(tmp_path):
+    sweep = sweep_of(tmp_path, [FAILS, 0])
+    failures = sweep.run(2, lambda cell, exit_: None)
+    assert len(failures) == 2
+    assert "the model exploded" in failures[0].description
+    assert {cell.config.seed for cell in sweep.finished} == {0}
+
+
+def test_finished_run_with_other_settings_is_not_taken_for_this_one(tmp_path):
+    sweep_of(tmp_path, [0]).run(1, lambda cell, exit_: None)
+    cells = make_cells(Config(episodes=4), ["greedy"], [0.2], [0])
+    with pytest.raises(ConfigError, match="other settings"):
+        Sweep(tmp_path, cells, PRETENDED)
+
+
+def test_killed_sweep_leaves_no_process_and_the_next_one_finishes_it(tmp_path):
+    script = (
+        "import sys; from pathlib import Path; from test_sweep import sweep_of; "
+        f"sweep_of(Path(sys.argv[1]), [0, {HANGS}]).run(2, lambda cell, exit_: None)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], env=child_environment()
+    )
+    try:
+        hanging = tmp_path / f"optimistic-rho0.2-seed{HANGS}{PARTIAL}"
+        wait_until(lambda: (hanging / "started").exists())
+        children = psutil.Process(process.pid).children()
+        assert children
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    wait_until(lambda: all(gone(child) for child in children))
+
+    sweep = sweep_of(tmp_path, [0])
+    assert sweep.run(1, lambda cell, exit_: None) == []
+    assert len(sweep.finished) == 2
+    assert len(sweep_of(tmp_path, [HANGS]).finished) == 0
+
+
+def test_two_sweeps_do_not_share_a_folder(tmp_path):
+    sweep = sweep_of(tmp_path, [0])
+
+    def second(cell, exit_):
+        with pytest.raises(RunError, match="another sweep"):
+            sweep_of(tmp_path, [1]).run(1, lambda cell, exit_: None)
+
+    sweep.run(1, second)
+
+
+# Statistics
+
+
+def test_rows_survive_their_file(tmp_path):
+    rows = [row(), row(episode=1, total=-3.25, promised_return=7.5, model_error=0.1, fit_s=2.0,
+                       search_s=3.0, setting="search.policy_noise", value="0.1")]  # fmt: skip
+    write_rows(tmp_path / "returns.csv", rows)
+    assert read_rows(tmp_path / "returns.csv") == rows
+    assert (tmp_path / "returns.csv").read_text().startswith("task,strategy,action_penalty,")
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n"])
+def test_file_with_other_columns_is_refused(tmp_path, text):
+    path = tmp_path / "returns.csv"
+    path.write_text(text)
+    with pytest.raises(RunError, match="expected the columns task"):
+        read_rows(path)
+
+
+def test_interval_of_equal_values_has_no_width():
+    assert mean_interval(np.array([2.0, 2.0, 2.0])) == (2.0, 2.0, 2.0)
+    assert mean_interval(np.array([3.0])) == (3.0, 3.0, 3.0)
+    assert np.isnan(mean_interval(np.array([np.nan])).mean)
+
+
+def test_interval_of_many_normal_values_is_the_known_one():
+    values = np.random.default_rng(0).normal(5.0, 2.0, 400)
+    mean, low, high = mean_interval(values)
+    half = 1.96 * values.std() / np.sqrt(400)
+    assert mean == pytest.approx(values.mean())
+    assert low == pytest.approx(mean - half, abs=0.03)
+    assert high == pytest.approx(mean + half, abs=0.03)
+    assert mean_interval(values) == (mean, low, high)
+
+
+def test_best_and_first_reaching_of_each_seed():
+    returns = np.array([[0.0, 5.0, 3.0], [1.0, 2.0, np.nan], [9.0, 0.0, 9.0]])
+    np.testing.assert_allclose(best_returns(returns), [5, 2, 9])
+    np.testing.assert_allclose(first_reaching(returns, 3.0), [1, np.nan, 0])
+
+
+def test_missing_episode_is_nan():
+    rows = [row(total=1.0), row(episode=1, total=2.0), row(seed=5, total=3.0)]
+    (returns,) = group_returns(rows).values()
+    np.testing.assert_allclose(returns, [[1, 2], [3, np.nan]])
+
+
+# Report
+
+
+def grid(strategies=("greedy", "optimistic"), penalties=(0.0, 0.2), values=("",)):
+    return [
+        row(strategy, penalty, seed, episode, total=100.0 * episode + seed,
+            setting="search.policy_noise" if value else "", value=value)
+        for strategy in strategies for penalty in penalties for value in values
+        for seed in range(3) for episode in range(4)
+    ]  # fmt: skip
+
+
+def test_table_has_one_row_for_each_group_with_counts():
+    lines = markdown_table(collect(grid()), goal=301.0)
+    assert len(lines) == 2 + 4
+    assert "seeds ≥ 301" in lines[0]
+    assert lines[2].startswith("| 0 | greedy | 301.0 [")
+    assert "| 2 of 3 | median 3, worst never |" in lines[2]
+    assert lines[2].endswith(f"| {PendulumSwingUp.optima[0.0]:g} |")
+
+
+def test_table_of_a_varied_setting_has_a_column_for_it():
+    lines = markdown_table(collect(grid(("optimistic",), (0.2,), ("0", "0.1"))), goal=1000.0)
+    assert "`search.policy_noise`" in lines[0]
+    assert lines[2].startswith("| 0.2 | optimistic | 0 |")
+    assert lines[3].startswith("| 0.2 | optimistic | 0.1 |")
+    assert "| 0 of 3 | never |" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("strategies", "values"),
+    [
+        (("greedy", "optimistic"), ("",)),
+        (("optimistic",), ("0", "0.1", "0.2")),
+        (("greedy", "optimistic"), ("0", "0.1")),
+    ],
+)
+def test_report_writes_figures_and_a_page_with_its_command(tmp_path, strategies, values):
+    rows = grid(strategies, values=values)
+    files = write_report(tmp_path / "out", rows, 265.0, "hucrl sweep pendulum --out out")
+    assert [path.name for path in files] == [
+        "learning_curves.png",
+        "best_returns.png",
+        "README.md",
+    ]
+    assert all(path.stat().st_size > 10_000 for path in files[:2])
+    page = files[2].read_text()
+    assert "`hucrl sweep pendulum --out out`" in page
+    runs = len(strategies) * 2 * len(values) * 3
+    assert f"{runs} trainings" in page
+
+
+# Command
+
+
+def arguments(*words):
+    parser = argparse.ArgumentParser()
+    command.add_parser(parser.add_subparsers())
+    return parser.parse_args(["sweep", "pendulum", *words])
+
+
+def test_command_line_in_the_report_parses_to_the_same_sweep():
+    words = ["--strategies", "greedy", "--action-penalties", "0", "0.2", "--seeds", "1", "2",
+             "--episodes", "4", "--vary", "search.policy_noise=0,0.1",
+             "--set", "planner.horizon=7", "--out", "some where"]  # fmt: skip
+    args = arguments(*words)
+    again = arguments(*shlex.split(command.command_line(args))[3:])
+    assert vars(again) == vars(args)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--workers", "0"], "--workers = 0"),
+        (["--vary", "search.policy_noise"], "expected KEY=V1,V2"),
+        (["--vary", "search.policy_noise="], "expected KEY=V1,V2"),
+        (["--set", "seed=3"], "--set seed"),
+        (["--vary", "planner.noise=0", "--set", "planner.noise=1"], "--set planner.noise"),
+        (["--set", "planner.horizn=3"], "horizon"),
+    ],
+)
+def test_wrong_arguments_get_one_line(tmp_path, words, message):
+    args = arguments("--out", os.fspath(tmp_path / "out"), *words)
+    with pytest.raises(ConfigError, match=message):
+        args.run(args)
+    assert not (tmp_path / "out").exists()
+
+
+def test_finished_sweep_is_only_reported_anew(tmp_path, capsys):
+    words = ["--strategies", "greedy", "--action-penalties", "0.2", "--seeds", "0", "1"]
+    places = ["--out", str(tmp_path / "out"), "--runs", str(tmp_path)]
+    args = arguments(*words, "--episodes", "3", *places)
+    base = asked_config(RunOptions("pendulum", overrides={"episodes": 3}))
+    Sweep(tmp_path, make_cells(base, ["greedy"], [0.2], [0, 1]), PRETENDED).run(
+        2, lambda cell, exit_: None
+    )
+    assert args.run(args) == 0
+    assert "2 trainings, 2 of them finished" in capsys.readouterr().out
+    assert len(read_rows(tmp_path / "out" / "returns.csv")) == 6
