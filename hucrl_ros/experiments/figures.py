@@ -15,7 +15,7 @@ from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.style import (
     BLUE,
     INK,
-    VERMILLION,
+    VERMILION,
     headline,
     save,
     signed,
@@ -81,7 +81,7 @@ def learning_curve(path: Path, summary: Summary, random_episodes: int) -> Path:
         figure = Figure(figsize=(7.2, 4.4), layout="constrained")
         axes = figure.add_subplot()
         if promised:
-            axes.plot(*zip(*promised, strict=True), "--s", color=VERMILLION, ms=5, lw=1.5,
+            axes.plot(*zip(*promised, strict=True), "--s", color=VERMILION, ms=5, lw=1.5,
                       label="promised by the model")  # fmt: skip
         axes.plot(index, returns, "-o", color=BLUE, ms=7, label="real")
         axes.plot(index[random], returns[random], "o", color=BLUE, mfc="white", ms=7, mew=1.8,
@@ -127,11 +127,11 @@ def tick_times(
         planned = [episode.tick_ms for episode in episodes if not episode.random]
         _draw_tail(tail, np.concatenate(planned) if planned else ticks)
         for axes in (series, tail):
-            axes.axhline(period_ms, color=VERMILLION, lw=1.4)
+            axes.axhline(period_ms, color=VERMILION, lw=1.4)
             axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         tail.annotate(f"period {period_ms:g} ms", (0.02, period_ms), (0, 4),
                       xycoords=("axes fraction", "data"), textcoords="offset points",
-                      color=VERMILLION, fontsize=10)  # fmt: skip
+                      color=VERMILION, fontsize=10)  # fmt: skip
         mode = summary.mode.replace("_", " ")
         remark = (
             f"{len(ticks)} ticks, {mode}: "
@@ -150,7 +150,7 @@ def _draw_series(
         axes.axvspan(starts[k], starts[k + 1], color="#F3F5F7", lw=0)
     numbers = np.arange(len(ticks))
     axes.plot(numbers[~missed], ticks[~missed], ".", color=BLUE, ms=2.5, alpha=0.6, mew=0)
-    axes.plot(numbers[missed], ticks[missed], "x", color=VERMILLION, ms=6)
+    axes.plot(numbers[missed], ticks[missed], "x", color=VERMILION, ms=6)
     every = max(1, math.ceil(len(episodes) / 20))
     centres = (starts[:-1] + starts[1:]) / 2
     axes.set_xticks(centres[::every], [str(episode.index) for episode in episodes[::every]])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.figures import PlayedEpisode, run_title
-from hucrl_ros.experiments.style import EFFORT_COLOURS, INK, VERMILLION, save, signed, styled
+from hucrl_ros.experiments.style import EFFORT_COLOURS, INK, VERMILION, save, signed, styled
 from hucrl_ros.summary import Summary
 
 MAX_PANELS = 12
@@ -112,7 +112,7 @@ def _draw_episode(
         torn = np.flatnonzero(~unbroken(promised)) + 1
         axes.plot(*np.insert(promised, torn, np.nan, axis=0).T, color=INK, **_PROMISED)
     for goal in view.goals:
-        axes.plot(*goal, "*", color=VERMILLION, mec="white", ms=14, zorder=4)
+        axes.plot(*goal, "*", color=VERMILION, mec="white", ms=14, zorder=4)
     axes.plot(*points[0], "o", color=INK, mfc="white", ms=7, zorder=5)
     axes.set_title(f"{episode.name}: {signed(episode.total)}", fontsize=10.5, loc="left")
 
@@ -156,5 +156,5 @@ def _legend() -> list[Line2D]:
         Line2D([], [], color=EFFORT_COLOURS(0.5), lw=2.2, label="real"),
         Line2D([], [], color=INK, label="promised by the model", **_PROMISED),
         Line2D([], [], color=INK, mfc="white", marker="o", ls="", ms=7, label="start"),
-        Line2D([], [], color=VERMILLION, mec="white", marker="*", ls="", ms=14, label="goal"),
+        Line2D([], [], color=VERMILION, mec="white", marker="*", ls="", ms=14, label="goal"),
     ]

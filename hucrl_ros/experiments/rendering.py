@@ -16,7 +16,7 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from hucrl_ros.envs import ROBOTS, MujocoRobot
 from hucrl_ros.envs.base import Array
-from hucrl_ros.experiments.style import BLUE, GREY, INK, PALE, VERMILLION
+from hucrl_ros.experiments.style import BLUE, GREY, INK, PALE, VERMILION
 from hucrl_ros.experiments.video import SIDE_BY_SIDE, Clip, load_clips
 
 Frame = NDArray[np.uint8]
@@ -96,7 +96,7 @@ def _draw_bars(draw: ImageDraw.ImageDraw, shares: Array) -> None:
         y0, y1 = top + k * pitch, top + (k + 1) * pitch - 1
         draw.rectangle((left, y0, right, y1), fill="#EEF1F4")
         end = middle + float(share) * reach
-        colour = BLUE if share >= 0 else VERMILLION
+        colour = BLUE if share >= 0 else VERMILION
         draw.rectangle((min(middle, end), y0, max(middle, end), y1), fill=colour)
     draw.line((middle, top - 5, middle, top + height + 4), fill=GREY, width=2)
     draw.line((0, SIZE, SIZE, SIZE), fill=PALE)
