@@ -63,22 +63,50 @@ class ExplorationSettings(Settings):
 class SearchSettings(Settings):
     """Policy search on the learned model."""
 
-    algorithm: Literal["pathwise", "mpo"] = "pathwise"
-    """`pathwise`: gradients through the model; `mpo`: the paper's MPO + HDA + HVE."""
-    iterations: int = Field(100, ge=1)
+    algorithm: Literal["lookahead", "pathwise", "mpo"] = "lookahead"
+    """`lookahead`: regression to the best of many tried actions; `pathwise`: gradients through
+    the model; `mpo`: the paper's MPO + HDA + HVE."""
+    iterations: int = Field(150, ge=1)
     """Rounds of imagining and improving after each episode [1]."""
     discount: float = Field(0.99, gt=0, lt=1)
     """γ, for one control period [1]."""
-    pool: int = Field(64, ge=2)
+    trace: float = Field(0.95, ge=0, le=1)
+    """λ of the critic's TD(λ) targets [1]."""
+    pool: int = Field(256, ge=2)
     """Imagined trajectories running side by side [1]."""
-    policy_layers: tuple[int, ...] = Field((64, 64), min_length=1)
+    rollout_steps: int = Field(8, ge=1)
+    """Steps imagined in a round [1]."""
+    restart: float = Field(0.1, ge=0, le=1)
+    """Share of the trajectories that start anew in a round [1]."""
+    visited_starts: float = Field(0.3, ge=0, le=1)
+    """Share of the starts that are recorded states; the others are the task's [1]."""
+    policy_layers: tuple[int, ...] = Field((128, 128), min_length=1)
     """Hidden units of π and η [1]."""
-    critic_layers: tuple[int, ...] = Field((64, 64), min_length=1)
+    critic_layers: tuple[int, ...] = Field((128, 128), min_length=1)
     """Hidden units of the critic [1]."""
-    learning_rate: float = Field(1e-3, gt=0, le=1)
-    """Adam's step size for policies and critic [1]."""
+    learning_rate: float = Field(5e-3, gt=0, le=1)
+    """Adam's first step size for policies and critic; it falls to a tenth [1]."""
+    batch_size: int = Field(512, ge=1)
+    """States in a gradient step [1]."""
+    critic_steps: int = Field(5, ge=1)
+    """Gradient steps of the critic in a round [1]."""
+    policy_steps: int = Field(5, ge=1)
+    """Gradient steps of the policies in a round [1]."""
     policy_noise: float = Field(0.1, ge=0)
     """Standard deviation of π while imagining [shares of the effort limit]."""
+    candidates: int = Field(16, ge=4)
+    """`lookahead`, `mpo`: actions tried at a state [1]."""
+    candidate_noise: float = Field(0.2, gt=0)
+    """Standard deviation of the actions tried around π and η; for `pathwise` the noise that
+    smooths the reward [shares of the limit]."""
+    gradient_steps: int = Field(2, ge=1)
+    """`pathwise`: imagined steps that the gradient passes [1]."""
+    mpo_epsilon: float = Field(0.1, gt=0)
+    """`mpo`: bound on the KL divergence of the E-step [nats]."""
+    mpo_epsilon_mean: float = Field(0.1, gt=0)
+    """`mpo`: bound on the KL divergence of the M-step [nats]."""
+    trial_interval: int = Field(25, ge=1)
+    """Rounds between two trials of the policies for a whole imagined episode [1]."""
 
 
 class PlannerSettings(Settings):

@@ -12,6 +12,7 @@ from hucrl_ros.models import Ensemble
 class Step(nn.Module, ABC):
     """Imagines the next state under one exploration strategy."""
 
+    reach: Tensor
     hallucination_dim: int
     """Length h of the hallucinated action: p for the optimistic strategy, else 0."""
 
@@ -19,13 +20,20 @@ class Step(nn.Module, ABC):
         super().__init__()
         self.model = model
         self.hallucination_dim = 0
+        self.register_buffer("reach", torch.tensor(model.task.reach), persistent=False)
 
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
         """Prepare for learning what plays `episode` (decay β, draw a head)."""
 
     @abstractmethod
+    def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
+        """`forward` before the robot's reach is enforced."""
+
     def forward(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
-        """Imagined next state.
+        """Imagined next state, within the robot's reach.
+
+        Far from the data a model may accelerate without end; a critic that follows it there
+        learns values of states that no robot can be in.
 
         Args:
             state: `(..., p)`.
@@ -36,12 +44,14 @@ class Step(nn.Module, ABC):
         Returns:
             `(..., p)`.
         """
+        imagined = self.imagine(state, action, eta, noise)
+        return torch.maximum(torch.minimum(imagined, self.reach), -self.reach)
 
 
 class GreedyStep(Step):
     """PE-DS: sample from the ensemble's mean and covariance (Chua et al., 2018)."""
 
-    def forward(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
+    def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
         """Mean plus total standard deviation times noise; `eta` is empty."""
         belief = self.model.predict(state, action)
         return belief.mean + (belief.epistemic**2 + belief.aleatoric**2).sqrt() * noise
@@ -62,7 +72,7 @@ class ThompsonStep(Step):
         head = torch.randint(heads, (), generator=generator)
         self.choice.copy_(torch.eye(heads)[head])
 
-    def forward(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
+    def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
         """The drawn head's mean plus aleatoric noise; `eta` is empty."""
         belief = self.model.predict(state, action)
         choice = self.choice.reshape(-1, *[1] * state.dim())
@@ -84,7 +94,7 @@ class OptimisticStep(Step):
         """Decay β."""
         self.beta.fill_(self.settings.beta_at(episode))
 
-    def forward(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
+    def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
         """Mean, shifted by up to β epistemic standard deviations, plus aleatoric noise."""
         belief = self.model.predict(state, action)
         return belief.mean + self.beta * belief.epistemic * eta + belief.aleatoric * noise

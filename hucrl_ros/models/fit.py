@@ -1,6 +1,7 @@
 """Maximum-likelihood fit of an ensemble to transitions."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -31,7 +32,12 @@ class FitReport(NamedTuple):
     """Share of entries within two total standard deviations (0.954 for a perfect Gaussian)."""
 
 
-def fit(model: Ensemble, data: Transitions, generator: torch.Generator) -> FitReport:
+def fit(
+    model: Ensemble,
+    data: Transitions,
+    generator: torch.Generator,
+    progress: Callable[[float], None] = lambda share: None,
+) -> FitReport:
     """Fit all heads of `model` to `data`, from their present weights on.
 
     Each head sees its own Poisson(1) weight of every transition (online bootstrap), in batches
@@ -40,11 +46,9 @@ def fit(model: Ensemble, data: Transitions, generator: torch.Generator) -> FitRe
     already predicted well drown the others.
     """
     settings = model.settings
-    count = len(data.states)
-    order = torch.randperm(count, generator=generator)
-    held_out, kept = order.split(
-        [math.floor(settings.holdout * count), count - math.floor(settings.holdout * count)]
-    )
+    order = torch.randperm(len(data.states), generator=generator)
+    held_out = order[: math.floor(settings.holdout * len(order))]
+    kept = order[len(held_out) :]
     features = torch.cat([model.task.features(data.states), data.actions], dim=-1)
     changes = data.next_states - data.states
     model.inputs.fit(features[kept])
@@ -61,14 +65,15 @@ def fit(model: Ensemble, data: Transitions, generator: torch.Generator) -> FitRe
         optimiser, settings.fit_steps, eta_min=0.05 * settings.learning_rate
     )
     size = min(settings.batch_size, len(kept))
-    for _ in range(settings.fit_steps):
+    for done in range(settings.fit_steps):
         index = torch.randint(len(kept), (settings.heads, size), generator=generator)
         mean, std = model.normalised_heads(inputs[index])
         loss = _beta_nll(mean, std, targets[index])
         optimiser.zero_grad(set_to_none=True)
-        (loss * weights.gather(1, index)).mean(dim=1).sum().backward()
+        (loss * weights.gather(1, index)).mean(dim=1).sum().backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         schedule.step()
+        progress((done + 1) / settings.fit_steps)
     judged = held_out if len(held_out) else kept
     return evaluate(model, Transitions(*(entry[judged] for entry in data)))
 

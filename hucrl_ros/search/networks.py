@@ -57,4 +57,5 @@ class Critic(nn.Module):
 
     def forward(self, state: Tensor) -> Tensor:
         """Value `(...)` of states `(..., p)`."""
-        return self.scale * self.network(self.task.features(state)).squeeze(-1)
+        output: Tensor = self.network(self.task.features(state))
+        return self.scale * output.squeeze(-1)

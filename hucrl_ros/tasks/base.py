@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -24,7 +25,10 @@ class Task(nn.Module, ABC):
     """Control periods in an episode."""
     feature_dim: int
     """Length f of the network inputs made from a state."""
-    optima: dict[float, float] = {}
+    reach: tuple[float, ...]
+    """`(p,)` largest absolute value of each state entry that an imagined state may take;
+    infinity where there is none, as for an angle that may wind."""
+    optima: ClassVar[dict[float, float]] = {}
     """Best achievable return for an action penalty, where it is known."""
 
     def __init__(self, action_penalty: float) -> None:

@@ -1,6 +1,7 @@
 """Swing-up of the inverted pendulum (App. Swing-Up Inverted Pendulum)."""
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -16,14 +17,15 @@ MAX_IMAGINED_SPEED = 12.0
 
 
 class PendulumSwingUp(Task):
-    """r = tol(cos θ) · tol(ω) + ρ (tol(u) − 1): upright and slow, with as little torque as possible."""
+    """r = tol(cos θ) · tol(ω) + ρ (tol(u) − 1): upright and slow, with little torque."""
 
     name = "pendulum"
     robot = Pendulum
     steps = 400
     feature_dim = 3
+    reach = (math.inf, MAX_IMAGINED_SPEED)
     # By dynamic programming on the equation of motion: `hucrl optimum pendulum`.
-    optima = {0.0: 299.2, 0.1: 288.2, 0.2: 278.1}
+    optima: ClassVar = {0.0: 299.2, 0.1: 288.2, 0.2: 278.1}
 
     @property
     def spec(self) -> RobotSpec:

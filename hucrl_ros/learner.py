@@ -1,0 +1,206 @@
+"""Learning between two episodes: data → model → policies → bundle (Algorithm 2)."""
+
+import hashlib
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import hucrl_ros
+from hucrl_ros.bags.reader import read_episode
+from hucrl_ros.config import Config
+from hucrl_ros.errors import LearningError
+from hucrl_ros.exploration import make_step
+from hucrl_ros.export import BundleExporter
+from hucrl_ros.models import Ensemble, FitReport, Transitions, fit
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.runtime.bundle import Promise
+from hucrl_ros.runtime.manifest import BundleFields, LearningReport
+from hucrl_ros.search import Actors, Imagined, Starts, make_search
+from hucrl_ros.summary import installed_versions
+from hucrl_ros.tasks import make_task
+
+Progress = Callable[[str, float], None]
+"""Called with the phase (`fitting`, `searching`, `exporting`) and its done share."""
+START_DRAWS = 8
+
+
+class Recorded(NamedTuple):
+    """What learning needs of one episode with T transitions."""
+
+    states: NDArray[np.float64]
+    """`(T + 1, p)`"""
+    actions: NDArray[np.float64]
+    """`(T, q)` [N m or N]"""
+    contiguous: NDArray[np.bool_]
+    """`(T,)` whether a transition took one control period."""
+
+
+class Learner:
+    """Turns the episodes of a run into its next bundle.
+
+    Learning from episode k starts at the weights kept after episode k - 1 and draws from a
+    generator of (seed, k) alone. So it can be killed and done again with the same result.
+    """
+
+    def __init__(self, config: Config, run: RunFolder) -> None:
+        """Build untrained modules for `config`; nothing is read or written yet."""
+        self.config = config
+        self.run = run
+        self.task = make_task(config.task, config.action_penalty)
+        generator = torch.Generator().manual_seed(config.seed)
+        self.model = Ensemble(self.task, config.model, generator)
+        self.step = make_step(config.strategy, self.model, config.exploration)
+        self.actors = Actors(self.task, self.step.hallucination_dim, config.search, generator)
+        self._modules = torch.nn.ModuleDict({"step": self.step, "actors": self.actors})
+        self._untrained = {k: v.clone() for k, v in self._modules.state_dict().items()}
+        self._exporter = BundleExporter(
+            self.task, self.step, self.actors, config.planner.horizon, config.search.discount
+        )
+        self._recorded: list[Recorded] = []
+        robot = self.task.robot()
+        starts = [
+            robot.initial_state(np.random.default_rng((config.seed, k)))
+            for k in range(START_DRAWS)
+        ]
+        self._first = torch.as_tensor(np.unique(starts, axis=0), dtype=torch.float32)
+
+    def export_initial(self) -> Path:
+        """Write bundle 0, which plays uniformly random efforts; returns its folder."""
+        self._modules.load_state_dict(self._untrained)
+        path = self.run.bundle(0)
+        self._exporter.write(path, self._fields(0, LearningReport(), ""), None)
+        return path
+
+    def learn(self, progress: Progress) -> Path:
+        """Learn from all finished episodes in the run's bags; returns the next bundle's folder.
+
+        Raises:
+            BagError: a bag can't be read.
+            LearningError: nothing finite came out.
+        """
+        for index in range(len(self._recorded), self.run.finished_episodes()):
+            episode = read_episode(self.run.bag(index), self.task.spec, self.task.steps)
+            self._recorded.append(Recorded(episode.states, episode.actions, episode.contiguous))
+        return self.learn_from(self._recorded, progress)
+
+    def learn_from(self, episodes: Sequence[Recorded], progress: Progress) -> Path:
+        """Learn from episodes 0, 1, ... in order; returns the folder of the next bundle."""
+        if not episodes:
+            raise LearningError(f"{self.run.root}: no finished episode to learn from")
+        last, following = len(episodes) - 1, len(episodes)
+        self._load(last - 1)
+        generator = torch.Generator().manual_seed(self.config.seed * 100_003 + following)
+        if following < self.config.exploration.random_episodes:
+            path = self.run.bundle(following)
+            self._exporter.write(path, self._fields(following, LearningReport(), ""), None)
+            return path
+        transitions = _transitions(episodes)
+        began = time.perf_counter()
+        progress("fitting", 0.0)
+        quality = fit(self.model, transitions, generator, lambda share: progress("fitting", share))
+        fitted = time.perf_counter()
+        self.step.start_episode(following, generator)
+        imagined = make_search(self.config.search).improve(
+            self.actors,
+            self.step,
+            Starts(self.task, transitions.states, self.config.search.visited_starts),
+            self._first,
+            generator,
+            lambda share: progress("searching", share),
+        )
+        searched = time.perf_counter()
+        report = _report(quality, imagined, fitted - began, searched - fitted)
+        progress("exporting", 0.0)
+        path = self.run.bundle(following)
+        self._exporter.write(
+            path, self._fields(following, report, _data_hash(episodes)), _promise(imagined)
+        )
+        self._save(last)
+        return path
+
+    def _load(self, episode: int) -> None:
+        path = self.run.checkpoint(episode)
+        weights = load_file(path) if path.is_file() else self._untrained
+        self._modules.load_state_dict(weights)
+
+    def _save(self, episode: int) -> None:
+        path = self.run.checkpoint(episode)
+        temporary = path.with_name(f".{path.name}")
+        save_file(
+            {k: v.detach().contiguous() for k, v in self._modules.state_dict().items()}, temporary
+        )
+        temporary.replace(path)
+
+    def _fields(self, episode: int, report: LearningReport, data_hash: str) -> BundleFields:
+        exploration = self.config.exploration
+        learned = episode - exploration.random_episodes + 1
+        optimistic = self.config.strategy == "optimistic"
+        return BundleFields(
+            strategy=self.config.strategy,
+            seed=self.config.seed,
+            episode=episode,
+            random=episode < exploration.random_episodes,
+            beta=exploration.beta_at(learned) if optimistic else 0.0,
+            planner=self.config.planner,
+            safety=self.config.safety,
+            report=report,
+            data_hash=data_hash,
+            versions=installed_versions(),
+            revision=_revision(),
+        )
+
+
+def _transitions(episodes: Sequence[Recorded]) -> Transitions:
+    def join(arrays: list[NDArray[np.float64]]) -> Tensor:
+        return torch.as_tensor(np.concatenate(arrays), dtype=torch.float32)
+
+    return Transitions(
+        states=join([e.states[:-1][e.contiguous] for e in episodes]),
+        actions=join([e.actions[e.contiguous] for e in episodes]),
+        next_states=join([e.states[1:][e.contiguous] for e in episodes]),
+    )
+
+
+def _report(
+    quality: FitReport, imagined: Imagined, fit_s: float, search_s: float
+) -> LearningReport:
+    return LearningReport(
+        model_error=quality.model_error,
+        nll=quality.nll,
+        coverage=quality.coverage,
+        promised_return=float(imagined.rewards.sum(dim=0).mean()),
+        fit_s=round(fit_s, 3),
+        search_s=round(search_s, 3),
+    )
+
+
+def _promise(imagined: Imagined) -> Promise:
+    states, actions, rewards = (entry[:, 0].double().numpy() for entry in imagined)
+    return Promise(states, actions, rewards)
+
+
+def _data_hash(episodes: Sequence[Recorded]) -> str:
+    digest = hashlib.sha256()
+    for episode in episodes:
+        for array in episode:
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _revision() -> str:
+    """The checkout's commit, or the package's version where there is none."""
+    folder = Path(hucrl_ros.__file__).parent
+    command = ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return hucrl_ros.__version__
+    return done.stdout.strip() if done.returncode == 0 else hucrl_ros.__version__

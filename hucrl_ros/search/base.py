@@ -1,0 +1,161 @@
+"""What every policy search has in common: an actor-critic on imagined trajectories."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hucrl_ros.config import SearchSettings
+from hucrl_ros.errors import LearningError
+from hucrl_ros.exploration import Step
+from hucrl_ros.search.actors import Actors
+from hucrl_ros.search.imagination import Imagined, Pool, Starts, imagine, trace_targets
+
+Weights = dict[str, Tensor]
+
+
+class PolicySearch(ABC):
+    """Improves π, η and V on the system that a step function imagines (Algorithm HDA).
+
+    Each iteration imagines some steps of a pool of trajectories, moves the critic towards their
+    TD(λ) targets (hallucinated value expansion) and lets the subclass improve the policies at
+    the visited states. Now and then the policies are tried for a whole imagined episode, and
+    the best ones seen are kept: the search never returns anything worse than it began with.
+    """
+
+    def __init__(self, settings: SearchSettings) -> None:
+        self.settings = settings
+
+    @abstractmethod
+    def improve_policies(
+        self,
+        states: Tensor,
+        actors: Actors,
+        step: Step,
+        optimiser: torch.optim.Optimizer,
+        generator: torch.Generator,
+    ) -> None:
+        """Improve π and η at `states` `(n, p)`; critic and step stay as they are."""
+
+    def improve(
+        self,
+        actors: Actors,
+        step: Step,
+        starts: Starts,
+        first: Tensor,
+        generator: torch.Generator,
+        progress: Callable[[float], None],
+    ) -> Imagined:
+        """Improve `actors` in place.
+
+        Args:
+            actors: Policies and critic, warm-started from the last episode's.
+            step: The imagined system.
+            starts: Where imagined trajectories start.
+            first: `(n, p)` states in which episodes start, to try the policies from.
+            generator: Draws everything random.
+            progress: Called with the share that is done.
+
+        Returns:
+            The imagined episodes of the policies kept, one from each of `first`.
+
+        Raises:
+            LearningError: nothing finite came out; the policies are as they were.
+        """
+        settings = self.settings
+        critic_optimiser, critic_schedule = self._adam(actors.critic.parameters())
+        policy_optimiser, policy_schedule = self._adam(actors.policy_parameters())
+        frozen = [p for p in step.parameters() if p.requires_grad]
+        _require_grad(frozen, False)
+        pool = Pool(starts, settings, generator)
+        kept = _Best(actors, step, first)
+        for iteration in range(settings.iterations):
+            imagined = pool.advance(actors, step)
+            self._fit_critic(imagined, actors, critic_optimiser, generator)
+            _require_grad(actors.critic.parameters(), False)
+            states = imagined.states[:-1].flatten(0, 1)
+            self.improve_policies(states, actors, step, policy_optimiser, generator)
+            _require_grad(actors.critic.parameters(), True)
+            critic_schedule.step()
+            policy_schedule.step()
+            done = iteration + 1
+            if done % settings.trial_interval == 0 or done == settings.iterations:
+                kept.consider()
+            progress(done / settings.iterations)
+        _require_grad(frozen, True)
+        return kept.restore()
+
+    def _fit_critic(
+        self,
+        imagined: Imagined,
+        actors: Actors,
+        optimiser: torch.optim.Optimizer,
+        generator: torch.Generator,
+    ) -> None:
+        settings = self.settings
+        with torch.no_grad():
+            values = actors.critic(imagined.states)
+        targets = trace_targets(imagined.rewards, values, settings.discount, settings.trace)
+        states, targets = imagined.states[:-1].flatten(0, 1), targets.flatten()
+        for _ in range(settings.critic_steps):
+            index = torch.randint(len(states), (settings.batch_size,), generator=generator)
+            error = (actors.critic(states[index]) - targets[index]) / actors.critic.scale
+            descend((error**2).mean(), optimiser)
+
+    def _adam(self, parameters: Any) -> tuple[torch.optim.Adam, Any]:  # noqa: ANN401
+        optimiser = torch.optim.Adam(parameters, lr=self.settings.learning_rate, fused=True)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+            optimiser, self.settings.iterations, eta_min=0.1 * self.settings.learning_rate
+        )
+        return optimiser, schedule
+
+
+class _Best:
+    """The actors with the best imagined episode so far."""
+
+    def __init__(self, actors: Actors, step: Step, first: Tensor) -> None:
+        self._actors, self._step, self._first = actors, step, first
+        self._initial = _copy(actors)
+        self._weights = self._initial
+        self._episode: Imagined | None = None
+        self._score = -torch.inf
+        self.consider()
+
+    def consider(self) -> None:
+        """Try the present actors for an imagined episode."""
+        steps = self._actors.task.steps
+        # The same noise for every trial: a later one must not win by luck.
+        generator = torch.Generator().manual_seed(0)
+        episode = imagine(self._first, self._actors, self._step, steps, generator)
+        score = float(episode.rewards.sum(dim=0).mean())
+        finite = all(bool(torch.isfinite(p).all()) for p in self._actors.parameters())
+        if finite and score > self._score:
+            self._score, self._episode, self._weights = score, episode, _copy(self._actors)
+
+    def restore(self) -> Imagined:
+        """Put the best actors back."""
+        self._actors.load_state_dict(self._weights)
+        if self._episode is None:
+            raise LearningError("policy search: no imagined episode had a finite return")
+        return self._episode
+
+
+def descend(loss: Tensor, optimiser: torch.optim.Optimizer, max_norm: float = 1.0) -> None:
+    """One step of gradient descent with a clipped gradient; NaN gradients are skipped."""
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
+    if torch.isfinite(norm):
+        optimiser.step()
+
+
+def _require_grad(parameters: Any, required: bool) -> None:  # noqa: ANN401
+    for parameter in parameters:
+        parameter.requires_grad_(required)
+
+
+def _copy(actors: Actors) -> Weights:
+    return {name: tensor.clone() for name, tensor in actors.state_dict().items()}

@@ -1,0 +1,54 @@
+"""Lookahead: regression to the best of many actions tried one step ahead."""
+
+import torch
+from torch import Tensor
+
+from hucrl_ros.exploration import Step
+from hucrl_ros.search.actors import Actors
+from hucrl_ros.search.base import PolicySearch, descend
+
+
+class Lookahead(PolicySearch):
+    """Approximate policy iteration by action search (Lazaric et al., 2010) on imagined states.
+
+    At each state, candidates for (u, η) are tried for one imagined step: the policies' own
+    answer, neighbours of it, and uniform draws over the whole range. The policies are moved
+    towards the best candidate. Unlike a gradient this crosses the flat or falling ground that
+    an action penalty puts around "do nothing".
+    """
+
+    def improve_policies(
+        self,
+        states: Tensor,
+        actors: Actors,
+        step: Step,
+        optimiser: torch.optim.Optimizer,
+        generator: torch.Generator,
+    ) -> None:
+        """Label a batch of `states` `(n, p)` with their best candidates, then regress."""
+        settings = self.settings
+        index = torch.randint(len(states), (settings.batch_size,), generator=generator)
+        batch = states[index]
+        targets = self._best_candidates(batch, actors, step, generator)
+        for _ in range(settings.policy_steps):
+            descend(((actors.joint(batch) - targets) ** 2).sum(dim=-1).mean(), optimiser)
+
+    @torch.no_grad()
+    def _best_candidates(
+        self, states: Tensor, actors: Actors, step: Step, generator: torch.Generator
+    ) -> Tensor:
+        settings, action_dim = self.settings, actors.task.spec.action_dim
+        own = actors.joint(states)
+        shape = (settings.candidates, *own.shape)
+        near = own + settings.candidate_noise * torch.randn(shape, generator=generator)
+        wide = 2.0 * torch.rand(shape, generator=generator) - 1.0
+        first_wide = settings.candidates // 2
+        candidates = torch.cat([own[None], near[1:first_wide], wide[first_wide:]]).clamp(-1.0, 1.0)
+        # One noise for all candidates of a state: none of them is better by luck.
+        noise = torch.randn(states.shape, generator=generator).expand(len(candidates), -1, -1)
+        repeated = states.expand(len(candidates), -1, -1)
+        efforts = actors.effort(candidates[..., :action_dim])
+        following = step(repeated, efforts, candidates[..., action_dim:], noise)
+        rewards = actors.task.reward(repeated, efforts)
+        best = (rewards + settings.discount * actors.critic(following)).argmax(dim=0)
+        return candidates[best, torch.arange(len(states))]

@@ -1,0 +1,88 @@
+"""The paper's search: MPO on hallucinated data with hallucinated value expansion."""
+
+import numpy as np
+import torch
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+from torch import Tensor
+
+from hucrl_ros.exploration import Step
+from hucrl_ros.search.actors import Actors
+from hucrl_ros.search.base import PolicySearch, descend
+
+
+class Mpo(PolicySearch):
+    """Maximum a posteriori policy optimisation (Abdolmaleki et al., 2018).
+
+    The policies are Gaussians around (π, η) with a fixed standard deviation. E-step: actions
+    sampled from the old policies are weighted by exp(Q / temperature), where Q is one imagined
+    step plus the critic, and the temperature keeps the weights within `mpo_epsilon` of uniform.
+    M-step: weighted maximum likelihood with a penalty that holds the mean KL divergence from
+    the old policies near `mpo_epsilon_mean`.
+    """
+
+    def improve_policies(
+        self,
+        states: Tensor,
+        actors: Actors,
+        step: Step,
+        optimiser: torch.optim.Optimizer,
+        generator: torch.Generator,
+    ) -> None:
+        """One E-step and `policy_steps` gradient steps of the M-step at `states` `(n, p)`."""
+        settings = self.settings
+        index = torch.randint(len(states), (settings.batch_size,), generator=generator)
+        batch = states[index]
+        with torch.no_grad():
+            old = actors.joint(batch)
+            shape = (settings.candidates, *old.shape)
+            std = settings.candidate_noise
+            samples = (old + std * torch.randn(shape, generator=generator)).clamp(-1.0, 1.0)
+            weights = self._weights(batch, samples, actors, step, generator)
+        multiplier = 1.0
+        for _ in range(settings.policy_steps):
+            mean = actors.joint(batch)
+            distance = ((samples - mean) ** 2).sum(dim=-1) / (2.0 * std**2)
+            divergence = (((mean - old) ** 2).sum(dim=-1) / (2.0 * std**2)).mean()
+            likelihood = (weights * distance).sum(dim=0).mean()
+            descend(likelihood + multiplier * divergence, optimiser)
+            excess = float(divergence) / settings.mpo_epsilon_mean - 1.0
+            multiplier = min(max(multiplier * float(np.exp(0.1 * excess)), 1e-3), 1e3)
+
+    def _weights(
+        self,
+        states: Tensor,
+        samples: Tensor,
+        actors: Actors,
+        step: Step,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """Weights `(samples, n)` of the E-step, summing to 1 over the samples."""
+        action_dim = actors.task.spec.action_dim
+        repeated = states.expand(len(samples), -1, -1)
+        efforts = actors.effort(samples[..., :action_dim])
+        noise = torch.randn(states.shape, generator=generator).expand_as(repeated)
+        following = step(repeated, efforts, samples[..., action_dim:], noise)
+        rewards = actors.task.reward(repeated, efforts)
+        values = rewards + self.settings.discount * actors.critic(following)
+        temperature = e_step_temperature(values.double().numpy(), self.settings.mpo_epsilon)
+        return torch.softmax(values / temperature, dim=0)
+
+
+def e_step_temperature(values: np.ndarray, epsilon: float) -> float:
+    """Minimiser of MPO's dual, η ε + η mean log mean exp(Q / η), over the temperature η.
+
+    Args:
+        values: Q of the samples `(samples, n)`.
+        epsilon: Bound on the mean KL divergence between weights and the old policy.
+    """
+    centred = values - values.max(axis=0)
+    spread = max(float(np.std(values)), 1e-6)
+
+    def dual(log_temperature: float) -> float:
+        temperature = spread * np.exp(log_temperature)
+        log_mean = logsumexp(centred / temperature, axis=0) - np.log(len(values))
+        return float(temperature * (epsilon + log_mean.mean()) + values.max(axis=0).mean())
+
+    best = minimize_scalar(dual, bounds=(-7.0, 7.0), method="bounded")
+    return float(spread * np.exp(best.x))
