@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from hucrl_ros.errors import HucrlError
 
@@ -13,7 +14,8 @@ logger = logging.getLogger(__name__)
 Loaded = TypeVar("Loaded")
 
 
-class Outcome(NamedTuple, Generic[Loaded]):
+@dataclass(frozen=True)  # a NamedTuple can't be generic before Python 3.11
+class Outcome(Generic[Loaded]):
     """How loading ended."""
 
     path: Path
