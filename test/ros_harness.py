@@ -88,13 +88,16 @@ class Harness:
         return heard
 
     def call(self, service_type, name: str, request):
+        future = self.call_async(service_type, name, request)
+        self.spin_until(future.done)
+        return future.result()
+
+    def call_async(self, service_type, name: str, request):
         if name not in self._clients:
             self._clients[name] = self.node.create_client(service_type, name)
         client = self._clients[name]
         self.spin_until(client.service_is_ready)
-        future = client.call_async(request)
-        self.spin_until(future.done)
-        return future.result()
+        return client.call_async(request)
 
     def reset(self) -> Trigger.Response:
         return self.call(Trigger, topics.RESET, Trigger.Request())
@@ -140,7 +143,10 @@ class ScriptedController:
         self._script = list(script)
         self.answered = []
         self.playing = True
-        self._active.publish(Bool(data=True))
+        self.announce(active=True)
+
+    def announce(self, active: bool) -> None:
+        self._active.publish(Bool(data=active))
 
     def send(self, efforts: Sequence[float]) -> None:
         self._commands.publish(Float64MultiArray(data=list(efforts)))
@@ -155,7 +161,7 @@ class ScriptedController:
         step = len(self.answered) - 1
         if step == len(self._script):
             self.playing = False
-            self._active.publish(Bool(data=False))
+            self.announce(active=False)
             return
         self.send(self._script[step])
         self._ticks.publish(tick_message(message, step, self._script[step]))

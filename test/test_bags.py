@@ -1,6 +1,7 @@
 """Episodes in bags: what is written is what is read, from whole, cut-off and damaged bags."""
 
 import resource
+import time
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.bags.recording import Recording as RunRecording
 from hucrl_ros.bags.repair import repair
 from hucrl_ros.bags.topics import RECORDED
-from hucrl_ros.bags.writer import EpisodeWriter
+from hucrl_ros.bags.writer import FLUSH_PERIOD, EpisodeWriter
 from hucrl_ros.envs import Pendulum
 from hucrl_ros.errors import BagError
 from hucrl_ros.robot import RobotSpec
@@ -247,6 +248,14 @@ def test_open_bag_is_readable_after_a_flush_and_counts_as_interrupted(tmp_path):
     episode = read_episode(tmp_path / "bag", SPEC, 400)
     assert len(episode.actions) == 5
     assert episode.interrupted and episode.events == ["the recording was interrupted"]
+
+
+def test_file_never_falls_far_behind(tmp_path):
+    recording = Recording(tmp_path / "bag")
+    recording.add(COMMANDS, floats([1.0]))
+    time.sleep(1.5 * FLUSH_PERIOD)
+    recording.add(COMMANDS, floats([2.0]))
+    assert len(read_contents(tmp_path / "bag").messages) == 2
 
 
 @given(share=st.floats(0.0, 1.0))

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from ros_harness import Harness, ScriptedController, stop
 from rosbags.highlevel import AnyReader
-from std_msgs.msg import Bool
+from std_srvs.srv import SetBool
 
 from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.reader import read_episode
@@ -186,8 +186,13 @@ def test_recorder_waits_for_the_last_state_and_a_stop_does_not_finish_an_episode
     controller.play(SCRIPT[:30])
     harness.spin_until(lambda: len(controller.answered) == 30)
     # What a controller does that stops with its last command, before it sees its effect.
-    controller._active.publish(Bool(data=False))
-    assert harness.record(False).success
+    real_time.simulator.send_signal(signal.SIGSTOP)
+    controller.announce(active=False)
+    closed = harness.call_async(SetBool, topics.RECORD, SetBool.Request(data=False))
+    harness.spin_for(0.2)
+    real_time.simulator.send_signal(signal.SIGCONT)
+    harness.spin_until(closed.done)
+    assert closed.result().success
     assert len(read_episode(run.bag(0), SPEC, 30).actions) == 30
 
     harness.record(True)
