@@ -108,7 +108,7 @@ class Learner:
         quality = fit(self.model, transitions, generator, lambda share: progress("fitting", share))
         fitted = time.perf_counter()
         self.step.start_episode(following, generator)
-        imagined = make_search(self.config.search).improve(
+        found = make_search(self.config.search).improve(
             self.actors,
             self.step,
             Starts(self.task, transitions.states, self.config.search.visited_starts),
@@ -117,13 +117,14 @@ class Learner:
             lambda share: progress("searching", share),
         )
         searched = time.perf_counter()
-        report = _report(quality, imagined, fitted - began, searched - fitted)
+        self._save(last)
+        self.actors.load_state_dict(found.weights)
+        report = _report(quality, found.episode, fitted - began, searched - fitted)
         progress("exporting", 0.0)
         path = self.run.bundle(following)
         self._exporter.write(
-            path, self._fields(following, report, _data_hash(episodes)), _promise(imagined)
+            path, self._fields(following, report, _data_hash(episodes)), _promise(found.episode)
         )
-        self._save(last)
         return path
 
     def _load(self, episode: int) -> None:
