@@ -1,8 +1,11 @@
 """Keeps a run's `summary.json` up to date with the bags and bundles in its folder."""
 
+from __future__ import annotations
+
 import logging
 import os
 import time
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -17,7 +20,9 @@ from hucrl_ros.summary import (
     summarise_episode,
     write_summary,
 )
-from hucrl_ros.tasks import Task
+
+if TYPE_CHECKING:
+    from hucrl_ros.tasks import Task
 
 MAX_BAG_EVENTS = 5
 """Events of one bag that the summary repeats."""

@@ -1,12 +1,18 @@
 """What can be said of an episode while it is being played."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from hucrl_ros.envs.base import Array
 from hucrl_ros.errors import JointStateError
 from hucrl_ros.runtime.joint_state import JointStateReader
-from hucrl_ros.tasks import Task
 from hucrl_ros.ticks import TickRecord
+
+if TYPE_CHECKING:
+    from hucrl_ros.tasks import Task
 
 _KEPT_STATES = 1000
 """Joint states kept until their tick arrives."""

@@ -16,6 +16,7 @@ class Phase(Enum):
     RUNNING = "running"
     FITTING = "fitting the model"
     SEARCHING = "searching policies"
+    EXPORTING = "writing the bundle"
     LOADING = "loading the bundle"
     FINISHED = "finished"
     STOPPED = "stopped"

@@ -29,7 +29,6 @@ from launch_ros.actions import LifecycleNode, Node
 from launch_ros.event_handlers import OnStateTransition
 from launch_ros.events.lifecycle import ChangeState
 
-from hucrl_ros.errors import HucrlError
 from hucrl_ros.graph import CONTROLLER, PACKAGE, NodeSpec, control_graph
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.manifest import read_manifest
@@ -63,7 +62,11 @@ def generate_launch_description() -> LaunchDescription:
 
 
 def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
-    """Start a process for each node, and configure the controller."""
+    """Start a process for each node, and configure the controller.
+
+    Raises:
+        HucrlError: an argument is wrong; launch shows the line and ends.
+    """
 
     def argument(name: str) -> str:
         return str(LaunchConfiguration(name).perform(context))
@@ -71,18 +74,15 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     def path(name: str) -> Path | None:
         return Path(argument(name)) if argument(name) else None
 
-    try:
-        bundle = Path(argument("bundle"))
-        task = read_manifest(bundle).task
-        nodes = control_graph(
-            bundle,
-            task,
-            parameter_file=path("params_file"),
-            remappings={own: argument(name) for name, own in TOPICS.items()},
-            run=recordings(path("record"), task),
-        )
-    except HucrlError as error:
-        return [Shutdown(reason=str(error))]
+    bundle = Path(argument("bundle"))
+    task = read_manifest(bundle).task
+    nodes = control_graph(
+        bundle,
+        task,
+        parameter_file=path("params_file"),
+        remappings={own: argument(name) for name, own in TOPICS.items()},
+        run=recordings(path("record"), task),
+    )
     processes = {node.name: process(node) for node in nodes}
     activate = argument("activate").lower() in ("true", "1")
     return [*lifecycle(processes[CONTROLLER], activate), *processes.values()]
@@ -108,8 +108,13 @@ def process(node: NodeSpec) -> Node:
         parameters=[*file, dict(node.parameters)],
         remappings=list(node.remappings.items()),
         output="screen",
-        on_exit=Shutdown(reason=f"{node.name} has ended") if node.required else None,
+        on_exit=OpaqueFunction(function=shut_down) if node.required else None,
     )
+
+
+def shut_down(context: LaunchContext) -> list[LaunchDescriptionEntity]:
+    """End all other processes, unless that is why this one has ended."""
+    return [] if context.is_shutdown else [Shutdown(reason="a required node has ended")]
 
 
 def lifecycle(controller: LifecycleNode, activate: bool) -> list[LaunchDescriptionEntity]:

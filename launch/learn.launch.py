@@ -12,7 +12,6 @@ from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, Shutd
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from hucrl_ros.errors import HucrlError
 from hucrl_ros.graph import PACKAGE, SUPERVISOR, NodeSpec, learning_graph
 from hucrl_ros.starting import RunOptions, prepare_run
 
@@ -50,7 +49,11 @@ def generate_launch_description() -> LaunchDescription:
 
 
 def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
-    """Make or open the run's folder; start a process for each node."""
+    """Make or open the run's folder; start a process for each node.
+
+    Raises:
+        HucrlError: an argument is wrong; launch shows the line and ends.
+    """
 
     def argument(name: str) -> str:
         return str(LaunchConfiguration(name).perform(context))
@@ -63,10 +66,7 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         out=Path(argument("out")) if argument("out") else None,
         resume=argument("resume").lower() in ("true", "1"),
     )
-    try:
-        run = prepare_run(options)
-    except HucrlError as error:
-        return [Shutdown(reason=str(error))]
+    run = prepare_run(options)
     return [LogInfo(msg=f"run: {run.root}"), *(process(node) for node in learning_graph(run))]
 
 
@@ -79,5 +79,10 @@ def process(node: NodeSpec) -> Node:
         parameters=[str(node.parameter_file), dict(node.parameters)],
         remappings=list(node.remappings.items()),
         output="screen",
-        on_exit=Shutdown(reason="the supervisor has ended") if node.name == SUPERVISOR else None,
+        on_exit=OpaqueFunction(function=shut_down) if node.name == SUPERVISOR else None,
     )
+
+
+def shut_down(context: LaunchContext) -> list[LaunchDescriptionEntity]:
+    """End all other processes, unless that is why this one has ended."""
+    return [] if context.is_shutdown else [Shutdown(reason="the supervisor has ended")]

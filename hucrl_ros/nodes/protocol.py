@@ -32,6 +32,12 @@ PREPARE_S = 300.0
 """[s] For the learner to import torch and write bundle 0."""
 ARRIVE_S = 5.0
 """[s] For what was sent before to arrive or to be written."""
+LEARNING = {
+    "fitting": Phase.FITTING,
+    "searching": Phase.SEARCHING,
+    "exporting": Phase.EXPORTING,
+}
+"""What the learner reports while it is busy."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Protocol:
         progress = self._progress
         if progress.phase is Phase.RUNNING:
             return f"episode {progress.episode}, step {self._monitor.steps}"
-        if progress.phase in (Phase.FITTING, Phase.SEARCHING):
+        if progress.phase in LEARNING.values():
             return f"learning from episode {len(self._ledger.episodes) - 1}"
         return f"before episode {progress.episode} ({progress.phase.value})"
 
@@ -139,8 +145,7 @@ class Protocol:
         self._refuse_failure(report)
         if report.values.get("episode") != str(episode):
             return False
-        if report.message == "searching":
-            self._progress.phase = Phase.SEARCHING
+        self._progress.phase = LEARNING.get(report.message, self._progress.phase)
         self._progress.detail = f"{report.number('progress') or 0.0:.0%}"
         return report.message == "done"
 

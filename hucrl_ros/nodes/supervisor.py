@@ -11,7 +11,9 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from hucrl_ros.errors import HucrlError, RunError
+from hucrl_ros.ledger import Ledger
 from hucrl_ros.live_view import make_view
+from hucrl_ros.monitor import EpisodeMonitor
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
@@ -49,8 +51,6 @@ class Supervisor(Node):
         self._view = make_view()
         self._view.update(self._progress)
         # With torch: it takes seconds, in which a person should see something.
-        from hucrl_ros.ledger import Ledger
-        from hucrl_ros.monitor import EpisodeMonitor
         from hucrl_ros.tasks import make_task
 
         task = make_task(config.task, config.action_penalty)
