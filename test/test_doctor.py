@@ -102,7 +102,7 @@ def test_a_sourced_ros_2_is_told_from_wheels(sourced, level, monkeypatch, tmp_pa
     spec = importlib.util.spec_from_file_location("rclpy", origin)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     monkeypatch.setattr(software.metadata, "version", lambda name: "9.1.2")
-    monkeypatch.setattr(software, "_is_installed", lambda name: name == sourced)
+    monkeypatch.setattr(software, "_is_in_this_environment", lambda name: name == sourced)
     monkeypatch.setenv("AMENT_PREFIX_PATH", f"/somewhere{os.pathsep}{tmp_path}")
     monkeypatch.setenv("ROS_DISTRO", "kilted")
     finding = software.check_rclpy()

@@ -52,7 +52,7 @@ def check_rclpy() -> Finding:
     if origin.is_relative_to(Path(sys.prefix).resolve()) or not _is_sourced(origin):
         return Finding.ok(f"{version}, from wheels ({_rmw_of_wheels()})")
     found = f"{version}, from ROS 2 {os.environ.get('ROS_DISTRO', '')} ({origin.parents[1]})"
-    if _is_installed("ros-rclpy"):
+    if _is_in_this_environment("ros-rclpy"):
         return Finding.note(
             f"{found}; wheels of it are in this environment, too",
             "run `make env` in a shell where ROS 2 is sourced, so that only one is there",
@@ -93,15 +93,16 @@ def _is_sourced(path: Path) -> bool:
 
 
 def _rmw_of_wheels() -> str:
-    return "Fast DDS" if _is_installed("ros-rmw-fastrtps-cpp") else "no middleware"
+    fast = _is_in_this_environment("ros-rmw-fastrtps-cpp")
+    return "Fast DDS" if fast else "no middleware"
 
 
-def _is_installed(distribution: str) -> bool:
+def _is_in_this_environment(distribution: str) -> bool:
     try:
-        metadata.version(distribution)
+        place = metadata.distribution(distribution).locate_file("")
     except metadata.PackageNotFoundError:
         return False
-    return True
+    return Path(str(place)).resolve().is_relative_to(Path(sys.prefix).resolve())
 
 
 def _library(name: str) -> Callable[[], Finding]:
