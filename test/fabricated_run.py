@@ -92,6 +92,7 @@ def fabricate_run(root: Path, noises=(0.4, 0.0), steps=400, **settings) -> RunFo
                 promised_return=None if noise is None else rewards.sum(),
                 steps=steps,
                 tick_ms=TickStatistics.of(tick_ms),
+                bag=str(run.bag(index).relative_to(run.root)),
             )
         )
     write_summary(

@@ -13,7 +13,7 @@ from hucrl_ros.experiments.report import choose_clips, make_report
 from hucrl_ros.experiments.video import Clip, load_clips, render_videos, save_clips
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.bundle import PROMISE
-from hucrl_ros.summary import Summary, write_summary
+from hucrl_ros.summary import Summary, read_summary, write_summary
 
 VIEW = VIEWS["pendulum"]
 
@@ -88,6 +88,15 @@ def test_unreadable_bag_and_promise_are_left_out_with_one_line_each(tmp_path, ca
     assert len(messages) == 2
     assert "episode_001" in messages[0]
     assert PROMISE in messages[1]
+
+
+def test_run_without_bags_has_only_its_learning_curve(tmp_path, caplog):
+    run = fabricate_run(tmp_path / "run", noises=(0.1,), steps=20)
+    summary = read_summary(run.summary)
+    episodes = [episode.model_copy(update={"bag": None}) for episode in summary.episodes]
+    write_summary(run.summary, summary.model_copy(update={"episodes": tuple(episodes)}))
+    assert make_report(run) == [run.figures / "learning_curve.png"]
+    assert not caplog.records
 
 
 def test_run_without_an_episode_draws_nothing_and_says_so(tmp_path, caplog, run_folder):

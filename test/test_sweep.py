@@ -256,9 +256,9 @@ def test_report_writes_figures_and_a_page_with_its_command(tmp_path, strategies,
     ]
     assert all(path.stat().st_size > 10_000 for path in files[:2])
     page = files[2].read_text()
-    assert "`hucrl sweep pendulum --out out`" in page
+    assert "\n    hucrl sweep pendulum --out out\n" in page
     runs = len(strategies) * 2 * len(values) * 3
-    assert f"{runs} trainings" in page
+    assert f"Runs: {runs}," in page
 
 
 # Command
@@ -306,5 +306,21 @@ def test_finished_sweep_is_only_reported_anew(tmp_path, capsys):
         2, lambda cell, exit_: None
     )
     assert args.run(args) == 0
-    assert "2 trainings, 2 of them finished" in capsys.readouterr().out
+    assert "2 of 2 runs are finished already" in capsys.readouterr().out
     assert len(read_rows(tmp_path / "out" / "returns.csv")) == 6
+
+
+@pytest.mark.slow
+def test_command_trains_really(tmp_path, capsys):
+    words = ["--strategies", "optimistic", "--action-penalties", "0.2", "--seeds", "0"]
+    for setting in ("model.fit_steps=2", "search.iterations=1", "planner.particles=8"):
+        words += ["--set", setting]
+    places = ["--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs")]
+    args = arguments(*words, "--episodes", "2", *places)
+    assert args.run(args) == 0
+    rows = read_rows(tmp_path / "out" / "returns.csv")
+    assert [row.episode for row in rows] == [0, 1]
+    assert rows[0].promised_return is None
+    assert rows[1].promised_return is not None
+    assert rows[1].model_error > 0
+    assert rows[0].fit_s > 0

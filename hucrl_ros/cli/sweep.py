@@ -73,11 +73,11 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--set {key}: the sweep itself gives it values")
     cells = make_cells(base, args.strategies, args.action_penalties, args.seeds, variation)
     sweep = Sweep(args.runs or RUNS / f"sweep-{args.out.name}", cells)
-    print(f"{len(cells)} trainings, {len(sweep.finished)} of them finished", flush=True)
+    print(f"{len(sweep.finished)} of {len(cells)} runs are finished already", flush=True)
     failures = _train(sweep, args.workers)
     _write(sweep, args, failures)
     if failures:
-        raise RunError(f"{len(failures)} of {len(cells)} trainings failed: {failures[0]}")
+        raise RunError(f"{len(failures)} of {len(cells)} runs failed: {failures[0]}")
     return 0
 
 
@@ -131,7 +131,7 @@ def _write(sweep: "Sweep", args: argparse.Namespace, failures: list[str]) -> Non
     files = write_report(args.out, rows, args.goal, command_line(args))
     print("\n".join(os.fspath(path) for path in (args.out / "returns.csv", *files)), flush=True)
     if failures:
-        print(f"{len(failures)} trainings are missing in them", file=sys.stderr)
+        print(f"{len(failures)} runs are missing in them", file=sys.stderr)
 
 
 def command_line(args: argparse.Namespace) -> str:

@@ -16,7 +16,7 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from hucrl_ros.envs import ROBOTS, MujocoRobot
 from hucrl_ros.envs.base import Array
-from hucrl_ros.experiments.style import BLUE, GREY, INK, PALE, VERMILION
+from hucrl_ros.experiments.style import BLUE, GREY, INK, PALE, VERMILION, signed
 from hucrl_ros.experiments.video import SIDE_BY_SIDE, Clip, load_clips
 
 Frame = NDArray[np.uint8]
@@ -80,8 +80,7 @@ def decorate(picture: Frame, title: str, total: float, seconds: float, shares: A
     draw = ImageDraw.Draw(image)
     large, small = _font("DejaVuSans-Bold", 22), _font("DejaVuSans", 18)
     draw.text((18, 14), title, INK, large)
-    number = f"{total:.1f}".replace("-", "−")
-    draw.text((SIZE - 18, 16), f"return {number}", INK, small, anchor="ra")
+    draw.text((SIZE - 18, 16), f"return {signed(total)}", INK, small, anchor="ra")
     draw.text((18, SIZE + FOOTER // 2), f"{seconds:.1f} s", GREY, small, anchor="lm")
     _draw_bars(draw, shares)
     draw.text((SIZE - 18, SIZE + FOOTER // 2), "effort", GREY, small, anchor="rm")

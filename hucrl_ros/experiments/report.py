@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 def make_report(run: RunFolder, videos: bool = True) -> list[Path]:
     """Draw `figures/` and `videos/` of a run; files that lie there already are replaced.
 
-    What can't be drawn is left out and logged in one line each: an unreadable bag, a task
-    without phase plot, videos on a machine that can't render.
+    What can't be drawn is left out and logged in one line each: an unreadable bag, videos on a
+    machine that can't render. A run without bags (`hucrl train`) has only its learning curve.
 
     Args:
         run: A run with a summary.
@@ -42,7 +42,7 @@ def make_report(run: RunFolder, videos: bool = True) -> list[Path]:
         logger.warning("%s: no finished episode, so nothing to draw", run.root)
         return []
     random_episodes = config.exploration.random_episodes
-    indices = [episode.index for episode in summary.episodes]
+    indices = [episode.index for episode in summary.episodes if episode.bag is not None]
     episodes = load_episodes(run, task, indices, random_episodes)
     files = [learning_curve(run.figures / "learning_curve.png", summary, random_episodes)]
     if episodes and task.name in VIEWS:

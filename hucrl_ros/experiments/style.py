@@ -73,8 +73,8 @@ def headline(axes: Axes, title: str, remark: str = "") -> None:
 
 
 def signed(number: float, decimals: int = 1) -> str:
-    """A number for a title, with a real minus sign."""
-    return f"{number:.{decimals}f}".replace("-", "−")
+    """A number for a title, with a real minus sign, and none before zero."""
+    return f"{round(number, decimals) + 0.0:.{decimals}f}".replace("-", "−")
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -48,10 +48,13 @@ def _page(results: Results, rows: Sequence[Row], goal: float, command: str) -> s
     cpu_s = sum(row.cpu_s for row in runs.values())
     return "\n".join(
         [
-            f"# {results.task}: {len(runs)} trainings",
+            f"# {results.task}: results of a sweep",
             "",
-            f"Made by `{command}` in {cpu_s / 60:.0f} minutes of processor time.",
-            "Numbers are means over seeds with 95% bootstrap intervals (BCa); `returns.csv` holds",
+            f"Runs: {len(runs)}, with {cpu_s / 60:.1f} minutes of processor time in all. Made by",
+            "",
+            f"    {command}",
+            "",
+            "Numbers are means over seeds with 95% bootstrap intervals (BCa). `returns.csv` holds",
             "every episode.",
             "",
             *markdown_table(results, goal),
