@@ -48,10 +48,10 @@ def test_version_is_the_packages():
 
 def test_an_unknown_command_is_named_with_the_known_ones(capsys):
     with pytest.raises(SystemExit) as caught:
-        main(["lern"])
+        main(["learn"])
     assert caught.value.code == 2
     message = capsys.readouterr().err
-    assert "'lern'" in message
+    assert "'learn'" in message
     assert all(command in message for command in COMMANDS)
 
 
