@@ -6,11 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from hucrl_ros.bags.metadata import FILE_NAME
-from hucrl_ros.bags.repair import repair
-from hucrl_ros.cli.describe_bag import describe_bag
-from hucrl_ros.cli.describe_bundle import describe_bundle
 from hucrl_ros.errors import ConfigError, HucrlError
-from hucrl_ros.runtime.bundle import load_bundle
 from hucrl_ros.runtime.manifest import MANIFEST
 
 
@@ -33,6 +29,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Print the description."""
+    # `hucrl --help` must not wait for torch and ONNX Runtime.
+    from hucrl_ros.bags.repair import repair
+    from hucrl_ros.cli.describe_bag import describe_bag
+    from hucrl_ros.cli.describe_bundle import describe_bundle
+    from hucrl_ros.runtime.bundle import load_bundle
+
     path: Path = args.path
     console = Console(highlight=False)
     if is_bundle(path):
