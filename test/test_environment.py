@@ -1,11 +1,14 @@
 """The locked versions, and the script behind `make env` where it must refuse."""
 
+import os
 import re
+import shlex
 import shutil
 import subprocess
 
 import pytest
 
+from hucrl_ros.cli import main
 from hucrl_ros.paths import share_directory
 
 ROOT = share_directory()
@@ -95,3 +98,42 @@ def test_a_sourced_ros_2_needs_the_python_that_it_was_built_for(checkout):
     last = done.stderr.splitlines()[-1]
     assert last.startswith("make env: ROS 2 kilted is sourced, but ")
     assert "can't import its rclpy: set PYTHON" in last
+
+
+def recipe(target: str) -> list[str]:
+    """The commands of a make target, after those of what it needs."""
+    done = subprocess.run(
+        ["make", "--dry-run", target],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},  # nothing of the make that may have started the tests
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_make_demo_is_a_command_that_hucrl_understands(monkeypatch):
+    understood = []
+
+    def remember(args) -> int:
+        understood.append(args)
+        return 0
+
+    monkeypatch.setattr("hucrl_ros.cli.up.run", remember)
+    environment, demo = recipe("demo")
+    assert environment == ".ci/environment"
+    program, *arguments = shlex.split(demo)
+    assert program == ".venv/bin/hucrl"
+    assert main(arguments) == 0
+    assert understood[0].task == "pendulum"
+    assert understood[0].action_penalty == 0.2
+    assert re.fullmatch(r"runs/demo-\d{8}-\d{6}-\d{3}", str(understood[0].out))
+
+
+def test_make_test_makes_all_checks_before_the_fast_tests():
+    commands = recipe("test")
+    assert commands[0] == ".ci/environment"
+    programs = [command.split()[0].removeprefix(".venv/bin/") for command in commands[1:]]
+    assert programs == ["ruff", "ruff", "mypy", "codespell", "python"]
+    assert '-m "not slow and not gpu"' in commands[-1]
