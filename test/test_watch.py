@@ -1,6 +1,6 @@
 import pytest
 
-from hucrl_ros.runtime.watch import LOCKSTEP_PATIENCE, Watch, patience
+from hucrl_ros.runtime.watch import FIRST_PATIENCE, LOCKSTEP_PATIENCE, Watch, patience
 
 LIMIT = 0.03
 
@@ -9,6 +9,7 @@ LIMIT = 0.03
 def watch():
     watch = Watch(LIMIT)
     watch.arm()
+    watch.command()
     return watch
 
 
@@ -70,7 +71,17 @@ def test_a_joint_state_from_before_the_episode_needs_an_answer_when_it_is_repeat
     watch.joint_state(1, 0.0)
     watch.arm()
     assert watch.joint_state(1, 10.0)
-    assert watch.check(10.031)
+    assert watch.check(10.0 + FIRST_PATIENCE)
+
+
+def test_an_episode_begins_without_haste():
+    watch = Watch(LIMIT)
+    watch.arm()
+    watch.joint_state(1, 10.0)
+    assert watch.check(10.0 + 0.9 * FIRST_PATIENCE) == ""
+    watch.command()
+    watch.joint_state(2, 20.0)
+    assert watch.check(20.031)
 
 
 def test_an_ended_controller_trips_at_once(watch):

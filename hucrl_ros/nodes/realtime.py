@@ -16,8 +16,21 @@ def prefer_control_loop() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL)
 
 
+def try_realtime_priority(priority: int) -> OSError | None:
+    """Give this thread SCHED_FIFO `priority` (1..99); returns why that was refused.
+
+    Threads started from it don't inherit it.
+    """
+    policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
+    try:
+        os.sched_setscheduler(0, policy, os.sched_param(priority))
+    except OSError as error:
+        return error
+    return None
+
+
 def set_realtime_priority(priority: int) -> bool:
-    """Give this thread SCHED_FIFO `priority`; threads started from it don't inherit it.
+    """Give this thread the SCHED_FIFO priority that the settings ask for.
 
     Args:
         priority: 1..99, or 0 to leave the ordinary scheduling.
@@ -25,11 +38,8 @@ def set_realtime_priority(priority: int) -> bool:
     Returns:
         Whether it runs as wished; a refused permission is a warning that says what to do.
     """
-    if priority == 0:
-        return True
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
-    except OSError as error:
+    error = try_realtime_priority(priority) if priority > 0 else None
+    if error is not None:
         logger.warning(
             "control.realtime_priority = %d: %s; ordinary scheduling is used. To allow it, add "
             "'@realtime - rtprio %d' to /etc/security/limits.d/realtime.conf, join the group "
@@ -38,8 +48,7 @@ def set_realtime_priority(priority: int) -> bool:
             error.strerror,
             priority,
         )
-        return False
-    return True
+    return error is None
 
 
 def pause_garbage_collection() -> None:

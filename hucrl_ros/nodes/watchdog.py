@@ -19,7 +19,7 @@ from hucrl_ros.nodes.lifeline import LifelineWatcher, lifeline_name
 from hucrl_ros.nodes.overrides import given_settings, override
 from hucrl_ros.nodes.parameters import read_config
 from hucrl_ros.nodes.qos import LATCHED, NEWEST, STREAM
-from hucrl_ros.nodes.realtime import set_realtime_priority
+from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.runtime.guard import Guard
 from hucrl_ros.runtime.joint_state import JointStateReader
@@ -74,7 +74,9 @@ class Watchdog(Node):
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = self.create_timer(1.0, self._look, clock=self._steady)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
-        set_realtime_priority(self._config.control.realtime_priority)
+        # It needs next to no time, but that at once: taken wherever it is allowed.
+        if set_realtime_priority(self._config.control.realtime_priority):
+            try_realtime_priority(min(self._config.control.realtime_priority + 1, 99))
 
     def close(self) -> None:
         """Let go of the lifeline."""

@@ -2,6 +2,9 @@
 
 LOCKSTEP_PATIENCE = 2.0
 """[s] In lockstep physics waits for a slow tick, so only a hung controller is worth a trip."""
+FIRST_PATIENCE = 5.0
+"""[s] Before an episode's first command the robot is under no effort, and DDS may need seconds
+to make the watchdog hear commands at all."""
 HEADROOM = 0.5
 """[periods] The watch trips earlier by this, so that the safe command is out in time."""
 
@@ -32,6 +35,7 @@ class Watch:
         self._armed = False
         self._dead = False
         self._tripped = False
+        self._commanded = False
         self._stamp_ns: int | None = None
         self._waiting_since: float | None = None
 
@@ -47,7 +51,7 @@ class Watch:
 
     def arm(self) -> None:
         """An episode begins."""
-        self._armed, self._dead, self._tripped = True, False, False
+        self._armed, self._dead, self._tripped, self._commanded = True, False, False, False
         self._stamp_ns, self._waiting_since = None, None
 
     def disarm(self) -> None:
@@ -66,6 +70,7 @@ class Watch:
     def command(self) -> bool:
         """The controller sent a command; returns whether that cleared a trip."""
         self._waiting_since = None
+        self._commanded = True
         cleared = self._tripped and not self._dead
         if cleared:
             self._tripped = False
@@ -84,13 +89,13 @@ class Watch:
         if not self._armed or self._tripped:
             return ""
         waited = self.waited(now)
-        if not self._dead and waited < self.limit_s:
+        limit_s = self.limit_s if self._commanded else max(self.limit_s, FIRST_PATIENCE)
+        if not self._dead and waited < limit_s:
             return ""
         self._tripped = True
         if self._dead:
             after = f", {1e3 * waited:.1f} ms after a joint state that waits for a command"
             return f"the controller's process has ended{after if waited else ''}"
         return (
-            f"no command {1e3 * waited:.1f} ms after a joint state "
-            f"(limit {1e3 * self.limit_s:.1f} ms)"
+            f"no command {1e3 * waited:.1f} ms after a joint state (limit {1e3 * limit_s:.1f} ms)"
         )
