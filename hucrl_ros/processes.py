@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-FIRST_S = 1.0
+FIRST_S = 0.7
 """[s] Head start of the processes that must end before the others."""
-GRACE_S = 3.5
+GRACE_S = 2.5
 """[s] From the first SIGTERM to SIGKILL."""
 KILL_S = 1.0
 """[s] Longest wait for a killed process to disappear."""

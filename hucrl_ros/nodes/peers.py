@@ -16,7 +16,7 @@ from std_srvs.srv import SetBool, Trigger
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.qos import LATCHED
 
-SILENCE_S = 10.0
+SILENCE_S = 30.0
 """[s] Without diagnostics, which come every second, a node counts as lost."""
 
 

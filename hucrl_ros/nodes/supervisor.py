@@ -131,14 +131,14 @@ class Supervisor(Node):
             raise RunError(wait.complaint())
 
     def _lost_node(self) -> str:
-        """What the parent, or a long silence, says of a lost node; empty where none is lost."""
+        """What the parent or, without one, a long silence says of a lost node; or nothing."""
         if self._parent_reports:
             with contextlib.suppress(BlockingIOError):
                 self._heard += os.read(_STDIN, 4096).decode(errors="replace")
             line, newline, rest = self._heard.partition("\n")
-            if newline:
-                self._heard = rest
-                return line
+            self._heard = rest if newline else line
+            return line if newline else ""
+        # Nobody watches the processes. Silence may also mean that a machine is overloaded.
         silent = self._peers.silent()
         return f"{silent[0]} gives no sign of life" if silent else ""
 

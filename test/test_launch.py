@@ -1,0 +1,239 @@
+"""Launch files: the node list is that of `hucrl up`; where ROS 2 is installed, they really run."""
+
+import importlib.util
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import types
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from quick_run import quick_file
+
+from hucrl_ros.errors import HucrlError
+from hucrl_ros.graph import control_graph, learning_graph
+from hucrl_ros.paths import share_directory
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.summary import read_summary
+
+LAUNCH = share_directory() / "launch"
+HAS_ROS = all(importlib.util.find_spec(name) for name in ("launch", "launch_ros"))
+needs_ros = pytest.mark.skipif(
+    not HAS_ROS, reason="ROS 2's launch and launch_ros are not installed; no registry has them"
+)
+needs_fakes = pytest.mark.skipif(HAS_ROS, reason="the real launch is installed")
+
+
+@dataclass
+class Part:
+    """Stands for any action, event or handler of launch: remembers what it was made of."""
+
+    kind: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass
+class FakeContext:
+    """Launch arguments, and whether everything is ending."""
+
+    arguments: dict[str, str]
+    is_shutdown: bool = False
+
+
+@dataclass
+class FakeConfiguration:
+    name: str
+
+    def perform(self, context: FakeContext) -> str:
+        return context.arguments[self.name]
+
+
+@dataclass
+class FakeLaunch:
+    """Just enough of launch and launch_ros to evaluate our files."""
+
+    modules: dict[str, types.ModuleType] = field(default_factory=dict)
+
+    def add(self, name: str, *kinds: str, **values: object) -> None:
+        module = types.ModuleType(name)
+        for kind in kinds:
+            setattr(module, kind, lambda *a, _kind=kind, **k: Part(_kind, a, k))
+        for key, value in values.items():
+            setattr(module, key, value)
+        self.modules[name] = module
+
+
+@pytest.fixture
+def fake_launch(monkeypatch):
+    fake = FakeLaunch()
+    fake.add("launch", "LaunchDescription", LaunchContext=object, LaunchDescriptionEntity=object)
+    fake.add(
+        "launch.actions",
+        "DeclareLaunchArgument",
+        "EmitEvent",
+        "LogInfo",
+        "OpaqueFunction",
+        "RegisterEventHandler",
+        "Shutdown",
+    )
+    fake.add("launch.event_handlers", "OnProcessStart")
+    fake.add("launch.events", "matches_action")
+    fake.add("launch.substitutions", LaunchConfiguration=FakeConfiguration)
+    fake.add("launch_ros")
+    fake.add("launch_ros.actions", "LifecycleNode", "Node")
+    fake.add("launch_ros.event_handlers", "OnStateTransition")
+    fake.add("launch_ros.events")
+    fake.add("launch_ros.events.lifecycle", "ChangeState")
+    for name, module in fake.modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+def evaluate(file: str, is_shutdown: bool = False, **given: str) -> list[Part]:
+    """What a launch file does with these arguments."""
+    description = runpy.run_path(str(LAUNCH / file))["generate_launch_description"]()
+    arguments = {}
+    for part in description.args[0]:
+        if part.kind == "DeclareLaunchArgument":
+            assert part.kwargs["description"]
+            arguments[part.args[0]] = part.kwargs.get("default_value")
+    assert set(given) <= set(arguments)
+    arguments.update(given)
+    assert None not in arguments.values()
+    (start,) = [part for part in description.args[0] if part.kind == "OpaqueFunction"]
+    return start.kwargs["function"](FakeContext(arguments))
+
+
+def nodes_of(parts: list[Part]) -> dict[str, Part]:
+    return {p.kwargs["name"]: p for p in parts if p.kind in ("Node", "LifecycleNode")}
+
+
+@needs_fakes
+def test_learning_starts_exactly_the_nodes_of_the_list(fake_launch, tmp_path):
+    started = nodes_of(evaluate("learn.launch.py", task="pendulum", out=str(tmp_path / "run")))
+    expected = {node.name: node for node in learning_graph(RunFolder.open(tmp_path / "run"))}
+    assert list(started) == list(expected)
+    for name, node in started.items():
+        spec = expected[name]
+        assert node.kwargs["package"] == "hucrl_ros"
+        assert node.kwargs["executable"] == spec.executable
+        assert node.kwargs["parameters"] == [str(spec.parameter_file), dict(spec.parameters)]
+
+
+@needs_fakes
+def test_launch_arguments_become_the_runs_settings(fake_launch, tmp_path):
+    given = {"episodes": "3", "action_penalty": "0.1", "strategy": "greedy", "seed": "5"}
+    evaluate("learn.launch.py", out=str(tmp_path / "run"), mode="real_time", **given)
+    config = RunFolder.open(tmp_path / "run").config
+    assert (config.episodes, config.action_penalty) == (3, 0.1)
+    assert (config.strategy, config.seed, config.mode) == ("greedy", 5, "real_time")
+
+
+@needs_fakes
+def test_launch_resumes_a_run(fake_launch, tmp_path):
+    evaluate("learn.launch.py", out=str(tmp_path / "run"), seed="5")
+    evaluate("learn.launch.py", out=str(tmp_path / "run"), resume="true")
+    with pytest.raises(HucrlError, match="--resume"):
+        evaluate("learn.launch.py", out=str(tmp_path / "run"))
+
+
+@needs_fakes
+def test_only_the_supervisors_end_ends_the_launch_and_only_once(fake_launch, tmp_path):
+    started = nodes_of(evaluate("learn.launch.py", out=str(tmp_path / "run")))
+    ends = {name: n.kwargs["on_exit"] for name, n in started.items() if n.kwargs["on_exit"]}
+    assert list(ends) == ["supervisor"]
+    react = ends["supervisor"].kwargs["function"]
+    assert [part.kind for part in react(FakeContext({}))] == ["Shutdown"]
+    assert react(FakeContext({}, is_shutdown=True)) == []
+
+
+@needs_fakes
+def test_a_wrong_launch_argument_is_refused_by_name(fake_launch, tmp_path):
+    with pytest.raises(HucrlError, match="episodes = 0"):
+        evaluate("learn.launch.py", out=str(tmp_path / "run"), episodes="0")
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    from bundle_factory import write_bundle
+
+    return write_bundle(tmp_path_factory.mktemp("bundles") / "bundle_001")
+
+
+@needs_fakes
+def test_controlling_starts_exactly_the_nodes_of_the_list(fake_launch, bundle):
+    started = nodes_of(evaluate("control.launch.py", bundle=str(bundle), commands="/robot/cmd"))
+    remappings = {"joint_states": "joint_states", "controller/commands": "/robot/cmd"}
+    expected = control_graph(bundle, "pendulum", remappings=remappings)
+    assert list(started) == [node.name for node in expected]
+    for spec in expected:
+        assert started[spec.name].kwargs["parameters"] == [dict(spec.parameters)]
+        assert started[spec.name].kwargs["remappings"] == list(remappings.items())
+
+
+@needs_fakes
+def test_recording_adds_the_recorder_again_and_again(fake_launch, bundle, tmp_path):
+    for _ in range(2):
+        parts = evaluate("control.launch.py", bundle=str(bundle), record=str(tmp_path / "log"))
+        assert "recorder" in nodes_of(parts)
+
+
+@needs_fakes
+@pytest.mark.parametrize(("activate", "handlers"), [("", 1), ("true", 2)])
+def test_the_controller_is_activated_only_on_request(fake_launch, bundle, activate, handlers):
+    parts = evaluate("control.launch.py", bundle=str(bundle), activate=activate)
+    assert [p.kind for p in parts].count("RegisterEventHandler") == handlers
+    assert nodes_of(parts)["controller"].kind == "LifecycleNode"
+
+
+@needs_fakes
+def test_what_is_no_bundle_is_refused_by_name(fake_launch, tmp_path):
+    with pytest.raises(HucrlError, match="not a bundle"):
+        evaluate("control.launch.py", bundle=str(tmp_path / "nothing"))
+
+
+@needs_ros
+@pytest.mark.ros
+@pytest.mark.slow
+def test_launch_teaches_the_pendulum_and_ends_by_itself(ros_domain, tmp_path):
+    run = tmp_path / "run"
+    config = quick_file(tmp_path / "quick.yaml")
+    arguments = [f"out:={run}", "episodes:=2", f"config:={config}"]
+    done = subprocess.run(
+        ["ros2", "launch", str(LAUNCH / "learn.launch.py"), *arguments],
+        env={**os.environ, "PYTHONPATH": _with_checkout()},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        start_new_session=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(read_summary(run / "summary.json").episodes) == 2
+
+
+@needs_ros
+@pytest.mark.ros
+def test_ctrl_c_ends_a_launch_with_all_its_nodes(ros_domain, tmp_path):
+    process = subprocess.Popen(
+        ["ros2", "launch", str(LAUNCH / "learn.launch.py"), f"out:={tmp_path / 'run'}"],
+        env={**os.environ, "PYTHONPATH": _with_checkout()},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    for line in process.stdout:
+        if "waiting for the nodes" in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
+def _with_checkout() -> str:
+    return os.pathsep.join([str(share_directory()), os.environ.get("PYTHONPATH", "")])

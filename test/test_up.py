@@ -1,0 +1,332 @@
+"""`hucrl up` with real processes and real DDS: it learns, and survives what can happen."""
+
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from quick_run import Up, quick_arguments, wait_until
+
+from hucrl_ros.bags.reader import read_episode
+from hucrl_ros.cli import main
+from hucrl_ros.learner import Learner
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.runtime.bundle import load_bundle
+from hucrl_ros.runtime.manifest import read_manifest
+from hucrl_ros.starting import RunOptions, parse_setting, prepare_run
+from hucrl_ros.summary import episode_return, read_summary
+from hucrl_ros.tasks import make_task
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
+END_S = 5.0
+"""[s] For all processes to be gone after Ctrl-C."""
+
+
+def learned_run(root, **changes) -> RunFolder:
+    """A run that has its first bundle and no episode yet."""
+    arguments = quick_arguments(**changes)[1::2]
+    overrides = dict(parse_setting(text) for text in arguments)
+    run = prepare_run(RunOptions("pendulum", overrides=overrides, out=root))
+    Learner(run.config, run).export_initial()
+    return run
+
+
+@pytest.fixture(scope="module")
+def fresh_run(tmp_path_factory):
+    """Copies of a run in real time whose first bundle exists, which makes a start quicker."""
+    base = learned_run(tmp_path_factory.mktemp("base") / "run", episodes=2, mode="real_time")
+
+    def copy(folder):
+        shutil.copytree(base.root, folder)
+        return folder
+
+    return copy
+
+
+def up(*arguments, out):
+    return Up("pendulum", "--no-figures", *arguments, out=out)
+
+
+def assert_all_gone(process):
+    assert process.remaining() == []
+    assert "Traceback" not in process.logs
+    assert "Traceback" not in process.stderr
+
+
+def assert_returns_are_those_of_the_bags(run):
+    config, summary = run.config, read_summary(run.summary)
+    task = make_task(config.task, config.action_penalty)
+    for episode in summary.episodes:
+        recorded = read_episode(run.root / episode.bag, task.spec, task.steps)
+        assert episode.steps == len(recorded.actions) == task.steps
+        assert episode.return_ == pytest.approx(episode_return(recorded, task), abs=1e-9)
+        assert load_bundle(run.root / episode.bundle, task.spec).manifest.episode == episode.index
+
+
+def test_a_whole_run_learns_and_leaves_everything_in_its_folder(tmp_path):
+    arguments = [*quick_arguments(), "--episodes", "2", "--lockstep", "--seed", "3"]
+    with up(*arguments, out=tmp_path / "run") as process:
+        assert process.end() == 0, process.stderr
+        assert_all_gone(process)
+    run = process.run
+    summary = read_summary(run.summary)
+    assert (summary.mode, summary.seed, summary.optimum) == ("lockstep", 3, 278.1)
+    assert [episode.index for episode in summary.episodes] == [0, 1]
+    assert summary.best_return == max(episode.return_ for episode in summary.episodes)
+    assert summary.events == ()
+    assert 0 < summary.wall_s < 300
+    assert summary.cpu_s > 1
+    assert_returns_are_those_of_the_bags(run)
+    first, second = summary.episodes
+    assert first.promised_return is None
+    promised = read_manifest(run.bundle(1)).report.promised_return
+    assert second.promised_return == promised is not None
+    for episode in summary.episodes:
+        assert episode.tick_ms.p50 <= episode.tick_ms.p99 <= episode.tick_ms.max
+        assert (episode.fallbacks, episode.clamps) == (0, 0)
+        assert episode.fit_s > 0
+        assert episode.search_s > 0
+    assert read_manifest(run.bundle(2)).episode == 2
+    last_line = process.stdout.splitlines()[-1]
+    assert last_line.startswith(f"best return {summary.best_return:.1f} of 278.1 possible")
+    names = ("simulator", "controller", "recorder", "learner", "supervisor", "watchdog")
+    assert {path.name for path in run.logs.iterdir()} == {f"{name}.log" for name in names}
+    check_that_a_finished_run_says_so(run)
+
+
+def check_that_a_finished_run_says_so(run):
+    with up("--resume", out=run.root) as process:
+        assert process.end() == 0, process.stderr
+    assert "finished already" in process.stdout
+    assert "ROS_DOMAIN_ID" not in process.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (
+            ["--config", "{typo}"],
+            "typo.yaml: unknown key 'planner.horizn'; did you mean 'horizon'",
+        ),
+        (["--set", "planner.horizn=3"], "unknown key 'planner.horizn'; did you mean 'horizon'"),
+        (["--episodes", "0"], "episodes = 0"),
+        (["--config", "{missing}"], "missing.yaml: No such file"),
+        (["--resume"], "no config.yaml"),
+    ],
+)
+def test_bad_input_gets_one_line_and_leaves_nothing(tmp_path, capsys, arguments, named):
+    typo = tmp_path / "typo.yaml"
+    typo.write_text("/**: {ros__parameters: {planner: {horizn: 3}}}\n")
+    paths = {"typo": typo, "missing": tmp_path / "missing.yaml"}
+    arguments = [text.format(**paths) for text in arguments]
+    code = main(["up", "pendulum", *arguments, "--out", str(tmp_path / "run")])
+    error = capsys.readouterr().err
+    assert code == (1 if arguments == ["--resume"] else 2)
+    assert error.startswith("hucrl up: ")
+    assert named in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_changed_setting_is_refused_when_a_run_is_resumed(fresh_run, tmp_path, capsys):
+    folder = fresh_run(tmp_path / "run")
+    before = (folder / "config.yaml").read_text()
+    assert main(["up", "pendulum", "--out", str(folder), "--resume", "--seed", "9"]) == 2
+    error = capsys.readouterr().err
+    assert "seed = 9" in error
+    assert "has 0" in error
+    assert error.count("\n") == 1
+    assert (folder / "config.yaml").read_text() == before
+
+
+def test_a_killed_controller_is_reported_and_the_run_continues_with_resume(fresh_run, tmp_path):
+    with up("--resume", out=fresh_run(tmp_path / "run")) as process:
+        process.wait_for_line(": running")
+        time.sleep(1.0)  # In the middle of an episode that takes five seconds.
+        process.node("controller").kill()
+        assert process.end() == 1
+        assert_all_gone(process)
+    run = process.run
+    (event,) = read_summary(run.summary).events
+    assert event.startswith("episode 0, step ")
+    assert 0 < int(event.split()[3].rstrip(":")) < 400
+    assert "controller was killed by signal 9 (SIGKILL)" in event
+    assert "the watchdog sent the safe command" in event
+    command = f"hucrl up pendulum --out {run.root.name} --resume"
+    assert process.stderr == f"hucrl up: {event}; continue with: {command}\n"
+    assert run.finished_episodes() == 0
+    interrupted = run.episodes / "episode_000_interrupted_1"
+    task = make_task("pendulum", 0.2)
+    bag = read_episode(interrupted, task.spec, task.steps)
+    assert bag.interrupted
+    assert len(bag.actions) > 10
+    with up("--resume", out=run.root) as process:
+        process.wait_for_line("episode 0: return")
+        process.signal(signal.SIGINT)
+        assert process.end() == 130
+    assert run.finished_episodes() == 1
+    assert interrupted.is_dir()
+    assert read_summary(run.summary).events[0] == event
+
+
+@pytest.mark.parametrize(
+    "phase", ["waiting", pytest.param("resetting", marks=pytest.mark.slow), "running"]
+)
+def test_ctrl_c_ends_everything_at_once(fresh_run, tmp_path, phase):
+    with up("--resume", out=fresh_run(tmp_path / "run")) as process:
+        process.wait_for_line(phase)
+        begin = time.monotonic()
+        process.signal(signal.SIGINT)
+        assert process.end() == 130
+        assert time.monotonic() - begin < END_S
+        assert_all_gone(process)
+        assert process.stderr == ""
+    assert process.run.finished_episodes() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.2, 0.4, 0.8, 1.2])
+def test_ctrl_c_at_the_very_start_leaves_nothing(fresh_run, tmp_path, delay):
+    with up("--resume", out=fresh_run(tmp_path / "run")) as process:
+        process.wait_for_line("ROS_DOMAIN_ID")
+        time.sleep(delay)
+        begin = time.monotonic()
+        process.signal(signal.SIGINT)
+        assert process.end() == 130
+        assert time.monotonic() - begin < END_S
+        assert_all_gone(process)
+
+
+@pytest.mark.slow
+def test_a_learner_killed_in_mid_fit_learns_the_same_after_resume(tmp_path):
+    arguments = [*quick_arguments(model__fit_steps=3000), "--episodes", "1", "--lockstep"]
+    with up(*arguments, out=tmp_path / "run") as process:
+        process.wait_for_line("fitting")
+        process.node("learner").kill()
+        assert process.end() == 1
+        assert_all_gone(process)
+    run = process.run
+    (event,) = read_summary(run.summary).events
+    assert event == "learning from episode 0: learner was killed by signal 9 (SIGKILL)"
+    assert process.stderr.startswith(f"hucrl up: {event}; continue with: hucrl up pendulum")
+    assert run.finished_episodes() == 1
+    assert not run.bundle(1).exists()
+    with up("--resume", out=run.root) as process:
+        assert process.end() == 0, process.stderr
+    other = RunFolder(tmp_path / "uninterrupted")
+    shutil.copytree(run.root, other.root, ignore=shutil.ignore_patterns("bundle_*", "*.safetens*"))
+    Learner(other.config, other).learn(lambda phase, share: None)
+    resumed, uninterrupted = read_manifest(run.bundle(1)), read_manifest(other.bundle(1))
+    assert resumed.data_hash == uninterrupted.data_hash
+    assert resumed.files == uninterrupted.files
+    assert read_summary(run.summary).episodes[0].fit_s > 0
+
+
+@pytest.mark.slow
+def test_two_runs_at_once_do_not_disturb_each_other(tmp_path):
+    arguments = [*quick_arguments(), "--episodes", "2", "--lockstep"]
+    with (
+        up(*arguments, out=tmp_path / "one") as one,
+        up(*arguments, out=tmp_path / "two") as two,
+    ):
+        assert (one.end(), two.end()) == (0, 0), one.stderr + two.stderr
+    first_lines = {process.stdout.splitlines()[0].split("=")[1] for process in (one, two)}
+    assert len(first_lines) == 2
+    for process in (one, two):
+        assert_returns_are_those_of_the_bags(process.run)
+    # In lockstep nothing depends on time, so the same seed gives the same run.
+    returns = [
+        [episode.return_ for episode in read_summary(process.run.summary).episodes]
+        for process in (one, two)
+    ]
+    assert returns[0] == returns[1]
+
+
+@pytest.mark.slow
+def test_a_run_cannot_be_played_twice_at_the_same_time(fresh_run, tmp_path):
+    folder = fresh_run(tmp_path / "run")
+    with up("--resume", out=folder) as one:
+        one.wait_for_line("running")
+        with up("--resume", out=folder) as other:
+            assert other.end() == 1
+        assert other.stderr == f"hucrl up: {folder}: process {one.pid} is playing this run\n"
+        one.wait_for_line("episode 0: return")
+        one.signal(signal.SIGINT)
+        assert one.end() == 130
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["simulator", "recorder", "watchdog", "supervisor"])
+def test_any_node_that_dies_ends_the_run_with_one_line_that_names_it(fresh_run, tmp_path, name):
+    with up("--resume", out=fresh_run(tmp_path / "run")) as process:
+        process.wait_for_line(": running")
+        process.node(name).kill()
+        assert process.end() == 1
+        assert_all_gone(process)
+    (event,) = read_summary(process.run.summary).events
+    assert f"{name} was killed by signal 9 (SIGKILL)" in event
+    assert process.stderr.count("\n") == 1
+    assert event in process.stderr
+    assert process.run.finished_episodes() == 0
+
+
+@pytest.mark.slow
+def test_nodes_stop_safely_when_hucrl_up_itself_is_killed(fresh_run, tmp_path):
+    with up("--resume", out=fresh_run(tmp_path / "run")) as process:
+        process.wait_for_line(": running")
+        process.signal(signal.SIGKILL)
+        process.end()
+        wait_until(lambda: not process.remaining())
+    assert (process.run.episodes / "episode_000_interrupted_1" / "metadata.yaml").is_file()
+
+
+@pytest.mark.slow
+def test_a_damaged_bundle_ends_the_run_with_one_line(fresh_run, tmp_path):
+    folder = fresh_run(tmp_path / "run")
+    policy = folder / "bundles" / "bundle_000" / "policy.onnx"
+    policy.write_bytes(policy.read_bytes()[:-1] + b"\0")
+    with up("--resume", out=folder) as process:
+        assert process.end() == 1
+        assert_all_gone(process)
+    assert "controller: " in process.stderr
+    assert "policy.onnx" in process.stderr
+    assert process.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_a_live_view_and_its_cursor_back(fresh_run, tmp_path):
+    leader, follower = pty.openpty()
+    process = up_on_terminal(fresh_run(tmp_path / "run"), follower)
+    os.close(follower)
+    seen = b""
+    deadline = time.monotonic() + 100
+    while b"running" not in seen and time.monotonic() < deadline:
+        if select.select([leader], [], [], 0.5)[0]:
+            seen += os.read(leader, 65536)
+    process.send_signal(signal.SIGINT)
+    while process.poll() is None:
+        if select.select([leader], [], [], 0.2)[0]:
+            seen += os.read(leader, 65536)
+    os.close(leader)
+    assert process.returncode == 130
+    text = seen.decode()
+    for heading in ("return", "promised", "error", "p50 ms", "p99 ms", "misses"):
+        assert heading in text
+    assert "step" in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+def up_on_terminal(folder, terminal):
+    command = [sys.executable, "-m", "hucrl_ros", "up", "pendulum", "--resume", "--no-figures"]
+    return subprocess.Popen(
+        [*command, "--out", str(folder)],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )
