@@ -80,7 +80,7 @@ class SearchSettings(Settings):
     """Share of the trajectories that start anew in a round [1]."""
     visited_starts: float = Field(0.3, ge=0, le=1)
     """Share of the starts that are recorded states; the others are the task's [1]."""
-    policy_layers: tuple[int, ...] = Field((128, 128), min_length=1)
+    policy_layers: tuple[int, ...] = Field((64, 64), min_length=1)
     """Hidden units of π and η [1]."""
     critic_layers: tuple[int, ...] = Field((128, 128), min_length=1)
     """Hidden units of the critic [1]."""
@@ -105,6 +105,8 @@ class SearchSettings(Settings):
     """`mpo`: bound on the KL divergence of the E-step [nats]."""
     mpo_epsilon_mean: float = Field(0.1, gt=0)
     """`mpo`: bound on the KL divergence of the M-step [nats]."""
+    warm_start: bool = True
+    """Go on from the last episode's policies and critic instead of fresh ones."""
     trial_interval: int = Field(25, ge=1)
     """Rounds between two trials of the policies for a whole imagined episode [1]."""
 
@@ -179,7 +181,7 @@ class Config(Settings):
     """ρ, weight of the action's cost in the reward [1]."""
     seed: int = Field(0, ge=0, lt=2**31)
     """Seed of everything random."""
-    episodes: int = Field(7, ge=1)
+    episodes: int = Field(6, ge=1)
     """Episodes to run, the random ones included [1]."""
     mode: Literal["lockstep", "real_time"] = "lockstep"
     """`lockstep`: physics waits for each command; `real_time`: it never waits."""

@@ -108,6 +108,9 @@ class Learner:
         quality = fit(self.model, transitions, generator, lambda share: progress("fitting", share))
         fitted = time.perf_counter()
         self.step.start_episode(following, generator)
+        if not self.config.search.warm_start:
+            fresh = Actors(self.task, self.step.hallucination_dim, self.config.search, generator)
+            self.actors.load_state_dict(fresh.state_dict())
         found = make_search(self.config.search).improve(
             self.actors,
             self.step,

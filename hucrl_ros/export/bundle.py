@@ -23,7 +23,7 @@ from hucrl_ros.runtime.manifest import (
     Manifest,
     dump_manifest,
 )
-from hucrl_ros.search.base import Actors
+from hucrl_ros.search import Actors
 from hucrl_ros.tasks import Task
 
 PARITY_PARTICLES = 8

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from hucrl_ros.exploration import Step
-from hucrl_ros.search.base import Actors
+from hucrl_ros.search import Actors
 from hucrl_ros.tasks import Task
 
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,13 +16,23 @@ from hucrl_ros.search.imagination import Imagined, Pool, Starts, imagine, trace_
 Weights = dict[str, Tensor]
 
 
+class SearchResult(NamedTuple):
+    """What a search found."""
+
+    episode: Imagined
+    """Imagined episodes of the best policies, one from each start that was asked for."""
+    weights: Weights
+    """State of the `Actors` that played them."""
+
+
 class PolicySearch(ABC):
     """Improves π, η and V on the system that a step function imagines (Algorithm HDA).
 
     Each iteration imagines some steps of a pool of trajectories, moves the critic towards their
     TD(λ) targets (hallucinated value expansion) and lets the subclass improve the policies at
     the visited states. Now and then the policies are tried for a whole imagined episode, and
-    the best ones seen are kept: the search never returns anything worse than it began with.
+    the best ones are what to play; the next search goes on from the newest ones, because
+    policies on their way to something better may look worse than doing nothing.
     """
 
     def __init__(self, settings: SearchSettings) -> None:
@@ -47,7 +57,7 @@ class PolicySearch(ABC):
         first: Tensor,
         generator: torch.Generator,
         progress: Callable[[float], None],
-    ) -> Imagined:
+    ) -> SearchResult:
         """Improve `actors` in place.
 
         Args:
@@ -58,11 +68,8 @@ class PolicySearch(ABC):
             generator: Draws everything random.
             progress: Called with the share that is done.
 
-        Returns:
-            The imagined episodes of the policies kept, one from each of `first`.
-
         Raises:
-            LearningError: nothing finite came out; the policies are as they were.
+            LearningError: nothing finite came out.
         """
         settings = self.settings
         critic_optimiser, critic_schedule = self._adam(actors.critic.parameters())
@@ -70,7 +77,7 @@ class PolicySearch(ABC):
         frozen = [p for p in step.parameters() if p.requires_grad]
         _require_grad(frozen, False)
         pool = Pool(starts, settings, generator)
-        kept = _Best(actors, step, first)
+        best = _Best(actors, step, first)
         for iteration in range(settings.iterations):
             imagined = pool.advance(actors, step)
             self._fit_critic(imagined, actors, critic_optimiser, generator)
@@ -82,10 +89,10 @@ class PolicySearch(ABC):
             policy_schedule.step()
             done = iteration + 1
             if done % settings.trial_interval == 0 or done == settings.iterations:
-                kept.consider()
+                best.consider()
             progress(done / settings.iterations)
         _require_grad(frozen, True)
-        return kept.restore()
+        return best.result()
 
     def _fit_critic(
         self,
@@ -117,11 +124,9 @@ class _Best:
 
     def __init__(self, actors: Actors, step: Step, first: Tensor) -> None:
         self._actors, self._step, self._first = actors, step, first
-        self._initial = _copy(actors)
-        self._weights = self._initial
+        self._weights: Weights = {}
         self._episode: Imagined | None = None
         self._score = -torch.inf
-        self.consider()
 
     def consider(self) -> None:
         """Try the present actors for an imagined episode."""
@@ -132,14 +137,16 @@ class _Best:
         score = float(episode.rewards.sum(dim=0).mean())
         finite = all(bool(torch.isfinite(p).all()) for p in self._actors.parameters())
         if finite and score > self._score:
-            self._score, self._episode, self._weights = score, episode, _copy(self._actors)
+            self._score, self._episode = score, episode
+            self._weights = {k: v.clone() for k, v in self._actors.state_dict().items()}
 
-    def restore(self) -> Imagined:
-        """Put the best actors back."""
-        self._actors.load_state_dict(self._weights)
-        if self._episode is None:
-            raise LearningError("policy search: no imagined episode had a finite return")
-        return self._episode
+    def result(self) -> SearchResult:
+        """What to play."""
+        if self._episode is None or not all(
+            bool(torch.isfinite(p).all()) for p in self._actors.parameters()
+        ):
+            raise LearningError("policy search: weights or imagined returns are not finite")
+        return SearchResult(self._episode, self._weights)
 
 
 def descend(loss: Tensor, optimiser: torch.optim.Optimizer, max_norm: float = 1.0) -> None:
@@ -156,6 +163,3 @@ def _require_grad(parameters: Any, required: bool) -> None:  # noqa: ANN401
     for parameter in parameters:
         parameter.requires_grad_(required)
 
-
-def _copy(actors: Actors) -> Weights:
-    return {name: tensor.clone() for name, tensor in actors.state_dict().items()}
