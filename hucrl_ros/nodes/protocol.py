@@ -22,15 +22,15 @@ from hucrl_ros.progress import Phase, Progress
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.manifest import read_manifest
 
-MEET_S = 60.0
+MEET_S = 120.0
 """[s] For all nodes to appear."""
-ANSWER_S = 15.0
+ANSWER_S = 30.0
 """[s] For a service to answer."""
-STALL_S = 20.0
+STALL_S = 30.0
 """[s] Longest time between two ticks, or for a bundle to load."""
-PREPARE_S = 300.0
+PREPARE_S = 600.0
 """[s] For the learner to import torch and write bundle 0."""
-ARRIVE_S = 5.0
+ARRIVE_S = 15.0
 """[s] For what was sent before to arrive or to be written."""
 LEARNING = {
     "fitting": Phase.FITTING,

@@ -1,0 +1,127 @@
+"""The ledger: the summary follows the bags and bundles, whatever session wrote them."""
+
+import dataclasses
+import shutil
+import subprocess
+import sys
+
+import psutil
+import pytest
+from fabricated_run import fabricate_run
+from manifest_factory import write_manifest
+
+from hucrl_ros import ledger
+from hucrl_ros.bags.reader import read_episode
+from hucrl_ros.ledger import MAX_BAG_EVENTS, Ledger, siblings_cpu_s
+from hucrl_ros.runtime.manifest import LearningReport
+from hucrl_ros.summary import episode_return, read_summary
+from hucrl_ros.tasks import make_task
+
+REPORT = LearningReport(promised_return=250.0, fit_s=0.5, search_s=1.5)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two episodes and the bundles 0 and 1, of which only 1 was learned."""
+    run = fabricate_run(tmp_path / "run", noises=(0.0,))
+    shutil.rmtree(run.bundles)
+    write_manifest(run.bundle(0), 0)
+    write_manifest(run.bundle(1), 1, REPORT)
+    run.summary.unlink()
+    return run
+
+
+def open_ledger(run):
+    return Ledger(run, run.config, make_task("pendulum", 0.2))
+
+
+def test_all_finished_episodes_are_summarised_from_their_bags(run):
+    task = make_task("pendulum", 0.2)
+    first, second = open_ledger(run).episodes
+    for index, episode in enumerate((first, second)):
+        bag = read_episode(run.bag(index), task.spec, task.steps)
+        assert episode.index == index
+        assert episode.return_ == episode_return(bag, task)
+    assert (first.promised_return, second.promised_return) == (None, 250.0)
+
+
+def test_learning_times_belong_to_the_episode_before(run):
+    first, second = open_ledger(run).episodes
+    assert (first.fit_s, first.search_s) == (0.5, 1.5)
+    assert (second.fit_s, second.search_s) == (None, None)
+
+
+def test_learning_that_ends_later_is_added(run):
+    opened = open_ledger(run)
+    write_manifest(run.bundle(2), 2, LearningReport(fit_s=7.0, search_s=8.0))
+    opened.close_learning()
+    assert read_summary(run.summary).episodes[1].fit_s == 7.0
+
+
+def test_an_episode_is_added_when_its_bag_is_closed(run):
+    shutil.move(run.bag(1), run.root / "aside")
+    opened = open_ledger(run)
+    assert len(opened.episodes) == 1
+    shutil.move(run.root / "aside", run.bag(1))
+    assert opened.close_episode().index == 1
+    assert len(read_summary(run.summary).episodes) == 2
+
+
+def test_events_and_times_of_earlier_sessions_stay(run):
+    opened = open_ledger(run)
+    opened.note("episode 0, step 3: the roof fell in")
+    before = read_summary(run.summary)
+    again = open_ledger(run)
+    again.note("stopped on request")
+    after = read_summary(run.summary)
+    assert after.events == (*before.events, "stopped on request")
+    assert after.wall_s >= before.wall_s
+    assert after.cpu_s > before.cpu_s
+
+
+def test_what_a_bag_tells_is_an_event_once(run):
+    def events():
+        return [e for e in read_summary(run.summary).events if e.startswith("episode 1: ")]
+
+    bag = run.bag(1)
+    text = (bag / "metadata.yaml").read_text()
+    (bag / "metadata.yaml").write_text(text.replace("finished", "interrupted"))
+    for _ in range(2):
+        open_ledger(run).write()
+        assert events() == ["episode 1: the recording was interrupted"]
+
+
+def test_a_bag_that_tells_much_is_cut_short(run, monkeypatch):
+    read = ledger.read_episode
+
+    def talkative(path, spec, steps):
+        return dataclasses.replace(read(path, spec, steps), events=[f"gap {i}" for i in range(50)])
+
+    monkeypatch.setattr(ledger, "read_episode", talkative)
+    open_ledger(run).write()
+    events = [e for e in read_summary(run.summary).events if e.startswith("episode 0: ")]
+    assert len(events) == MAX_BAG_EVENTS + 1
+    assert events[-1] == "episode 0: 45 more, see `hucrl inspect`"
+
+
+def test_processor_time_counts_what_the_parent_started():
+    child = subprocess.Popen(
+        [sys.executable, "-S", "-c", "sum(range(10**7)); print(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        child.stdout.readline()
+        spent = sum(psutil.Process(child.pid).cpu_times()[:2])
+        assert spent > 0.05
+        assert siblings_cpu_s(psutil.Process()) >= spent
+    finally:
+        child.communicate(b"\n")
+
+
+def test_processor_time_without_a_parent_is_ones_own():
+    ended = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    parent = psutil.Process(ended.pid)
+    ended.communicate(b"\n")
+    own = sum(psutil.Process().cpu_times()[:2])
+    assert siblings_cpu_s(parent) == pytest.approx(own, abs=0.5)
