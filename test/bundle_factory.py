@@ -17,7 +17,7 @@ from hucrl_ros.config import (
 from hucrl_ros.exploration import Step, make_step
 from hucrl_ros.export import BundleExporter, BundleFields, Promise
 from hucrl_ros.models import Ensemble
-from hucrl_ros.search.base import Actors
+from hucrl_ros.search import Actors
 from hucrl_ros.tasks import Task, make_task
 
 STRATEGIES = ("optimistic", "greedy", "thompson")

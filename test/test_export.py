@@ -120,12 +120,15 @@ def test_a_bundle_appears_whole_or_not_at_all(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bundle_replaces_the_one_of_an_interrupted_learner(tmp_path):
+def test_a_bundle_replaces_what_an_interrupted_learner_left(tmp_path):
+    (tmp_path / ".bundle.123").mkdir()
+    (tmp_path / ".bundle.123" / "policy.onnx").touch()
     write(tmp_path / "bundle", episode=1)
     (tmp_path / "bundle" / "stray").touch()
     write(tmp_path / "bundle", episode=2)
     assert load_bundle(tmp_path / "bundle").manifest.episode == 2
     assert not (tmp_path / "bundle" / "stray").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
 
 
 def test_wrong_weights_are_refused_before_the_bundle_appears(tmp_path, monkeypatch):

@@ -71,8 +71,9 @@ class BundleExporter:
         if promise is not None:
             contents[PROMISE] = _npz(promise._asdict())
         manifest = self._manifest(fields, contents)
+        for left_behind in path.parent.glob(f".{path.name}.*"):  # By a killed learner.
+            shutil.rmtree(left_behind)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         try:
             for name, content in contents.items():

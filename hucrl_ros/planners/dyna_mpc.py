@@ -28,6 +28,9 @@ class DynaMpc(Planner):
     previous tick's plan shifted by one step, and the elites of an iteration stay in the next
     one's selection. So the plan is never worse, in the model, than either. Offsets are
     correlated over time, because a robot filters out what changes sign at every step.
+
+    The best particle is what Algorithm 7 sends. Sending the elites' mean instead cost 3 of 278
+    on the pendulum with its true model, averaged over critics and policies from poor to good.
     """
 
     def __init__(self, settings: PlannerSettings, state_dim: int, width: int) -> None:

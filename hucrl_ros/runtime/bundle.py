@@ -77,28 +77,6 @@ def load_bundle(path: Path, spec: RobotSpec | None = None, threads: int = 1) -> 
     return Bundle(path, manifest, graphs, promise)
 
 
-def describe(bundle: Bundle) -> list[str]:
-    """Lines about a bundle for a person to read."""
-    manifest, report = bundle.manifest, bundle.manifest.report
-    numbers = ", ".join(
-        f"{name} {value:.4g}" for name, value in report.model_dump().items() if value is not None
-    )
-    played = "random efforts" if manifest.random else f"{manifest.planner.algorithm}"
-    return [
-        f"bundle      {bundle.path}",
-        f"task        {manifest.task}, action penalty {manifest.action_penalty:g}",
-        f"robot       {manifest.robot}: {', '.join(manifest.joint_names)}",
-        f"control     {manifest.steps} steps of {1e3 * manifest.period:g} ms",
-        f"plays       episode {manifest.episode} by {played}",
-        f"strategy    {manifest.strategy}, beta {manifest.beta:g}, seed {manifest.seed}",
-        f"planner     {manifest.planner.particles} particles × {manifest.planner.horizon} steps "
-        f"× {manifest.planner.iterations} iterations",
-        f"learning    {numbers or 'none yet'}",
-        f"made by     {manifest.revision}",
-        *(f"file        {name}  {digest[:12]}" for name, digest in manifest.files.items()),
-    ]
-
-
 def _check_robot(path: Path, made_for: RobotSpec, here: RobotSpec) -> None:
     for field in fields(RobotSpec):
         theirs, ours = getattr(made_for, field.name), getattr(here, field.name)
