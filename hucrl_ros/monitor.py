@@ -37,13 +37,14 @@ class EpisodeMonitor:
         self._pairs: list[tuple[Array, tuple[float, ...]]] = []
         self._return = 0.0
         self._tick_ms: list[float] = []
+        self._steps = 0
         self.misses = 0
         """Ticks later than the control period."""
 
     @property
     def steps(self) -> int:
-        """Ticks so far."""
-        return len(self._tick_ms)
+        """Ticks so far, by their own count: a slow reader may lose some messages."""
+        return self._steps
 
     def see_state(
         self,
@@ -65,6 +66,7 @@ class EpisodeMonitor:
     def see_tick(self, tick: TickRecord) -> None:
         """Take in a tick."""
         self._tick_ms.append(tick.tick_ms)
+        self._steps = tick.step + 1
         self.misses += tick.missed
         state = self._states.pop(tick.stamp_ns, None)
         if state is not None:

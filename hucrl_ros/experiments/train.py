@@ -8,10 +8,10 @@ import numpy as np
 from hucrl_ros.config import Config
 from hucrl_ros.learner import Learner, Recorded
 from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.agent import Agent, Source
+from hucrl_ros.runtime.agent import Agent
 from hucrl_ros.runtime.bundle import load_bundle
 from hucrl_ros.runtime.guard import Guard
-from hucrl_ros.runtime.manifest import LearningReport, read_manifest
+from hucrl_ros.runtime.manifest import read_manifest
 from hucrl_ros.summary import EpisodeSummary, Summary, TickStatistics, write_summary
 from hucrl_ros.tasks import Task
 
@@ -47,10 +47,7 @@ def train(config: Config, run: RunFolder, report: Report = lambda episode: None)
     for index in range(config.episodes):
         played, episode = play(learner.task, config, run, index)
         recorded.append(played)
-        learned = LearningReport()
-        if index + 1 < config.episodes:
-            bundle = learner.learn_from(recorded, lambda phase, share: None)
-            learned = read_manifest(bundle).report
+        learned = read_manifest(learner.learn_from(recorded, lambda phase, share: None)).report
         update = {"fit_s": learned.fit_s, "search_s": learned.search_s}
         episodes.append(episode.model_copy(update=update))
         report(episodes[-1])
@@ -75,14 +72,12 @@ def play(
     guard.reset()
     robot = task.robot()
     states = [robot.reset(np.random.default_rng((config.seed, index)))]
-    actions, tick_ms, clamps, fallbacks = [], [], 0, 0
+    actions, tick_ms, clamps = [], [], 0
     for _ in range(task.steps):
         began = time.perf_counter()
-        tick = agent.act(states[-1])
-        command = guard.check(tick.action, states[-1])
+        command = guard.check(agent.act(states[-1]).action, states[-1])
         tick_ms.append(1e3 * (time.perf_counter() - began))
         clamps += command.clamped
-        fallbacks += tick.source is Source.SAFE
         actions.append(command.effort)
         states.append(robot.step(command.effort))
     played = Recorded(np.array(states), np.array(actions), np.ones(task.steps, dtype=bool))
@@ -94,6 +89,6 @@ def play(
         steps=task.steps,
         tick_ms=TickStatistics.of(np.array(tick_ms)),
         clamps=clamps,
-        fallbacks=fallbacks,
+        fallbacks=agent.fallbacks,
         bundle=str(run.bundle(index).relative_to(run.root)),
     )

@@ -19,7 +19,7 @@ from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.peers import Peers
 from hucrl_ros.nodes.protocol import Protocol, Wait
-from hucrl_ros.nodes.qos import STREAM
+from hucrl_ros.nodes.qos import ARCHIVE
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.tick_message import from_message
 from hucrl_ros.progress import Phase, Progress
@@ -77,8 +77,8 @@ class Supervisor(Node):
     def _connect(self) -> None:
         if self._parent_reports:
             os.set_blocking(_STDIN, False)
-        self.create_subscription(JointState, topics.JOINT_STATES, self._on_state, STREAM)
-        self.create_subscription(Float64MultiArray, topics.TICKS, self._on_tick, STREAM)
+        self.create_subscription(JointState, topics.JOINT_STATES, self._on_state, ARCHIVE)
+        self.create_subscription(Float64MultiArray, topics.TICKS, self._on_tick, ARCHIVE)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timers = [
             self.create_timer(ADVANCE_PERIOD, self._look, clock=steady),
@@ -114,6 +114,7 @@ class Supervisor(Node):
             while self._wait is None or self._wait.ready():
                 self._wait = next(self._script)
                 self._since, self._activity = time.monotonic(), self._wait.activity()
+                self._show()
             self._judge_patience(self._wait)
         except StopIteration:
             self._show()
