@@ -1,80 +1,42 @@
 """A robot on a test bench: joint states by hand, ears for controller and watchdog."""
 
-import itertools
-import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-import rclpy
-import torch
+from bundle_factory import write_bundle
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from lifecycle_msgs.msg import Transition
-from lifecycle_msgs.srv import ChangeState
-from rclpy.executors import SingleThreadedExecutor
+from lifecycle_msgs.srv import ChangeState, GetState
+from ros_harness import REPOSITORY, Harness
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, String
 
-from hucrl_ros.config import (
-    ExplorationSettings,
-    ModelSettings,
-    PlannerSettings,
-    SafetySettings,
-    SearchSettings,
-)
-from hucrl_ros.exploration import make_step
-from hucrl_ros.export.bundle import BundleExporter
-from hucrl_ros.models import Ensemble
+from hucrl_ros.envs import Pendulum
 from hucrl_ros.nodes.qos import LATCHED, STREAM
 from hucrl_ros.nodes.tick_message import from_message
-from hucrl_ros.runtime.manifest import BundleFields
-from hucrl_ros.search.base import Actors
-from hucrl_ros.tasks import PendulumSwingUp
 
 PATIENCE = 20.0
 """[s] Discovery takes seconds on a loaded machine."""
 STEPS = 12
-_numbers = itertools.count()
-PERIOD = PendulumSwingUp.robot.spec.period
+PERIOD = Pendulum.spec.period
 TRANSITIONS = {
-    "configure": Transition.TRANSITION_CONFIGURE,
-    "activate": Transition.TRANSITION_ACTIVATE,
-    "deactivate": Transition.TRANSITION_DEACTIVATE,
-    "cleanup": Transition.TRANSITION_CLEANUP,
+    "configure": (Transition.TRANSITION_CONFIGURE, "inactive"),
+    "activate": (Transition.TRANSITION_ACTIVATE, "active"),
+    "deactivate": (Transition.TRANSITION_DEACTIVATE, "inactive"),
+    "cleanup": (Transition.TRANSITION_CLEANUP, "unconfigured"),
 }
 
 
-class BundleMaker:
-    """Untrained bundles of the pendulum; the first takes seconds, the next ones don't."""
-
-    def __init__(self, steps=STEPS):
-        generator = torch.Generator().manual_seed(0)
-        self.task = PendulumSwingUp(0.2)
-        self.task.steps = steps
-        model = Ensemble(self.task, ModelSettings(heads=2, layers=(8,)), generator)
-        step = make_step("optimistic", model, ExplorationSettings())
-        search = SearchSettings(policy_layers=(8,), critic_layers=(8,))
-        actors = Actors(self.task, step.hallucination_dim, search, generator)
-        self.planner = PlannerSettings(particles=8, horizon=5, elites=2, iterations=1)
-        self._exporter = BundleExporter(self.task, step, actors, self.planner.horizon, 0.99)
-
-    def make(self, path, episode=1, random=False, **safety):
-        fields = BundleFields(
-            strategy="optimistic",
-            seed=0,
-            episode=episode,
-            random=random,
-            beta=1.0,
-            planner=self.planner,
-            safety=SafetySettings(**safety),
-            data_hash="",
-            versions={},
-            revision="test",
-        )
-        self._exporter.write(path, fields, None)
-        return path
+def short_bundle(path, steps=STEPS, **changes):
+    """A bundle whose episodes have so many steps."""
+    write_bundle(path, **changes)
+    manifest = path / "manifest.yaml"
+    text = manifest.read_text()
+    assert "\nsteps: 400\n" in text
+    manifest.write_text(text.replace("\nsteps: 400\n", f"\nsteps: {steps}\n"))
+    return path
 
 
 class Process:
@@ -87,14 +49,12 @@ class Process:
         arguments = []
         for name, value in parameters.items():
             arguments += ["-p", f"{name.replace('__', '.')}:={value}"]
-        root = Path(__file__).resolve().parents[1]
-        path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
         with log.open("ab") as output:
             self.popen = subprocess.Popen(
                 [sys.executable, *program, "--ros-args", *arguments],
                 stdout=output,
                 stderr=output,
-                env={**os.environ, "PYTHONPATH": path},
+                cwd=REPOSITORY,
             )
 
     def text(self):
@@ -118,16 +78,11 @@ class Process:
             self.popen.wait()
 
 
-class Bench:
+class Bench(Harness):
     """The other end of the controller's and the watchdog's topics."""
 
-    def __init__(self):
-        self.context = rclpy.Context()
-        rclpy.init(context=self.context)
-        name = f"bench_{next(_numbers)}"  # names are shared by all contexts of a process
-        self.node = rclpy.create_node(name, context=self.context)
-        self.executor = SingleThreadedExecutor(context=self.context)
-        self.executor.add_node(self.node)
+    def __init__(self, folder):
+        super().__init__(folder)
         self.commands, self.ticks, self.active = [], [], []
         self.bundles, self.tripped, self.diagnostics = [], [], []
         node = self.node
@@ -146,6 +101,7 @@ class Bench:
         listen(DiagnosticStatus, "watchdog/tripped", self.tripped.append, LATCHED)
         listen(DiagnosticArray, "/diagnostics", lambda m: self.diagnostics.extend(m.status), 10)
         self.client = node.create_client(ChangeState, "controller/change_state")
+        self.asker = node.create_client(GetState, "controller/get_state")
         self.stamp_ns = 1_000_000_000
 
     def _on_command(self, message):
@@ -156,25 +112,13 @@ class Bench:
         for heard in (self.commands, self.ticks, self.bundles, self.tripped, self.diagnostics):
             heard.clear()
 
-    def close(self):
-        self.executor.shutdown()
-        self.node.destroy_node()
-        rclpy.shutdown(context=self.context)
-
-    def spin(self, seconds=0.0):
-        end = time.monotonic() + seconds
-        while True:
-            self.executor.spin_once(timeout_sec=max(min(end - time.monotonic(), 0.01), 0.0))
-            if time.monotonic() >= end:
-                return
-
     def wait(self, condition, patience=PATIENCE):
         """Spin until the condition holds; False if it never does."""
         end = time.monotonic() + patience
         while not condition():
             if time.monotonic() > end:
                 return False
-            self.executor.spin_once(timeout_sec=0.02)
+            self._executor.spin_once(timeout_sec=0.02)
         return True
 
     def meet(self, process):
@@ -187,13 +131,24 @@ class Bench:
 
     def transition(self, name):
         assert self.wait(self.client.service_is_ready), "no controller"
-        request = ChangeState.Request(transition=Transition(id=TRANSITIONS[name]))
+        future = self.client.call_async(
+            ChangeState.Request(transition=Transition(id=TRANSITIONS[name][0]))
+        )
+        if self.wait(future.done, PATIENCE / 4):
+            return future.result().success
+        # DDS loses answers to a client that the service hasn't found yet, and gives requests to
+        # a killed controller's service for a while.
+        if self.state() == TRANSITIONS[name][1]:
+            return True
+        return self.transition(name)
+
+    def state(self):
+        """Label of the controller's lifecycle state."""
         for _ in range(10):
-            # A killed controller's service seems ready for a while: it takes the request along.
-            future = self.client.call_async(request)
-            if self.wait(future.done, PATIENCE / 5):
-                return future.result().success
-        raise AssertionError(f"no answer to {name}")
+            future = self.asker.call_async(GetState.Request())
+            if self.wait(future.done, PATIENCE / 10):
+                return future.result().current_state.label
+        raise AssertionError("the controller doesn't tell its state")
 
     def publish(self, names=("pendulum_joint",), position=(3.0,), velocity=(0.0,), advance=PERIOD):
         """Publish a joint state `advance` [s] after the last one."""

@@ -6,7 +6,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from bench import PERIOD, STEPS, Bench, BundleMaker, Process
+from bench import PERIOD, STEPS, Bench, Process, short_bundle
+from bundle_factory import PLANNER
 from visualization_msgs.msg import MarkerArray
 
 from hucrl_ros.domain import Domain
@@ -33,8 +34,7 @@ sys.exit(main())
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundles")
-    maker = BundleMaker()
-    return [maker.make(folder / f"bundle_00{i}", episode=i) for i in (1, 2)]
+    return [short_bundle(folder / f"bundle_00{i}", episode=i) for i in (1, 2)]
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +44,12 @@ def shared(bundles, tmp_path_factory):
         patch.setenv("ROS_DOMAIN_ID", str(domain.number))
         patch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
         patch.setenv("ROS_LOG_DIR", str(tmp_path_factory.mktemp("ros_log")))
-        bench = Bench()
-        process = Process("controller", tmp_path_factory.mktemp("log") / "controller.log")
-        bench.meet(process)
-        yield bench, process
+        folder = tmp_path_factory.mktemp("log")
+        process = Process("controller", folder / "controller.log")
+        with Bench(folder) as bench:
+            bench.meet(process)
+            yield bench, process
         process.clean_up()
-        bench.close()
 
 
 @pytest.fixture
@@ -73,19 +73,18 @@ def active(shared, bundles):
 @pytest.fixture
 def start(ros_domain, tmp_path):
     """Starts a controller of one's own, configured and active."""
-    bench = Bench()
     processes = []
+    with Bench(tmp_path) as bench:
 
-    def start_controller(*program, **parameters):
-        process = Process("controller", tmp_path / "controller.log", program, **parameters)
-        processes.append(process)
-        bench.meet(process)
-        return bench, process
+        def start_controller(*program, **parameters):
+            process = Process("controller", tmp_path / "controller.log", program, **parameters)
+            processes.append(process)
+            bench.meet(process)
+            return bench, process
 
-    yield start_controller
+        yield start_controller
     for process in processes:
         process.clean_up()
-    bench.close()
 
 
 def begin(bench):
@@ -109,10 +108,10 @@ def test_an_episode_has_one_command_and_one_tick_a_state_then_the_safe_command(a
     assert {tick.source for tick in bench.ticks} == {Source.PLANNED}
     assert all(tick.tick_ms > 0 for tick in bench.ticks)
     bench.publish()
-    bench.spin(0.3)
+    bench.spin_for(0.3)
     assert len(bench.commands) == STEPS + 1
     assert bench.transition("deactivate")
-    bench.spin(0.1)
+    bench.spin_for(0.1)
     assert len(bench.commands) == STEPS + 1, "an episode that is over needs no safe command"
     assert bench.transition("activate")
     assert bench.ask() is not None
@@ -134,7 +133,7 @@ def test_a_repeated_stamp_gets_no_answer(active):
     assert bench.ask() is not None
     for _ in range(3):
         bench.publish(advance=0.0)
-    bench.spin(0.2)
+    bench.spin_for(0.2)
     assert len(bench.commands) == 1
 
 
@@ -166,7 +165,7 @@ def test_joints_may_come_in_any_order_among_others(active):
 def test_a_bad_joint_state_gets_one_line_and_the_safe_command(active, bad, reason):
     bench, process = active
     assert bench.transition("deactivate")
-    bench.spin(1.1)  # there is one line a second at most
+    bench.spin_for(1.1)  # there is one line a second at most
     assert bench.transition("activate")
     bench.forget()
     assert bench.ask() is not None
@@ -196,7 +195,7 @@ def test_in_lockstep_silence_is_answered_once(active):
     bench, _ = active
     assert bench.ask() != SAFE
     assert bench.wait(lambda: len(bench.commands) == 2)
-    bench.spin(0.3)
+    bench.spin_for(0.3)
     assert [effort for _, effort in bench.commands[1:]] == [SAFE]
 
 
@@ -205,7 +204,7 @@ def test_in_lockstep_repetitions_are_a_sign_of_life(active):
     assert bench.ask() != SAFE
     for _ in range(16):
         bench.publish(advance=0.0)
-        bench.spin(0.05)
+        bench.spin_for(0.05)
     assert len(bench.commands) == 1
 
 
@@ -216,7 +215,7 @@ def test_deactivation_in_an_episode_sends_the_safe_command(active):
     assert bench.wait(lambda: len(bench.commands) == 2)
     assert bench.commands[-1][1] == SAFE
     bench.publish()
-    bench.spin(0.2)
+    bench.spin_for(0.2)
     assert len(bench.commands) == 2
 
 
@@ -283,7 +282,7 @@ def test_the_plan_is_published_while_somebody_looks(active):
     finally:
         bench.node.destroy_subscription(subscription)
     assert {marker.ns for marker in plans[0].markers} == {"optimistic", "expected"}
-    assert len(plans[0].markers[0].points) == 6
+    assert len(plans[0].markers[0].points) == PLANNER.horizon + 1
 
 
 def test_the_controller_imports_neither_torch_nor_mujoco(active):
@@ -352,7 +351,7 @@ def test_a_bug_in_a_tick_ends_the_episode_with_the_safe_command(start, bundles):
     assert health["level"] == b"\x02"
     assert "ZeroDivisionError: a bug" in health["message"]
     bench.publish()
-    bench.spin(0.2)
+    bench.spin_for(0.2)
     assert len(bench.commands) == 2
     assert not bench.transition("deactivate"), "it is inactive already"
     assert bench.transition("activate")

@@ -4,19 +4,21 @@ import signal
 import time
 
 import pytest
-from bench import PERIOD, Bench, BundleMaker, Process
+from bench import PERIOD, Bench, Process, short_bundle
 from diagnostic_msgs.msg import DiagnosticStatus
 
 pytestmark = pytest.mark.ros
 
 WATCHDOG = ("watchdog", [0.0])
 MANY_STEPS = 100_000
+STALE_PERIODS = 40.0
+"""Half a second: these tests run on loaded machines too."""
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundles")
-    return BundleMaker(steps=MANY_STEPS).make(folder / "bundle_001", effort_rate=0.0)
+    return short_bundle(folder / "bundle_001", MANY_STEPS)
 
 
 class Robot:
@@ -25,8 +27,13 @@ class Robot:
     def __init__(self, bench, bundle, folder, mode):
         self.bench = bench
         self.folder = folder
-        self.parameters = {"bundle": bundle, "mode": mode}
-        self.watchdog = Process("watchdog", folder / "watchdog.log", mode=mode)
+        self.parameters = {"bundle": bundle, "mode": mode, "safety__stale_periods": STALE_PERIODS}
+        self.watchdog = Process(
+            "watchdog",
+            folder / "watchdog.log",
+            mode=mode,
+            safety__stale_periods=STALE_PERIODS,
+        )
         self.controllers = []
         self.start_controller()
 
@@ -56,7 +63,7 @@ class Robot:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.bench.publish()
-            self.bench.spin(PERIOD)
+            self.bench.spin_for(PERIOD)
 
     def run_until(self, condition):
         return self.bench.wait(lambda: self.run(PERIOD) or condition())
@@ -70,15 +77,15 @@ class Robot:
 @pytest.fixture
 def start(ros_domain, bundle, tmp_path):
     robots = []
+    with Bench(tmp_path) as bench:
 
-    def start_robot(mode):
-        robots.append(Robot(Bench(), bundle, tmp_path, mode))
-        return robots[-1]
+        def start_robot(mode):
+            robots.append(Robot(bench, bundle, tmp_path, mode))
+            return robots[-1]
 
-    yield start_robot
+        yield start_robot
     for robot in robots:
         robot.close()
-        robot.bench.close()
 
 
 def test_a_killed_controller_is_replaced_by_the_safe_command_in_real_time(start):
@@ -118,7 +125,7 @@ def test_the_safe_commands_end_when_a_new_controller_takes_over(start):
     bench.commands.clear()
     (label, _), *_ = [bench.ask() and bench.commands[-1] for _ in range(3)]
     assert label == ""
-    bench.spin(10 * PERIOD)
+    bench.spin_for(10 * PERIOD)
     assert WATCHDOG not in bench.commands
     # The second controller is watched as the first one was.
     robot.controller.end(signal.SIGKILL)
@@ -161,7 +168,7 @@ def test_a_controller_that_is_asked_to_stop_in_an_episode_is_no_reason_to_trip(s
     bench = robot.bench
     assert bench.ask() is not None
     assert robot.controller.end() == 0
-    bench.spin(0.3)
+    bench.spin_for(0.3)
     assert WATCHDOG not in bench.commands
 
 
