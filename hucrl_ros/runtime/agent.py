@@ -96,6 +96,7 @@ class Agent:
         `start_episode` has to follow.
         """
         for _ in range(WARM_UP_TICKS):
+            self._budget.forget()  # The first iterations take longer than the later ones will.
             self.act(np.zeros_like(self._plan_state))
             self.expected_plan()
         self.start_episode(self.bundle.manifest.seed)

@@ -1,18 +1,20 @@
 """Time that a control tick may plan for."""
 
+import statistics
 import time
+from collections import deque
 from collections.abc import Callable
+
+REMEMBERED = 9
+"""Iterations whose median duration is what the next one is expected to take."""
 
 
 class Budget:
     """Allows an iteration only if it will probably end in time.
 
-    The duration of an iteration is a running average of those measured. Where not even one
-    fits, the average is slowly forgotten, so that one long stall doesn't end planning for good.
+    The median ignores a single stall. Where not even one iteration fits, the oldest measurement
+    is forgotten, so that planning is tried again when the machine may be faster.
     """
-
-    WEIGHT = 0.1
-    """Of a new measurement, and of forgetting."""
 
     def __init__(
         self, seconds: float | None, clock: Callable[[], float] = time.perf_counter
@@ -20,7 +22,7 @@ class Budget:
         """Allow `seconds` a tick; None: no limit, and the clock is never read."""
         self.seconds = seconds
         self._clock = clock
-        self._estimate = 0.0
+        self._durations: deque[float] = deque(maxlen=REMEMBERED)
         self._deadline = 0.0
         self._iteration_start: float | None = None
 
@@ -36,11 +38,12 @@ class Budget:
             return True
         first = self._iteration_start is None
         now = self.stop()
-        if now + self._estimate <= self._deadline:
+        expected = statistics.median(self._durations) if self._durations else 0.0
+        if now + expected <= self._deadline:
             self._iteration_start = now
             return True
-        if first:
-            self._estimate *= 1.0 - self.WEIGHT
+        if first and self._durations:
+            self._durations.popleft()
         return False
 
     def stop(self) -> float:
@@ -49,8 +52,10 @@ class Budget:
             return 0.0
         now = self._clock()
         if self._iteration_start is not None:
-            duration = now - self._iteration_start
-            weight = self.WEIGHT if self._estimate > 0.0 else 1.0
-            self._estimate += weight * (duration - self._estimate)
+            self._durations.append(now - self._iteration_start)
             self._iteration_start = None
         return now
+
+    def forget(self) -> None:
+        """Expect nothing of the next iteration."""
+        self._durations.clear()
