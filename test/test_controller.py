@@ -328,6 +328,16 @@ def test_stale_joint_states_are_answered_by_the_safe_command_every_period(start,
     )
 
 
+def test_an_episode_ends_even_if_no_joint_state_follows_its_last_tick(active):
+    bench, _ = active
+    for _ in range(STEPS):
+        assert bench.ask() is not None
+    assert bench.active[-1] is True
+    assert bench.wait(lambda: bench.active[-1] is False)
+    assert bench.wait(lambda: len(bench.commands) == STEPS + 1)
+    assert bench.commands[-1][1] == SAFE
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_signal_in_an_episode_leaves_the_safe_command(start, bundles, number, code):
     bench, process = start(bundle=bundles[0])

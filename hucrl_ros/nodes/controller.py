@@ -5,6 +5,7 @@ import time
 
 from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayLayout
 
@@ -57,7 +58,7 @@ class Controller(LifecycleNode):
         self.create_subscription(JointState, topics.JOINT_STATES, self._on_joint_state, NEWEST)
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(0.05, self._swap, clock=self._steady)
-        self._stale_timer = None
+        self._stale_timer: Timer | None = None
         self._lifeline = Lifeline(
             lifeline_name(self.context.get_domain_id(), self._activity.topic_name)
         )
@@ -88,6 +89,8 @@ class Controller(LifecycleNode):
         realtime.pause_garbage_collection()
         self._active, self._stale, self._heard = True, False, time.monotonic()
         self._trouble = Health()
+        assert self._stale_timer is not None
+        self._stale_timer.reset()
         self._activity.publish(Bool(data=True))
         return super().on_activate(state)
 
@@ -190,12 +193,16 @@ class Controller(LifecycleNode):
         self._stale_timer = self.create_timer(
             loop.spec.period, self._on_stale_timer, clock=self._steady
         )
+        if not self._active:
+            self._stale_timer.cancel()
 
     def _finish(self) -> None:
         """Leave the robot without effort and say so."""
         if not self._active:
             return
         self._active = False
+        if self._stale_timer is not None:
+            self._stale_timer.cancel()
         self._send_safe_command()
         self._activity.publish(Bool(data=False))
         realtime.resume_garbage_collection()
