@@ -2,9 +2,11 @@
 
 from typing import TypeVar
 
+from pydantic import ValidationError
 from rclpy.node import Node
 
 from hucrl_ros.config import Settings
+from hucrl_ros.errors import ConfigError
 
 Group = TypeVar("Group", bound=Settings)
 
@@ -24,6 +26,11 @@ def override(settings: Group, given: dict[str, object]) -> Group:
     """`settings` with the given ones put in, checked together.
 
     Raises:
-        ValueError: they don't go together.
+        ConfigError: they don't go together.
     """
-    return type(settings).model_validate({**settings.model_dump(), **given})
+    try:
+        return type(settings).model_validate({**settings.model_dump(), **given})
+    except ValidationError as error:
+        reason = "; ".join(problem["msg"] for problem in error.errors())
+        names = ", ".join(f"{name} = {value}" for name, value in given.items())
+        raise ConfigError(f"parameters {names} don't fit the bundle: {reason}") from None
