@@ -1,17 +1,16 @@
 """Learning between two episodes: data → model → policies → bundle (Algorithm 2)."""
 
-import hashlib
+import logging
+import math
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 import hucrl_ros
 from hucrl_ros.bags.reader import read_episode
@@ -20,27 +19,18 @@ from hucrl_ros.errors import LearningError
 from hucrl_ros.exploration import make_step
 from hucrl_ros.export import BundleExporter
 from hucrl_ros.models import Ensemble, FitReport, Transitions, fit
+from hucrl_ros.recorded import Recorded, hash_of, join_transitions
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.bundle import Promise
 from hucrl_ros.runtime.manifest import BundleFields, LearningReport
-from hucrl_ros.search import Actors, Imagined, Starts, make_search
+from hucrl_ros.search import Actors, Imagined, SearchResult, Starts, make_search
 from hucrl_ros.summary import installed_versions
 from hucrl_ros.tasks import make_task
 
 Progress = Callable[[str, float], None]
 """Called with the phase (`fitting`, `searching`, `exporting`) and its done share."""
 START_DRAWS = 8
-
-
-class Recorded(NamedTuple):
-    """What learning needs of one episode with T transitions."""
-
-    states: NDArray[np.float64]
-    """`(T + 1, p)`"""
-    actions: NDArray[np.float64]
-    """`(T, q)` [N m or N]"""
-    contiguous: NDArray[np.bool_]
-    """`(T,)` whether a transition took one control period."""
+logger = logging.getLogger(__name__)
 
 
 class Learner:
@@ -92,48 +82,69 @@ class Learner:
         return self.learn_from(self._recorded, progress)
 
     def learn_from(self, episodes: Sequence[Recorded], progress: Progress) -> Path:
-        """Learn from episodes 0, 1, ... in order; returns the folder of the next bundle."""
+        """Learn from episodes 0, 1, ... in order; returns the folder of the next bundle.
+
+        Raises:
+            LearningError: there is nothing finite to learn from, or nothing finite came out.
+        """
         if not episodes:
             raise LearningError(f"{self.run.root}: no finished episode to learn from")
         last, following = len(episodes) - 1, len(episodes)
         self._load(last - 1)
         generator = torch.Generator().manual_seed(self.config.seed * 100_003 + following)
+        path = self.run.bundle(following)
         if following < self.config.exploration.random_episodes:
-            path = self.run.bundle(following)
             self._exporter.write(path, self._fields(following, LearningReport(), ""), None)
             return path
-        transitions = _transitions(episodes)
+        transitions = join_transitions(episodes, self.run.root)
         began = time.perf_counter()
         progress("fitting", 0.0)
         quality = fit(self.model, transitions, generator, lambda share: progress("fitting", share))
+        _require_finite(quality)
         fitted = time.perf_counter()
-        self.step.start_episode(following, generator)
-        if not self.config.search.warm_start:
-            fresh = Actors(self.task, self.step.hallucination_dim, self.config.search, generator)
-            self.actors.load_state_dict(fresh.state_dict())
-        found = make_search(self.config.search).improve(
-            self.actors,
-            self.step,
-            Starts(self.task, transitions.states, self.config.search.visited_starts),
-            self._first,
-            generator,
-            lambda share: progress("searching", share),
-        )
+        self.step.start_episode(self._learned_episode(following), generator)
+        found = self._search(transitions, generator, lambda share: progress("searching", share))
         searched = time.perf_counter()
         self._save(last)
         self.actors.load_state_dict(found.weights)
         report = _report(quality, found.episode, fitted - began, searched - fitted)
         progress("exporting", 0.0)
-        path = self.run.bundle(following)
         self._exporter.write(
-            path, self._fields(following, report, _data_hash(episodes)), _promise(found.episode)
+            path, self._fields(following, report, hash_of(episodes)), _promise(found.episode)
         )
         return path
 
+    def _search(
+        self,
+        transitions: Transitions,
+        generator: torch.Generator,
+        progress: Callable[[float], None],
+    ) -> SearchResult:
+        settings = self.config.search
+        if not settings.warm_start:
+            fresh = Actors(self.task, self.step.hallucination_dim, settings, generator)
+            self.actors.load_state_dict(fresh.state_dict())
+        starts = Starts(self.task, transitions.states, settings.visited_starts)
+        search = make_search(settings)
+        return search.improve(self.actors, self.step, starts, self._first, generator, progress)
+
+    def _learned_episode(self, episode: int) -> int:
+        """Number of an episode, counted from 1 for the first that isn't random."""
+        return episode - self.config.exploration.random_episodes + 1
+
     def _load(self, episode: int) -> None:
+        """Go back to the weights after learning from `episode`."""
         path = self.run.checkpoint(episode)
-        weights = load_file(path) if path.is_file() else self._untrained
-        self._modules.load_state_dict(weights)
+        if not path.is_file():
+            if self._learned_episode(episode + 1) >= 1:
+                logger.warning("%s is missing: learning starts at untrained weights", path)
+            self._modules.load_state_dict(self._untrained)
+            return
+        try:
+            self._modules.load_state_dict(load_file(path))
+        except (SafetensorError, OSError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise LearningError(f"{path}: not this run's weights: {reason}") from None
 
     def _save(self, episode: int) -> None:
         path = self.run.checkpoint(episode)
@@ -145,14 +156,13 @@ class Learner:
 
     def _fields(self, episode: int, report: LearningReport, data_hash: str) -> BundleFields:
         exploration = self.config.exploration
-        learned = episode - exploration.random_episodes + 1
         optimistic = self.config.strategy == "optimistic"
         return BundleFields(
             strategy=self.config.strategy,
             seed=self.config.seed,
             episode=episode,
             random=episode < exploration.random_episodes,
-            beta=exploration.beta_at(learned) if optimistic else 0.0,
+            beta=exploration.beta_at(self._learned_episode(episode)) if optimistic else 0.0,
             planner=self.config.planner,
             safety=self.config.safety,
             report=report,
@@ -162,15 +172,12 @@ class Learner:
         )
 
 
-def _transitions(episodes: Sequence[Recorded]) -> Transitions:
-    def join(arrays: list[NDArray[np.float64]]) -> Tensor:
-        return torch.as_tensor(np.concatenate(arrays), dtype=torch.float32)
-
-    return Transitions(
-        states=join([e.states[:-1][e.contiguous] for e in episodes]),
-        actions=join([e.actions[e.contiguous] for e in episodes]),
-        next_states=join([e.states[1:][e.contiguous] for e in episodes]),
-    )
+def _require_finite(quality: FitReport) -> None:
+    for name, value in quality._asdict().items():
+        if not math.isfinite(value):
+            raise LearningError(
+                f"model fit: {name} is {value}; a smaller model.learning_rate may help"
+            )
 
 
 def _report(
@@ -189,14 +196,6 @@ def _report(
 def _promise(imagined: Imagined) -> Promise:
     states, actions, rewards = (entry[:, 0].double().numpy() for entry in imagined)
     return Promise(states, actions, rewards)
-
-
-def _data_hash(episodes: Sequence[Recorded]) -> str:
-    digest = hashlib.sha256()
-    for episode in episodes:
-        for array in episode:
-            digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
 
 
 def _revision() -> str:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import numpy as np
 
 from hucrl_ros.config import Config
-from hucrl_ros.learner import Learner, Recorded
+from hucrl_ros.learner import Learner
+from hucrl_ros.recorded import Recorded
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.agent import Agent
 from hucrl_ros.runtime.bundle import load_bundle

@@ -64,6 +64,7 @@ def export_parts(parts: Parts) -> GraphProto:
         should_fold=lambda node: not any(x is not None and x.name in weights for x in node.inputs),
     )
     common.IdentityEliminationPass()(program.model)
+    common.ClearMetadataAndDocStringPass()(program.model)  # Paths on the machine that exported.
     graph: GraphProto = program.model_proto.graph
     for node in graph.node:
         # All inputs have as many particles; `state` is the one that every cut has.

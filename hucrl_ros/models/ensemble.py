@@ -1,5 +1,6 @@
 """Probabilistic ensemble: several networks, each a Gaussian over the next state (Sec. 2.1)."""
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ class Ensemble(nn.Module):
         sizes = [task.feature_dim + action_dim, *settings.layers, 2 * state_dim]
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
-        for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True):
+        for fan_in, fan_out in itertools.pairwise(sizes):
             bound = 1.0 / math.sqrt(fan_in)
             for shape, parameters in (
                 ((settings.heads, fan_in, fan_out), self.weights),
@@ -83,7 +84,9 @@ class Ensemble(nn.Module):
         shape = (self.settings.heads, *state.shape)
         heads = state + self.targets.inverse(means.reshape(shape))
         mean = heads.mean(dim=0)
-        epistemic = ((heads - mean) ** 2).mean(dim=0).sqrt()
+        epistemic = ((heads - mean) ** 2).mean(dim=0)
+        if self.settings.heads > 1:  # The root of one head's exact 0 would have no gradient.
+            epistemic = epistemic.sqrt()
         aleatoric = (stds**2).mean(dim=0).sqrt().reshape(state.shape) * self.targets.std
         return Prediction(mean, epistemic, aleatoric, heads)
 

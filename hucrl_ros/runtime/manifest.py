@@ -22,7 +22,7 @@ class LearningReport(Settings):
     nll: float | None = None
     """Mean negative log-likelihood of a held-out transition."""
     coverage: float | None = None
-    """Share of held-out changes of state inside the predicted 90% interval [1]."""
+    """Share of held-out changes of state within two predicted standard deviations [1]."""
     promised_return: float | None = None
     """Return of the imagined episode, not discounted."""
     fit_s: float | None = None

@@ -2,7 +2,7 @@
 
 from hucrl_ros.config import SearchSettings
 from hucrl_ros.search.actors import Actors
-from hucrl_ros.search.base import PolicySearch
+from hucrl_ros.search.base import PolicySearch, SearchResult
 from hucrl_ros.search.imagination import Imagined, Starts, imagine
 from hucrl_ros.search.lookahead import Lookahead
 from hucrl_ros.search.mpo import Mpo
@@ -28,6 +28,7 @@ __all__ = [
     "Mpo",
     "Pathwise",
     "PolicySearch",
+    "SearchResult",
     "Starts",
     "imagine",
     "make_search",

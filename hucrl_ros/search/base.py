@@ -1,11 +1,12 @@
 """What every policy search has in common: an actor-critic on imagined trajectories."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hucrl_ros.config import SearchSettings
 from hucrl_ros.errors import LearningError
@@ -74,24 +75,19 @@ class PolicySearch(ABC):
         settings = self.settings
         critic_optimiser, critic_schedule = self._adam(actors.critic.parameters())
         policy_optimiser, policy_schedule = self._adam(actors.policy_parameters())
-        frozen = [p for p in step.parameters() if p.requires_grad]
-        _require_grad(frozen, False)
         pool = Pool(starts, settings, generator)
         best = _Best(actors, step, first)
-        for iteration in range(settings.iterations):
+        for done in range(1, settings.iterations + 1):
             imagined = pool.advance(actors, step)
             self._fit_critic(imagined, actors, critic_optimiser, generator)
-            _require_grad(actors.critic.parameters(), False)
-            states = imagined.states[:-1].flatten(0, 1)
-            self.improve_policies(states, actors, step, policy_optimiser, generator)
-            _require_grad(actors.critic.parameters(), True)
+            with _frozen(step.parameters()), _frozen(actors.critic.parameters()):
+                states = imagined.states[:-1].flatten(0, 1)
+                self.improve_policies(states, actors, step, policy_optimiser, generator)
             critic_schedule.step()
             policy_schedule.step()
-            done = iteration + 1
             if done % settings.trial_interval == 0 or done == settings.iterations:
                 best.consider()
             progress(done / settings.iterations)
-        _require_grad(frozen, True)
         return best.result()
 
     def _fit_critic(
@@ -111,7 +107,9 @@ class PolicySearch(ABC):
             error = (actors.critic(states[index]) - targets[index]) / actors.critic.scale
             descend((error**2).mean(), optimiser)
 
-    def _adam(self, parameters: Any) -> tuple[torch.optim.Adam, Any]:  # noqa: ANN401
+    def _adam(
+        self, parameters: Iterable[nn.Parameter]
+    ) -> tuple[torch.optim.Adam, torch.optim.lr_scheduler.LRScheduler]:
         optimiser = torch.optim.Adam(parameters, lr=self.settings.learning_rate, fused=True)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
             optimiser, self.settings.iterations, eta_min=0.1 * self.settings.learning_rate
@@ -159,7 +157,14 @@ def descend(loss: Tensor, optimiser: torch.optim.Optimizer, max_norm: float = 1.
         optimiser.step()
 
 
-def _require_grad(parameters: Any, required: bool) -> None:  # noqa: ANN401
-    for parameter in parameters:
-        parameter.requires_grad_(required)
-
+@contextmanager
+def _frozen(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """No gradients for `parameters` inside; it saves their computation."""
+    learning = [parameter for parameter in parameters if parameter.requires_grad]
+    for parameter in learning:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)

@@ -51,7 +51,9 @@ class Starts:
 class Pool:
     """Imagined trajectories that go on from one iteration to the next."""
 
-    def __init__(self, starts: Starts, settings: SearchSettings, generator: torch.Generator):
+    def __init__(
+        self, starts: Starts, settings: SearchSettings, generator: torch.Generator
+    ) -> None:
         self._starts = starts
         self._settings = settings
         self._generator = generator

@@ -77,7 +77,8 @@ def e_step_temperature(values: np.ndarray, epsilon: float) -> float:
         epsilon: Bound on the mean KL divergence between weights and the old policy.
     """
     centred = values - values.max(axis=0)
-    spread = max(float(np.std(values)), 1e-6)
+    # Of each state's own samples: states may differ in value by much more than their actions.
+    spread = max(float(np.std(values - values.mean(axis=0))), 1e-6)
 
     def dual(log_temperature: float) -> float:
         temperature = spread * np.exp(log_temperature)

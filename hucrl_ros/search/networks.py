@@ -1,11 +1,11 @@
 """Policies π and η and the critic."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from hucrl_ros.tasks import Task
 
@@ -13,7 +13,7 @@ from hucrl_ros.tasks import Task
 def mlp(sizes: Sequence[int], generator: torch.Generator, last_gain: float = 1.0) -> nn.Sequential:
     """Fully connected network with SiLU between layers, initialised from `generator`."""
     layers: list[nn.Module] = []
-    for index, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for index, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
         last = index == len(sizes) - 2
         linear = nn.Linear(fan_in, fan_out)
         bound = math.sqrt(3.0 / fan_in) * (last_gain if last else 1.0)

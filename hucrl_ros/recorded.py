@@ -1,0 +1,61 @@
+"""Recorded episodes as learning takes them: checked, joined, hashed."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hucrl_ros.errors import LearningError
+from hucrl_ros.models import Transitions
+
+
+class Recorded(NamedTuple):
+    """What learning needs of one episode with T transitions."""
+
+    states: NDArray[np.float64]
+    """`(T + 1, p)`"""
+    actions: NDArray[np.float64]
+    """`(T, q)` [N m or N]"""
+    contiguous: NDArray[np.bool_]
+    """`(T,)` whether a transition took one control period."""
+
+
+def join_transitions(episodes: Sequence[Recorded], origin: Path) -> Transitions:
+    """All transitions that took one control period.
+
+    Args:
+        episodes: What was recorded.
+        origin: Where it comes from, for messages.
+
+    Raises:
+        LearningError: there is none, or one isn't finite.
+    """
+    parts = []
+    for index, (states, actions, kept) in enumerate(episodes):
+        arrays = (states[:-1][kept], actions[kept], states[1:][kept])
+        part = Transitions(*(torch.as_tensor(array, dtype=torch.float32) for array in arrays))
+        for name, values in part._asdict().items():
+            bad = values[~values.isfinite()]
+            if len(bad):
+                raise LearningError(
+                    f"{origin}: episode {index}: {name} hold {float(bad[0])}; only finite "
+                    "numbers can be learned from"
+                )
+        parts.append(part)
+    joined = Transitions(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    if not len(joined.states):
+        raise LearningError(f"{origin}: no episode holds a transition of one control period")
+    return joined
+
+
+def hash_of(episodes: Sequence[Recorded]) -> str:
+    """SHA-256 over all that was recorded."""
+    digest = hashlib.sha256()
+    for episode in episodes:
+        for array in episode:
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
