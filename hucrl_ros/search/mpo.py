@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from torch import Tensor
@@ -69,7 +70,7 @@ class Mpo(PolicySearch):
         return torch.softmax(values / temperature, dim=0)
 
 
-def e_step_temperature(values: np.ndarray, epsilon: float) -> float:
+def e_step_temperature(values: NDArray[np.float64], epsilon: float) -> float:
     """Minimiser of MPO's dual, η ε + η mean log mean exp(Q / η), over the temperature η.
 
     Args:
