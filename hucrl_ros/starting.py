@@ -1,6 +1,6 @@
 """From what a person asked for to a run's folder, new or continued.
 
-`hucrl up` and the launch files share it.
+`hucrl up`, `hucrl train` and the launch files share it.
 """
 
 from collections.abc import Mapping
@@ -33,6 +33,8 @@ class RunOptions:
     """The run's folder; None: a new one below `RUNS`."""
     resume: bool = False
     """Continue the run in `out`."""
+    prefix: str = ""
+    """Start of the name of a new folder below `RUNS`."""
 
 
 def prepare_run(options: RunOptions) -> RunFolder:
@@ -45,7 +47,7 @@ def prepare_run(options: RunOptions) -> RunFolder:
     if options.resume:
         return _continued(options)
     config = asked_config(options)
-    folder = options.out or _new_folder(config)
+    folder = options.out or _new_folder(config, options.prefix)
     try:
         return RunFolder.create(folder, config)
     except OSError as error:
@@ -130,9 +132,9 @@ def _flat(config: Config) -> dict[str, Any]:
     return flat
 
 
-def _new_folder(config: Config) -> Path:
+def _new_folder(config: Config, prefix: str) -> Path:
     """A folder that nobody has, made now, so that another run can't take the same."""
-    name = f"{config.task}-{config.strategy}-{datetime.now():%Y%m%d-%H%M%S}"
+    name = f"{prefix}{config.task}-{config.strategy}-{datetime.now():%Y%m%d-%H%M%S}"
     for suffix in ("", *(f"-{i}" for i in range(2, 100))):
         folder = RUNS / (name + suffix)
         try:

@@ -3,14 +3,14 @@
 import argparse
 import os
 import sys
-from pathlib import Path
 
+from hucrl_ros.cli.run_arguments import add_run_arguments, draw_report, print_end, run_options
 from hucrl_ros.domain import Domain, wished_domain
 from hucrl_ros.errors import RunError
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.session import Session, shown_path
-from hucrl_ros.starting import RunOptions, parse_setting, prepare_run
-from hucrl_ros.summary import Summary, read_summary
+from hucrl_ros.starting import prepare_run
+from hucrl_ros.summary import read_summary
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -21,50 +21,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Start simulator, controller, watchdog, recorder, learner and supervisor as "
         "processes of their own, and teach the robot. Ctrl-C ends all of them.",
     )
-    parser.add_argument("task", help="what to learn; `hucrl list tasks` prints all")
     add_run_arguments(parser)
-    parser.add_argument("--resume", action="store_true", help="continue the run in --out DIR")
-    parser.add_argument("--no-figures", action="store_true", help="leave out figures and videos")
-    parser.set_defaults(run=run)
-
-
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Settings of a run that have options of their own; None where one isn't given."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings, in YAML")
-    parser.add_argument("--episodes", type=int, metavar="N", help="episodes, random ones included")
-    parser.add_argument("--action-penalty", type=float, metavar="RHO", help="weight of efforts")
-    parser.add_argument("--strategy", choices=("greedy", "thompson", "optimistic"))
-    parser.add_argument("--seed", type=int, help="seed of everything random")
     mode = parser.add_mutually_exclusive_group()
     for name, text in (("real_time", "physics never waits"), ("lockstep", "physics waits")):
         flag = "--" + name.replace("_", "-")
         mode.add_argument(flag, action="store_const", const=name, dest="mode", help=text)
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="any other setting, e.g. planner.horizon=30; may be repeated",
-    )
-
-
-def run_options(args: argparse.Namespace) -> RunOptions:
-    """The arguments of `add_run_arguments` as options of a run.
-
-    Raises:
-        ConfigError: a `--set` is not KEY=VALUE.
-    """
-    names = ("episodes", "action_penalty", "strategy", "seed", "mode")
-    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    settings = dict(parse_setting(text) for text in args.set)
-    return RunOptions(
-        task=args.task,
-        config=args.config,
-        overrides={**given, **settings},
-        out=args.out,
-        resume=args.resume,
-    )
+    parser.add_argument("--resume", action="store_true", help="continue the run in --out DIR")
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
         if stopped_by is not None:
             return 128 + stopped_by
     if not args.no_figures:
-        _make_report(run_folder)
-    _print_end(run_folder, read_summary(run_folder.summary))
+        draw_report(run_folder)
+    print_end(run_folder, read_summary(run_folder.summary))
     return 0
 
 
@@ -101,30 +64,6 @@ def _is_finished(run_folder: RunFolder) -> bool:
         and run_folder.summary.is_file()
         and len(read_summary(run_folder.summary).episodes) >= episodes
     )
-
-
-def _make_report(run_folder: RunFolder) -> None:
-    from hucrl_ros.experiments.report import make_report  # matplotlib takes a second to import
-
-    print("drawing figures and videos", flush=True)
-    make_report(run_folder)
-
-
-def _print_end(run_folder: RunFolder, summary: Summary) -> None:
-    root = shown_path(run_folder.root)
-    places = {
-        "bags": run_folder.episodes,
-        "bundles": run_folder.bundles,
-        "figures": run_folder.figures,
-        "videos": run_folder.videos,
-        "summary": run_folder.summary,
-    }
-    for name, path in places.items():
-        if path.is_file() or (path.is_dir() and any(path.iterdir())):
-            print(f"{name:<8} {root}/{path.relative_to(run_folder.root)}")
-    best = max(summary.episodes, key=lambda episode: episode.return_)
-    optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
-    print(f"best return {best.return_:.1f}{optimum}, in episode {best.index}")
 
 
 def _require_ros() -> None:

@@ -1,0 +1,79 @@
+"""What the commands that make a run share: their options, and what they print at the end."""
+
+import argparse
+from pathlib import Path
+
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.session import shown_path
+from hucrl_ros.starting import RunOptions, parse_setting
+from hucrl_ros.summary import Summary
+
+_SETTINGS = ("episodes", "action_penalty", "strategy", "seed", "mode")
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """The task, and settings of a run that have options of their own; None: not given."""
+    parser.add_argument("task", help="what to learn; `hucrl list tasks` prints all")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings, in YAML")
+    parser.add_argument("--episodes", type=int, metavar="N", help="episodes, random ones included")
+    parser.add_argument("--action-penalty", type=float, metavar="RHO", help="weight of efforts")
+    parser.add_argument("--strategy", choices=("greedy", "thompson", "optimistic"))
+    parser.add_argument("--seed", type=int, help="seed of everything random")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="any other setting, e.g. planner.horizon=30; may be repeated",
+    )
+    parser.add_argument("--no-figures", action="store_true", help="leave out figures and videos")
+    parser.set_defaults(mode=None, resume=False)
+
+
+def run_options(args: argparse.Namespace, prefix: str = "") -> RunOptions:
+    """The arguments of `add_run_arguments` as options of a run.
+
+    Args:
+        args: What was typed.
+        prefix: Start of the name of a new folder, where none is given.
+
+    Raises:
+        ConfigError: a `--set` is not KEY=VALUE.
+    """
+    given = {name: getattr(args, name) for name in _SETTINGS if getattr(args, name) is not None}
+    settings = dict(parse_setting(text) for text in args.set)
+    return RunOptions(
+        task=args.task,
+        config=args.config,
+        overrides={**given, **settings},
+        out=args.out,
+        resume=args.resume,
+        prefix=prefix,
+    )
+
+
+def draw_report(run_folder: RunFolder) -> None:
+    """Draw the run's figures and videos."""
+    from hucrl_ros.experiments.report import make_report  # matplotlib takes a second to import
+
+    print("drawing figures and videos", flush=True)
+    make_report(run_folder)
+
+
+def print_end(run_folder: RunFolder, summary: Summary) -> None:
+    """Where the files lie, and the best return."""
+    root = shown_path(run_folder.root)
+    places = {
+        "bags": run_folder.episodes,
+        "bundles": run_folder.bundles,
+        "figures": run_folder.figures,
+        "videos": run_folder.videos,
+        "summary": run_folder.summary,
+    }
+    for name, path in places.items():
+        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+            print(f"{name:<8} {root}/{path.relative_to(run_folder.root)}")
+    best = max(summary.episodes, key=lambda episode: episode.return_)
+    optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
+    print(f"best return {best.return_:.1f}{optimum}, in episode {best.index}")

@@ -1,0 +1,62 @@
+"""`hucrl train`: the robot of `hucrl up` learns in one process, without ROS."""
+
+import argparse
+
+from hucrl_ros.cli.run_arguments import add_run_arguments, draw_report, print_end, run_options
+from hucrl_ros.errors import RunError
+from hucrl_ros.progress import format_number, format_ticks
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.session import shown_path
+from hucrl_ros.starting import prepare_run
+from hucrl_ros.summary import EpisodeSummary
+
+COLUMNS = ("episode", "return", "promised", "p50 ms", "p99 ms", "clamps", "fit s", "search s")
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `hucrl train` to the commands."""
+    parser = subparsers.add_parser(
+        "train",
+        help="teach a robot a task in one process, without ROS",
+        description="Learn as `hucrl up` does, in one process and without ROS. Physics waits for "
+        "every command, whatever the mode in the settings.",
+    )
+    add_run_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    if args.out is not None and RunFolder(args.out).config_path.exists():
+        raise RunError(f"{args.out}: a run lies there already; choose another folder")
+    run_folder = prepare_run(run_options(args, prefix="train-"))
+    print(shown_path(run_folder.root))
+    print(_row(COLUMNS), flush=True)
+
+    import torch  # With the learner it takes seconds, in which the person already sees something.
+
+    from hucrl_ros.experiments.train import train
+
+    torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
+    summary = train(run_folder.config, run_folder, _report)
+    if not args.no_figures:
+        draw_report(run_folder)
+    print_end(run_folder, summary)
+    return 0
+
+
+def _report(episode: EpisodeSummary) -> None:
+    cells = (
+        str(episode.index),
+        format_number(episode.return_),
+        format_number(episode.promised_return),
+        *format_ticks(episode),
+        str(episode.clamps),
+        format_number(episode.fit_s),
+        format_number(episode.search_s),
+    )
+    print(_row(cells), flush=True)
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return " ".join(f"{cell:>9}" for cell in cells)
