@@ -18,6 +18,7 @@ from hucrl_ros.config import Config
 from hucrl_ros.errors import LearningError
 from hucrl_ros.exploration import make_step
 from hucrl_ros.export import BundleExporter
+from hucrl_ros.memory import keep_freed_memory
 from hucrl_ros.models import Ensemble, FitReport, Transitions, fit
 from hucrl_ros.recorded import Recorded, hash_of, join_transitions
 from hucrl_ros.runs import RunFolder
@@ -42,6 +43,7 @@ class Learner:
 
     def __init__(self, config: Config, run: RunFolder) -> None:
         """Build untrained modules for `config`; nothing is read or written yet."""
+        keep_freed_memory()
         self.config = config
         self.run = run
         self.task = make_task(config.task, config.action_penalty)
