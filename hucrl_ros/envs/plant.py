@@ -45,7 +45,7 @@ class Plant:
         # Time 0 would read as "no stamp".
         self._start_ns = round(spec.period * 1e9)
         self._substeps = 0
-        self._command = np.zeros(spec.action_dim)
+        self._command: Array = np.zeros(spec.action_dim)
         self._mean = np.zeros(spec.action_dim)
         self._mean_substeps = 0
         self._start_episode(0)

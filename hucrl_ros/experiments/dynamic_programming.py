@@ -28,7 +28,8 @@ class Axis:
     @property
     def values(self) -> Array:
         """The values `(count,)`."""
-        return np.linspace(self.lower, self.upper, self.count, endpoint=not self.periodic)
+        ends = not self.periodic
+        return np.linspace(self.lower, self.upper, self.count, endpoint=ends, dtype=np.float64)
 
     def locate(self, x: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
         """Neighbours below and above `x` `(N,)`, and the share of the one above.

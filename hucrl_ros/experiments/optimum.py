@@ -87,7 +87,7 @@ def find_optimum(task: Task, grid_points: int = 401, torques: int = 41) -> Optim
         Axis(-MAX_SPEED, MAX_SPEED, grid_points),
     )
     step = EQUATIONS[task.name]
-    choices = np.linspace(-limit, limit, torques)[:, None]
+    choices = np.linspace(-limit, limit, torques, dtype=np.float64)[:, None]
     table = backward_induction(step, task.rewards, grid, choices, task.steps)
     states, actions = play(table, step, task, choices)
     achieved = float(task.rewards(states[:-1], actions).sum())

@@ -77,7 +77,7 @@ def phase_plot(
         colours = ScalarMappable(Normalize(0, effort_limit), EFFORT_COLOURS)
         bar = figure.colorbar(colours, ax=panels, aspect=25, pad=0.015, shrink=0.9)
         bar.set_label("size of the effort [N m]")
-        bar.outline.set_visible(False)
+        bar.ax.spines["outline"].set_visible(False)
         figure.legend(handles=_legend(), loc="outside lower center", ncols=4)
         return save(figure, path)
 
@@ -136,7 +136,8 @@ def phase_points(states: Array, joints: int, view: PhaseView) -> Array:
 
 def unbroken(points: Array) -> NDArray[np.bool_]:
     """Whether points k and k + 1 of `(N, 2)` lie on the same side of the view's edge."""
-    return np.abs(np.diff(points[:, 0])) <= math.pi
+    same: NDArray[np.bool_] = np.abs(np.diff(points[:, 0])) <= math.pi
+    return same
 
 
 def _label(panels: NDArray[np.object_], view: PhaseView, count: int) -> None:

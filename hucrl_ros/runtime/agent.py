@@ -79,7 +79,7 @@ class Agent:
         self._engine = RolloutEngine(bundle, self._planner.particles)
         self._budget = Budget(budget_s, clock)
         self._plan: Plan | None = None
-        self._plan_state = np.zeros(manifest.spec.state_dim)
+        self._plan_state: NDArray[np.float64] = np.zeros(manifest.spec.state_dim)
         self._plan_age = 0
         self.start_episode(manifest.seed)
 
