@@ -9,8 +9,10 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
-from quick_run import Up, quick_arguments, wait_until
+from fabricated_run import play_random, record
+from quick_run import PATIENCE, Up, quick_arguments, wait_until
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
@@ -75,7 +77,7 @@ def test_a_whole_run_learns_and_leaves_everything_in_its_folder(tmp_path):
         assert_all_gone(process)
     run = process.run
     summary = read_summary(run.summary)
-    assert (summary.mode, summary.seed, summary.optimum) == ("lockstep", 3, 278.1)
+    assert (summary.mode, summary.seed, summary.optimum) == ("lockstep", 3, 278.5)
     assert [episode.index for episode in summary.episodes] == [0, 1]
     assert summary.best_return == max(episode.return_ for episode in summary.episodes)
     assert summary.events == ()
@@ -93,7 +95,7 @@ def test_a_whole_run_learns_and_leaves_everything_in_its_folder(tmp_path):
         assert episode.search_s > 0
     assert read_manifest(run.bundle(2)).episode == 2
     last_line = process.stdout.splitlines()[-1]
-    assert last_line.startswith(f"best return {summary.best_return:.1f} of 278.1 possible")
+    assert last_line.startswith(f"best return {summary.best_return:.1f} of 278.5 possible")
     names = ("simulator", "controller", "recorder", "learner", "supervisor", "watchdog")
     assert {path.name for path in run.logs.iterdir()} == {f"{name}.log" for name in names}
     check_that_a_finished_run_says_so(run)
@@ -144,7 +146,7 @@ def test_a_changed_setting_is_refused_when_a_run_is_resumed(fresh_run, tmp_path,
     assert (folder / "config.yaml").read_text() == before
 
 
-def test_a_killed_controller_is_reported_and_the_run_continues_with_resume(fresh_run, tmp_path):
+def test_a_killed_controller_is_reported_with_the_watchdogs_answer(fresh_run, tmp_path):
     with up("--resume", out=fresh_run(tmp_path / "run")) as process:
         process.wait_for_line(": running")
         time.sleep(1.0)  # In the middle of an episode that takes five seconds.
@@ -165,13 +167,26 @@ def test_a_killed_controller_is_reported_and_the_run_continues_with_resume(fresh
     bag = read_episode(interrupted, task.spec, task.steps)
     assert bag.interrupted
     assert len(bag.actions) > 10
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_continues_with_the_same_episode(fresh_run, tmp_path):
+    with up("--resume", out=fresh_run(tmp_path / "run")) as process:
+        process.wait_for_line(": running")
+        process.node("controller").kill()
+        assert process.end() == 1
+    run = process.run
+    assert [path.name for path in run.episodes.iterdir()] == ["episode_000_interrupted_1"]
     with up("--resume", out=run.root) as process:
         process.wait_for_line("episode 0: return")
         process.signal(signal.SIGINT)
         assert process.end() == 130
     assert run.finished_episodes() == 1
-    assert interrupted.is_dir()
-    assert read_summary(run.summary).events[0] == event
+    assert (run.episodes / "episode_000_interrupted_1").is_dir()
+    summary = read_summary(run.summary)
+    assert "controller was killed" in summary.events[0]
+    assert "stopped on request" in summary.events[-1]
+    assert_returns_are_those_of_the_bags(run)
 
 
 @pytest.mark.parametrize(
@@ -299,34 +314,70 @@ def test_a_damaged_bundle_ends_the_run_with_one_line(fresh_run, tmp_path):
 
 
 @pytest.mark.slow
+def test_ctrl_c_in_mid_fit_ends_everything_at_once(tmp_path):
+    arguments = [*quick_arguments(model__fit_steps=10**6), "--episodes", "1", "--lockstep"]
+    with up(*arguments, out=tmp_path / "run") as process:
+        process.wait_for_line("fitting")
+        begin = time.monotonic()
+        process.signal(signal.SIGINT)
+        assert process.end() == 130
+        assert time.monotonic() - begin < END_S
+        assert_all_gone(process)
+    assert process.run.finished_episodes() == 1
+    assert read_summary(process.run.summary).events == (
+        "learning from episode 0: stopped on request",
+    )
+
+
+@pytest.mark.slow
+def test_a_damaged_bag_ends_a_resumed_run_with_one_line(fresh_run, tmp_path):
+    folder = fresh_run(tmp_path / "run")
+    record(RunFolder(folder).bag(0), *play_random(np.random.default_rng(0)), np.ones(400))
+    (mcap,) = RunFolder(folder).bag(0).glob("*.mcap")
+    data = bytearray(mcap.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    mcap.write_bytes(data)
+    with up("--resume", out=folder) as process:
+        assert process.end() == 1
+        assert_all_gone(process)
+    assert "episode_000" in process.stderr
+    assert "damaged" in process.stderr
+    assert process.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
 def test_a_terminal_gets_a_live_view_and_its_cursor_back(fresh_run, tmp_path):
     leader, follower = pty.openpty()
-    process = up_on_terminal(fresh_run(tmp_path / "run"), follower)
+    command = [sys.executable, "-m", "hucrl_ros", "up", "pendulum", "--resume", "--no-figures"]
+    process = subprocess.Popen(
+        [*command, "--out", str(fresh_run(tmp_path / "run"))],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )
     os.close(follower)
-    seen = b""
-    deadline = time.monotonic() + 100
-    while b"running" not in seen and time.monotonic() < deadline:
-        if select.select([leader], [], [], 0.5)[0]:
-            seen += os.read(leader, 65536)
-    process.send_signal(signal.SIGINT)
-    while process.poll() is None:
-        if select.select([leader], [], [], 0.2)[0]:
-            seen += os.read(leader, 65536)
-    os.close(leader)
-    assert process.returncode == 130
+    try:
+        seen = read_terminal(leader, lambda text: b"running" in text)
+        process.send_signal(signal.SIGINT)
+        seen += read_terminal(leader, lambda text: process.poll() is not None)
+    finally:
+        process.terminate()
+        os.close(leader)
+    assert process.wait(10.0) == 130
     text = seen.decode()
-    for heading in ("return", "promised", "error", "p50 ms", "p99 ms", "misses"):
-        assert heading in text
-    assert "step" in text
+    for shown in ("return", "promised", "error", "p50 ms", "p99 ms", "misses", "step", "stopped"):
+        assert shown in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
 
-def up_on_terminal(folder, terminal):
-    command = [sys.executable, "-m", "hucrl_ros", "up", "pendulum", "--resume", "--no-figures"]
-    return subprocess.Popen(
-        [*command, "--out", str(folder)],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-    )
+def read_terminal(leader, enough):
+    seen, deadline = b"", time.monotonic() + PATIENCE
+    while not enough(seen):
+        assert time.monotonic() < deadline, seen
+        if select.select([leader], [], [], 0.2)[0]:
+            try:
+                seen += os.read(leader, 65536)
+            except OSError:  # Everybody at the other end has closed it.
+                break
+    return seen
