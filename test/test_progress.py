@@ -156,6 +156,12 @@ def test_a_joint_state_that_makes_no_sense_is_passed_over(monitor):
     assert monitor.return_so_far() == 0.0
 
 
+def test_steps_are_counted_by_the_ticks_own_numbers(monitor):
+    for step in (0, 1, 5):  # A slow reader has lost some.
+        monitor.see_tick(tick(step, 0.0)._replace(step=step))
+    assert monitor.steps == 6
+
+
 def test_tick_times_and_misses_are_those_of_this_episode(monitor):
     for stamp, duration in enumerate((1.0, 2.0, 3.0)):
         monitor.see_tick(tick(stamp, 0.0, duration, missed=duration > 2.5))

@@ -1,0 +1,269 @@
+"""The order of things in a run, and what is said when something doesn't come. No ROS graph."""
+
+import shutil
+from types import SimpleNamespace
+
+import pytest
+from fabricated_run import play_random, record
+from manifest_factory import write_manifest
+
+pytest.importorskip("lifecycle_msgs", reason="the protocol speaks in ROS 2's service types")
+
+import numpy as np
+from lifecycle_msgs.msg import Transition
+
+from hucrl_ros.config import Config
+from hucrl_ros.errors import HucrlError, RunError
+from hucrl_ros.ledger import Ledger
+from hucrl_ros.monitor import EpisodeMonitor
+from hucrl_ros.nodes.peers import LearnerReport
+from hucrl_ros.nodes.protocol import Protocol
+from hucrl_ros.progress import Phase, Progress
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.runtime.manifest import LearningReport
+from hucrl_ros.tasks import make_task
+from hucrl_ros.ticks import TickRecord
+
+TRANSITIONS = {
+    Transition.TRANSITION_CONFIGURE: "configure",
+    Transition.TRANSITION_ACTIVATE: "activate",
+    Transition.TRANSITION_DEACTIVATE: "deactivate",
+}
+TICK = TickRecord(0, 0, 0, 1.0, 0, False, False, 1, 0.0, 0.0, 0.0, 0.0, (0.0,))
+
+
+class Answered:
+    """A future that has its result."""
+
+    def __init__(self, result):
+        self._result = result
+
+    def done(self):
+        return True
+
+    def result(self):
+        return self._result
+
+
+class Robot:
+    """All other nodes, which do at once what they are asked to, unless the test spoils it."""
+
+    def __init__(self, run, monitor):
+        self.run, self.monitor = run, monitor
+        self.log = []
+        self.absent = []
+        self.refused = {}
+        self.active = False
+        self.activity_count = self.loaded_count = 0
+        self.loaded = None
+        self.report = LearnerReport("idle", False)
+        self.played_steps = 400
+        self.bundle_error = ""
+        self.learning_error = ""
+        self.reset, self.record, self.learn, self.change_state = (
+            "reset",
+            "record",
+            "learn",
+            "state",
+        )
+
+    def missing(self):
+        return self.absent
+
+    def trouble(self, name):
+        return "tick 7: it itches" if name == "controller" else ""
+
+    def publish_bundle(self, path):
+        self.log.append(path.rpartition("/")[2])
+        self.loaded_count += 1
+        self.loaded = f"error: {self.bundle_error}" if self.bundle_error else path
+
+    def call(self, client, request):
+        name = client
+        if client == "record":
+            name = f"record {request.data}"
+        elif client == "state":
+            name = TRANSITIONS[request.transition.id]
+        self.log.append(name)
+        message = self.refused.get(name, "")
+        if not message:
+            {"activate": self._play, "record False": self._save, "learn": self._learn}.get(
+                name, lambda: None
+            )()
+        return Answered(SimpleNamespace(success=not message, message=message))
+
+    def _play(self):
+        self.activity_count += 2
+        for step in range(self.played_steps):
+            self.monitor.see_tick(TICK._replace(step=step))
+
+    def _save(self):
+        rng = np.random.default_rng(0)
+        record(self.run.bag(self.run.finished_episodes()), *play_random(rng), np.ones(400))
+
+    def _learn(self):
+        episodes = self.run.finished_episodes()
+        if self.learning_error:
+            self.report = LearnerReport(self.learning_error, True)
+            return
+        report = LearningReport(model_error=0.01, promised_return=200.0, fit_s=1.0, search_s=2.0)
+        write_manifest(self.run.bundle(episodes), episodes, report)
+        self.report = LearnerReport("done", False, {"episode": str(episodes - 1)})
+
+
+class Stage:
+    """A protocol, what it speaks to, and what it keeps."""
+
+    def __init__(self, run):
+        config = run.config
+        task = make_task("pendulum", 0.2)
+        self.run = run
+        self.monitor = EpisodeMonitor(task)
+        self.robot = Robot(run, self.monitor)
+        self.ledger = Ledger(run, config, task)
+        self.progress = Progress(config, steps=task.steps)
+        self.progress.finished = list(self.ledger.episodes)
+        self.protocol = Protocol(run, config, self.robot, self.ledger, self.monitor, self.progress)
+
+    def play(self):
+        """Go on to the end; what never comes is complained about at once."""
+        for wait in self.protocol.script():
+            if not wait.ready():
+                raise RunError(f"{self.protocol.place}: {wait.complaint()}")
+
+
+@pytest.fixture
+def stage(tmp_path):
+    run = RunFolder.create(tmp_path / "run", Config(episodes=2))
+    write_manifest(run.bundle(0), 0)
+    return Stage(run)
+
+
+EPISODE = ["record True", "reset", "activate", "deactivate", "record False"]
+
+
+def test_a_run_keeps_the_order_of_the_contract(stage):
+    stage.play()
+    assert stage.robot.log == [
+        "configure",
+        "bundle_000",
+        *EPISODE,
+        "learn",
+        "bundle_001",
+        *EPISODE,
+        "learn",
+    ]
+    assert stage.progress.phase is Phase.FINISHED
+    assert [episode.index for episode in stage.ledger.episodes] == [0, 1]
+    assert stage.progress.model_errors == {0: 0.01, 1: 0.01}
+    assert [episode.fit_s for episode in stage.progress.finished] == [1.0, 1.0]
+
+
+def test_a_resumed_run_learns_first_where_the_bundle_is_missing(stage):
+    stage.play()
+    shutil.rmtree(stage.run.bag(1))
+    shutil.rmtree(stage.run.bundle(2))
+    shutil.rmtree(stage.run.bundle(1))
+    again = Stage(stage.run)
+    again.play()
+    assert again.robot.log == ["configure", "learn", "bundle_001", *EPISODE, "learn"]
+
+
+def test_a_resumed_run_whose_last_bundle_is_missing_only_learns(stage):
+    stage.play()
+    shutil.rmtree(stage.run.bundle(2))
+    again = Stage(stage.run)
+    again.play()
+    assert again.robot.log == ["configure", "learn"]
+
+
+def test_a_controller_left_active_by_another_supervisor_is_deactivated_first(stage):
+    stage.robot.active = True
+    with pytest.raises(HucrlError):
+        stage.play()
+    assert stage.robot.log[:2] == ["deactivate", "configure"]
+
+
+def test_a_controller_that_is_configured_already_is_used_as_it_is(stage):
+    stage.robot.refused["configure"] = "already inactive"
+    stage.play()
+    assert len(stage.ledger.episodes) == 2
+
+
+def complaint_of(stage):
+    with pytest.raises(HucrlError) as caught:
+        stage.play()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_missing_nodes_are_named(stage):
+    stage.robot.absent = ["recorder", "learner"]
+    assert "no sign of the recorder and the learner for 120 s" in complaint_of(stage)
+    assert stage.progress.detail == "recorder, learner"
+
+
+def test_a_learner_that_fails_at_the_start_is_quoted(stage):
+    stage.robot.report = LearnerReport("disk full", True)
+    assert complaint_of(stage) == "learner: disk full"
+
+
+def test_a_learner_that_fails_is_quoted_and_the_episode_stays(stage):
+    stage.robot.learning_error = "loss is nan"
+    assert complaint_of(stage) == "learner: loss is nan"
+    assert stage.protocol.place == "learning from episode 0"
+    assert len(stage.ledger.episodes) == 1
+
+
+def test_a_learner_that_is_busy_is_quoted(stage):
+    stage.robot.refused["learn"] = "busy: fitting"
+    assert complaint_of(stage) == "learner: busy: fitting"
+
+
+def test_the_report_of_an_earlier_episode_is_not_taken_for_this_ones(stage):
+    stage.robot._learn = lambda: None
+    stage.robot.report = LearnerReport("done", False, {"episode": "7"})
+    assert "learner: no bundle" in complaint_of(stage)
+
+
+def test_a_refused_bundle_is_quoted(stage):
+    stage.robot.bundle_error = "bundle_000: policy.onnx: SHA-256 differs"
+    assert complaint_of(stage) == "controller: bundle_000: policy.onnx: SHA-256 differs"
+
+
+@pytest.mark.parametrize(
+    ("refused", "line"),
+    [
+        ("record True", "recorder: disk full"),
+        ("reset", "simulator: disk full"),
+        ("activate", "controller: refused to start; tick 7: it itches"),
+        ("record False", "recorder: disk full"),
+    ],
+)
+def test_whoever_refuses_is_quoted(stage, refused, line):
+    stage.robot.refused[refused] = "disk full"
+    assert complaint_of(stage) == line
+    assert stage.run.finished_episodes() == 0
+
+
+def test_a_controller_that_gives_up_early_leaves_no_bag_that_counts(stage):
+    stage.robot.played_steps = 217
+    line = complaint_of(stage)
+    assert "controller: stopped after 217 of 400 steps; controller: tick 7: it itches" in line
+    assert "record False" not in stage.robot.log
+    assert stage.protocol.place == "episode 0, step 217"
+
+
+def test_a_silent_controller_is_complained_about(stage):
+    stage.robot._play = lambda: None
+    assert "no tick for 30 s; controller: tick 7: it itches" in complaint_of(stage)
+
+
+def test_a_recorder_that_loses_the_bag_is_complained_about(stage):
+    stage.robot._save = lambda: None
+    assert "recorder: the bag of episode 0 was not closed" in complaint_of(stage)
+
+
+def test_a_first_bundle_that_is_missing_is_the_learners_fault(stage):
+    shutil.rmtree(stage.run.bundle(0))
+    assert "the learner has not written it" in complaint_of(stage)
