@@ -1,4 +1,4 @@
-"""Errors that a user can cause. Each message names the bad value, its origin and what is accepted."""
+"""Errors that a user can cause. Each message names the bad value, its origin, what is accepted."""
 
 
 class HucrlError(Exception):

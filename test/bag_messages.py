@@ -67,7 +67,7 @@ def diagnostic(level: int, message: str) -> Message:
 
 
 class Recording:
-    """An `EpisodeWriter` with a clock of its own: each message arrives 1 ms after the one before."""
+    """An `EpisodeWriter` with its own clock: each message arrives 1 ms after the one before."""
 
     def __init__(self, folder: Path) -> None:
         self.writer = EpisodeWriter(folder, TOPICS)
