@@ -12,6 +12,8 @@ from hucrl_ros.errors import ConfigError, RunError
 
 LARGEST_DOMAIN = 101
 """Beyond it, DDS's ports lie where the kernel hands out ports to anybody."""
+LARGEST_WISHED_DOMAIN = 232
+"""Beyond it, there are no ports."""
 _FIRST_PORT, _PORTS_PER_DOMAIN, _FIRST_UNICAST = 7400, 250, 10
 
 
@@ -70,9 +72,9 @@ def wished_domain(text: str | None) -> int | None:
     """
     if not text:
         return None
-    if not text.isdecimal() or int(text) > LARGEST_DOMAIN:
+    if not text.isdecimal() or int(text) > LARGEST_WISHED_DOMAIN:
         raise ConfigError(
-            f"environment variable ROS_DOMAIN_ID = {text!r}: expected 0 to {LARGEST_DOMAIN}"
+            f"environment variable ROS_DOMAIN_ID = {text!r}: expected 0 to {LARGEST_WISHED_DOMAIN}"
         )
     return int(text)
 

@@ -55,9 +55,9 @@ class Session:
         """
         with _locked(self._run), self._signals_noted():
             begin, before = time.monotonic(), _stored_summary(self._run)
-            for node in learning_graph(self._run, parent_reports=True):
-                self._group.start(node.name, node.command, foreground=node.name == SUPERVISOR)
             try:
+                for node in learning_graph(self._run, parent_reports=True):
+                    self._group.start(node.name, node.command, foreground=node.name == SUPERVISOR)
                 ended = self._watch()
             finally:
                 self._group.stop(first=[CONTROLLER])
