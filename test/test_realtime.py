@@ -1,6 +1,8 @@
 import gc
 import os
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +21,47 @@ def scheduler(monkeypatch):
     return calls
 
 
-def test_priority_is_asked_for_this_thread_and_not_inherited(scheduler):
+def test_priority_is_asked_for_this_thread_but_not_for_other_python_threads(scheduler):
+    end = threading.Event()
+    loader = threading.Thread(target=end.wait)
+    loader.start()
+    try:
+        assert realtime.set_realtime_priority(42)
+    finally:
+        end.set()
+        loader.join()
+    threads = {thread for thread, _, _ in scheduler}
+    assert threading.get_native_id() in threads
+    assert loader.native_id not in threads
+    assert {call[1:] for call in scheduler} == {(os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, 42)}
+
+
+def test_threads_of_libraries_get_the_priority_too(scheduler):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 3
+    bundle = write_graph()
+    before = len(list(Path("/proc/self/task").iterdir()))
+    session = onnxruntime.InferenceSession(bundle, options, ["CPUExecutionProvider"])
+    assert len(list(Path("/proc/self/task").iterdir())) == before + 2
     assert realtime.set_realtime_priority(42)
-    assert scheduler == [(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, 42)]
+    assert len(scheduler) >= 3
+    del session
+
+
+def write_graph():
+    from onnx import TensorProto, helper
+
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "graph",
+        [value("x", TensorProto.FLOAT, [1])],
+        [value("y", TensorProto.FLOAT, [1])],
+    )
+    opset = helper.make_opsetid("", 18)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString()
 
 
 def test_without_a_wish_nothing_is_asked(scheduler):

@@ -4,9 +4,12 @@ import gc
 import logging
 import os
 import sys
+import threading
+from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
+_THREADS = Path("/proc/self/task")
 SWITCH_INTERVAL = 1e-3
 """[s] Longest time that another Python thread keeps the interpreter from the control loop."""
 
@@ -17,20 +20,26 @@ def prefer_control_loop() -> None:
 
 
 def try_realtime_priority(priority: int) -> OSError | None:
-    """Give this thread SCHED_FIFO `priority` (1..99); returns why that was refused.
+    """Give this process SCHED_FIFO `priority` (1..99); returns why that was refused.
 
-    Threads started from it don't inherit it.
+    That is this thread and the threads of DDS and ONNX Runtime: they bring the joint states, and
+    hold locks that the control loop waits for. Other Python threads are left as they are, and
+    threads started later don't inherit it: loading a bundle must not compete with the loop.
     """
     policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
-    try:
-        os.sched_setscheduler(0, policy, os.sched_param(priority))
-    except OSError as error:
-        return error
+    others = {thread.native_id for thread in threading.enumerate()} - {threading.get_native_id()}
+    for thread in {int(path.name) for path in _THREADS.iterdir()} - others:
+        try:
+            os.sched_setscheduler(thread, policy, os.sched_param(priority))
+        except ProcessLookupError:
+            continue  # it has ended meanwhile
+        except OSError as error:
+            return error
     return None
 
 
 def set_realtime_priority(priority: int) -> bool:
-    """Give this thread the SCHED_FIFO priority that the settings ask for.
+    """Give this process the SCHED_FIFO priority that the settings ask for.
 
     Args:
         priority: 1..99, or 0 to leave the ordinary scheduling.
