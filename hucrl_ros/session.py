@@ -62,7 +62,7 @@ class Session:
             finally:
                 self._group.stop(first=[CONTROLLER])
                 _restore_cursor()
-            finished = [exit_.code == 0 for exit_ in ended] == [True]
+            finished = [(exit_.name, exit_.code) for exit_ in ended] == [(SUPERVISOR, 0)]
             failure = None if finished or self._stop else self._failure(ended, before)
             self._settle(before, time.monotonic() - begin, failure)
         if failure is not None:

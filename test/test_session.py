@@ -1,0 +1,145 @@
+"""A session of a run with small stand-ins for its nodes: who is told what, and what it returns."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from hucrl_ros import session
+from hucrl_ros.errors import RunError
+from hucrl_ros.session import Session, node_environment
+from hucrl_ros.summary import Summary, read_summary, write_summary
+
+SLEEP = "import time; time.sleep(60)"
+FAIL = "import sys; sys.stderr.write('no such robot\\n'); sys.exit(2)"
+DIE = "import os; os.kill(os.getpid(), 9)"
+NOTE = """
+import json, pathlib, sys
+path = pathlib.Path({summary!r})
+def note(event):
+    values = json.loads(path.read_text())
+    values["events"].append(event)
+    path.write_text(json.dumps(values))
+"""
+
+
+@pytest.fixture
+def run(run_folder):
+    summary = Summary.of(
+        run_folder.config, optimum=None, episodes=[], wall_s=10.0, cpu_s=10.0, events=["earlier"]
+    )
+    write_summary(run_folder.summary, summary)
+    return run_folder
+
+
+@pytest.fixture
+def play(run, monkeypatch):
+    def play(supervisor, controller=SLEEP):
+        codes = {"controller": controller, "supervisor": supervisor}
+        prelude = NOTE.format(summary=str(run.summary))
+        nodes = [
+            SimpleNamespace(name=name, command=[sys.executable, "-S", "-c", prelude + code])
+            for name, code in codes.items()
+        ]
+        monkeypatch.setattr(session, "learning_graph", lambda run, parent_reports: nodes)
+        return Session(run, 17).play()
+
+    return play
+
+
+def test_a_supervisor_that_has_finished_ends_the_session(play, run):
+    assert play("pass") is None
+    summary = read_summary(run.summary)
+    assert summary.events == ("earlier",)
+    assert 10.0 < summary.wall_s < 40.0
+    assert summary.cpu_s > 10.0
+
+
+def test_the_supervisors_event_is_the_error_and_says_how_to_go_on(play, run, monkeypatch):
+    monkeypatch.chdir(run.root.parent)
+    with pytest.raises(RunError) as caught:
+        play("note('learner: loss is nan'); sys.exit(1)")
+    assert str(caught.value) == (
+        "learner: loss is nan; continue with: hucrl up pendulum --out run --resume"
+    )
+    assert read_summary(run.summary).events == ("earlier", "learner: loss is nan")
+
+
+def test_a_supervisor_that_could_not_speak_is_quoted_from_its_log(play, run):
+    with pytest.raises(RunError, match="supervisor ended with exit code 2: no such robot; "):
+        play(FAIL)
+    assert read_summary(run.summary).events[-1] == (
+        "supervisor ended with exit code 2: no such robot"
+    )
+
+
+def test_the_supervisor_is_told_of_a_lost_node_and_has_the_last_word(play, run):
+    with pytest.raises(RunError, match="step 3: controller was killed by signal 9"):
+        play("note('step 3: ' + sys.stdin.readline().strip()); sys.exit(1)", controller=DIE)
+    assert read_summary(run.summary).events[-1] == (
+        "step 3: controller was killed by signal 9 (SIGKILL)"
+    )
+
+
+def test_a_supervisor_that_does_not_react_is_not_waited_for(play, run, monkeypatch):
+    monkeypatch.setattr(session, "REPORT_S", 0.2)
+    with pytest.raises(RunError, match="controller was killed by signal 9"):
+        play(SLEEP, controller=DIE)
+    assert read_summary(run.summary).events[-1] == "controller was killed by signal 9 (SIGKILL)"
+
+
+def test_a_node_that_ends_without_an_error_is_missed_as_well(play, monkeypatch):
+    monkeypatch.setattr(session, "REPORT_S", 0.2)
+    with pytest.raises(RunError, match="controller ended with exit code 0"):
+        play(SLEEP, controller="pass")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_session_and_is_returned(play, run, number):
+    before = signal.getsignal(number)
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
+    timer.start()
+    assert play(SLEEP) == number
+    assert signal.getsignal(number) == before
+    assert read_summary(run.summary).events == ("earlier",)
+
+
+def test_no_process_is_left_however_it_ends(play, run):
+    for supervisor in ("pass", FAIL):
+        with contextlib.suppress(RunError):
+            play(supervisor)
+        assert psutil.Process().children() == []
+
+
+def test_a_run_that_another_process_plays_is_left_alone(play, run):
+    with session._locked(run), pytest.raises(RunError, match=f"process {os.getpid()} is playing"):
+        play("pass")
+
+
+def test_nodes_find_the_package_and_only_their_own_domain(run, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE", raising=False)
+    environment = node_environment(run, 17)
+    assert environment["ROS_DOMAIN_ID"] == "17"
+    assert environment["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "LOCALHOST"
+    assert environment["ROS_LOG_DIR"] == str(run.logs)
+    assert environment["HUCRL_PARENT_PID"] == str(os.getpid())
+    first, package = environment["PYTHONPATH"].split(os.pathsep)
+    assert first == "/somewhere"
+    assert (Path(package) / "hucrl_ros").is_dir()
+
+
+def test_a_wider_discovery_range_is_the_users_choice(run, monkeypatch):
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET")
+    assert node_environment(run, 17)["ROS_AUTOMATIC_DISCOVERY_RANGE"] == "SUBNET"
+
+
+def test_the_name_of_the_parents_variable_is_the_one_that_nodes_read():
+    runner = pytest.importorskip("hucrl_ros.nodes.runner", reason="needs rclpy")
+    assert session.PARENT_VARIABLE == runner.PARENT_VARIABLE
