@@ -16,6 +16,7 @@ from hucrl_ros.progress import (
     Phase,
     Progress,
     describe_episode,
+    describe_learning,
     describe_phase,
     format_number,
     format_ticks,
@@ -71,12 +72,16 @@ class LineView(View):
         self._stream = stream
         self._seen: tuple[int, Phase] | None = None
         self._reported = 0
+        self._learned: set[int] = set()
 
     def update(self, progress: Progress) -> None:
-        """Write a line if the phase changed or an episode was finished."""
+        """Write a line if the phase changed, or an episode was finished or learned from."""
         for episode in progress.finished[self._reported :]:
-            self._write(describe_episode(episode, progress.model_errors.get(episode.index)))
+            self._write(describe_episode(episode))
         self._reported = len(progress.finished)
+        for index in sorted(progress.model_errors.keys() - self._learned):
+            self._write(describe_learning(progress, index))
+        self._learned.update(progress.model_errors)
         now = (progress.episode, progress.phase)
         if now != self._seen:
             self._seen = now

@@ -76,16 +76,25 @@ def describe_phase(progress: Progress) -> str:
     return f"{number}: {progress.phase.value}"
 
 
-def describe_episode(episode: EpisodeSummary, model_error: float | None) -> str:
+def describe_episode(episode: EpisodeSummary) -> str:
     """One line: what a finished episode brought."""
     p50, p99 = format_ticks(episode)
     parts = [
         f"episode {episode.index}: return {format_number(episode.return_)}",
         f"promised {format_number(episode.promised_return)}",
-        f"model error {format_number(model_error, 3)}",
         f"tick p50 {p50} p99 {p99} ms",
         f"{episode.misses or 0} misses",
     ]
+    return ", ".join(parts)
+
+
+def describe_learning(progress: Progress, index: int) -> str:
+    """One line: what was learned from episode `index`."""
+    parts = [f"episode {index}: learned, model error {progress.model_errors[index]:.3f}"]
+    for episode in progress.finished:
+        if episode.index == index and episode.fit_s is not None:
+            parts.append(f"fit {format_number(episode.fit_s)} s")
+            parts.append(f"search {format_number(episode.search_s)} s")
     return ", ".join(parts)
 
 

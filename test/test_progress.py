@@ -79,6 +79,9 @@ def test_lines_tell_each_phase_once_and_each_episode_once():
         progress.detail = "50%"
         view.update(progress)
     progress.finished.append(finished(value=12.34, promised_return=99.0, misses=7))
+    view.update(progress)
+    progress.finished[-1] = finished(value=12.34, fit_s=0.5, search_s=9.04)
+    progress.model_errors[0] = 0.00321
     progress.enter(Phase.FINISHED)
     for _ in range(3):
         view.update(progress)
@@ -86,8 +89,8 @@ def test_lines_tell_each_phase_once_and_each_episode_once():
         "episode 0 (1 of 2): waiting for the nodes",
         "episode 0 (1 of 2): running",
         "episode 0 (1 of 2): fitting the model",
-        "episode 0: return 12.3, promised 99.0, model error –, "
-        "tick p50 1.25 p99 2.50 ms, 7 misses",
+        "episode 0: return 12.3, promised 99.0, tick p50 1.25 p99 2.50 ms, 7 misses",
+        "episode 0: learned, model error 0.003, fit 0.5 s, search 9.0 s",
         "finished after 1 of 2 episodes",
     ]
 
