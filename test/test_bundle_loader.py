@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hucrl_ros.errors import BundleError
-from hucrl_ros.nodes.bundle_loader import BundleLoader
+from hucrl_ros.nodes.bundle_loader import BundleLoader, Outcome
 
 A, B = Path("a"), Path("b")
 
@@ -53,7 +53,7 @@ def test_a_refusal_is_one_line():
         raise BundleError(f"{path}: two\nlines")
 
     loader = BundleLoader(refuse)
-    assert loader.load(A) == (A, None, "a: two lines")
+    assert loader.load(A) == Outcome(A, None, "a: two lines")
 
 
 def test_a_bug_while_loading_is_reported_as_a_refusal(caplog):
