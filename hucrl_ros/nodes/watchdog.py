@@ -74,9 +74,6 @@ class Watchdog(Node):
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = self.create_timer(1.0, self._look, clock=self._steady)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
-        # It needs next to no time, but that at once: taken wherever it is allowed.
-        if set_realtime_priority(self._config.control.realtime_priority):
-            try_realtime_priority(min(self._config.control.realtime_priority + 1, 99))
 
     def close(self) -> None:
         """Let go of the lifeline."""
@@ -101,6 +98,11 @@ class Watchdog(Node):
         self._layout = MultiArrayLayout(dim=[dimension])
         lockstep = self._config.mode == "lockstep"
         self._watch.limit_s = patience(safety.stale_periods, manifest.period, lockstep)
+        # It needs next to no time, but that at once: taken wherever it is allowed. Now, because
+        # the executor's own threads didn't exist yet when this node was made.
+        wished = self._config.control.realtime_priority
+        if set_realtime_priority(wished):
+            try_realtime_priority(min(wished + 1, 99))
         self.destroy_timer(self._timer)
         self._timer = self.create_timer(manifest.period / CHECKS, self._look, clock=self._steady)
 
@@ -150,8 +152,9 @@ class Watchdog(Node):
         now = time.monotonic()
         reason = self._watch.check(now)
         if self._watch.tripped and (reason or now >= self._next):
-            # In whole periods from the first one on, however late a look is.
-            self._next = (now if reason else self._next) + self._period
+            # Once a period; what a late look has missed is not made up for.
+            on_time = not reason and now < self._next + self._period
+            self._next = (self._next if on_time else now) + self._period
             fresh = now - self._heard <= self._watch.limit_s
             self._send_safe_command(self._state if fresh else None)
         if reason:
