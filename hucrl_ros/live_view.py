@@ -23,6 +23,8 @@ from hucrl_ros.progress import (
 )
 from hucrl_ros.summary import EpisodeSummary
 
+MISSING_S = 10.0
+"""[s] From one line about missing nodes to the next."""
 _BAR_WIDTH = 32
 _HEADINGS = (
     "episode",
@@ -73,6 +75,8 @@ class LineView(View):
         self._seen: tuple[int, Phase] | None = None
         self._reported = 0
         self._learned: set[int] = set()
+        self._missed: tuple[float, str] = (time.monotonic(), "")
+        """When it was last said which nodes are missing, and which."""
 
     def update(self, progress: Progress) -> None:
         """Write a line if the phase changed, or an episode was finished or learned from."""
@@ -87,8 +91,18 @@ class LineView(View):
             self._seen = now
             self._write(describe_phase(progress))
 
+        self._tell_missing(progress)
+
     def close(self) -> None:
         """Nothing is pending."""
+
+    def _tell_missing(self, progress: Progress) -> None:
+        """Name the nodes that are still missing, when that has taken a while."""
+        since, named = self._missed
+        missing = progress.detail if progress.phase is Phase.WAITING else ""
+        if missing and missing != named and time.monotonic() - since > MISSING_S:
+            self._missed = (time.monotonic(), missing)
+            self._write(f"still waiting for: {missing}")
 
     def _write(self, line: str) -> None:
         self._stream.write(line + "\n")

@@ -23,7 +23,7 @@ SETTINGS = {
     "search.policy_layers": [8],
     "search.critic_layers": [8],
 }
-PATIENCE = 100.0
+PATIENCE = 240.0
 """[s] On a loaded machine, importing torch twice and exporting takes most of it."""
 
 

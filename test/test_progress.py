@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from hucrl_ros import live_view
 from hucrl_ros.config import Config
 from hucrl_ros.live_view import LineView, LiveView, make_view, render
 from hucrl_ros.monitor import EpisodeMonitor
@@ -92,6 +93,20 @@ def test_lines_tell_each_phase_once_and_each_episode_once():
         "episode 0: return 12.3, promised 99.0, tick p50 1.25 p99 2.50 ms, 7 misses",
         "episode 0: learned, model error 0.003, fit 0.5 s, search 9.0 s",
         "finished after 1 of 2 episodes",
+    ]
+
+
+def test_lines_name_the_nodes_that_are_missing_for_long(monkeypatch):
+    stream, progress = io.StringIO(), Progress(Config(), detail="recorder, learner")
+    view = LineView(stream)
+    view.update(progress)
+    assert "recorder" not in stream.getvalue()
+    monkeypatch.setattr(live_view, "MISSING_S", -1.0)
+    for progress.detail in ("recorder, learner", "recorder, learner", "learner"):
+        view.update(progress)
+    assert stream.getvalue().splitlines()[1:] == [
+        "still waiting for: recorder, learner",
+        "still waiting for: learner",
     ]
 
 

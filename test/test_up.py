@@ -24,7 +24,7 @@ from hucrl_ros.starting import RunOptions, parse_setting, prepare_run
 from hucrl_ros.summary import episode_return, read_summary
 from hucrl_ros.tasks import make_task
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
 END_S = 5.0
 """[s] For all processes to be gone after Ctrl-C."""
 
