@@ -21,9 +21,10 @@ class Normaliser(nn.Module):
 
     def fit(self, data: Tensor) -> None:
         """Take mean and deviation of `data` `(n, dim)`."""
-        std = data.std(dim=0, unbiased=False)
-        self.mean.copy_(data.mean(dim=0))
-        self.std.copy_(torch.where(std < 1e-8, torch.ones_like(std), std))
+        mean, std = data.mean(dim=0), data.std(dim=0, unbiased=False)
+        rounding = 1e-8 + 1e-6 * mean.abs()  # what float32 makes of a constant column
+        self.mean.copy_(mean)
+        self.std.copy_(torch.where(std < rounding, torch.ones_like(std), std))
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise `(..., dim)`."""

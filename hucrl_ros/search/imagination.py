@@ -107,6 +107,36 @@ def imagine(
     return Imagined(torch.stack(visited), torch.stack(efforts), torch.stack(rewards))
 
 
+def one_step_values(
+    states: Tensor,
+    candidates: Tensor,
+    actors: Actors,
+    step: Step,
+    discount: float,
+    generator: torch.Generator,
+) -> Tensor:
+    """Q of candidates by one imagined step and the critic: r(s, u) + γ V(s').
+
+    Args:
+        states: `(n, p)`.
+        candidates: (u, η) to try at each state `(m, n, q + h)`, in [-1, 1].
+        actors: Critic and effort limits.
+        step: The imagined system.
+        discount: γ.
+        generator: Draws one noise for all candidates of a state: none is better by luck.
+
+    Returns:
+        `(m, n)`.
+    """
+    action_dim = actors.task.spec.action_dim
+    repeated = states.expand(len(candidates), -1, -1)
+    efforts = actors.effort(candidates[..., :action_dim])
+    noise = torch.randn(states.shape, generator=generator).expand_as(repeated)
+    following = step(repeated, efforts, candidates[..., action_dim:], noise)
+    values: Tensor = actors.task.reward(repeated, efforts) + discount * actors.critic(following)
+    return values
+
+
 def trace_targets(rewards: Tensor, values: Tensor, discount: float, trace: float) -> Tensor:
     """TD(λ) targets `(T, N)`.
 

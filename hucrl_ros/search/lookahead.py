@@ -6,6 +6,7 @@ from torch import Tensor
 from hucrl_ros.exploration import Step
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.base import PolicySearch, descend
+from hucrl_ros.search.imagination import one_step_values
 
 
 class Lookahead(PolicySearch):
@@ -37,18 +38,12 @@ class Lookahead(PolicySearch):
     def _best_candidates(
         self, states: Tensor, actors: Actors, step: Step, generator: torch.Generator
     ) -> Tensor:
-        settings, action_dim = self.settings, actors.task.spec.action_dim
+        settings = self.settings
         own = actors.joint(states)
         shape = (settings.candidates, *own.shape)
         near = own + settings.candidate_noise * torch.randn(shape, generator=generator)
         wide = 2.0 * torch.rand(shape, generator=generator) - 1.0
         first_wide = settings.candidates // 2
         candidates = torch.cat([own[None], near[1:first_wide], wide[first_wide:]]).clamp(-1.0, 1.0)
-        # One noise for all candidates of a state: none of them is better by luck.
-        noise = torch.randn(states.shape, generator=generator).expand(len(candidates), -1, -1)
-        repeated = states.expand(len(candidates), -1, -1)
-        efforts = actors.effort(candidates[..., :action_dim])
-        following = step(repeated, efforts, candidates[..., action_dim:], noise)
-        rewards = actors.task.reward(repeated, efforts)
-        best = (rewards + settings.discount * actors.critic(following)).argmax(dim=0)
-        return candidates[best, torch.arange(len(states))]
+        values = one_step_values(states, candidates, actors, step, settings.discount, generator)
+        return candidates[values.argmax(dim=0), torch.arange(len(states))]

@@ -10,6 +10,7 @@ from torch import Tensor
 from hucrl_ros.exploration import Step
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.base import PolicySearch, descend
+from hucrl_ros.search.imagination import one_step_values
 
 
 class Mpo(PolicySearch):
@@ -47,7 +48,7 @@ class Mpo(PolicySearch):
             divergence = (((mean - old) ** 2).sum(dim=-1) / (2.0 * std**2)).mean()
             likelihood = (weights * distance).sum(dim=0).mean()
             descend(likelihood + multiplier * divergence, optimiser)
-            excess = float(divergence) / settings.mpo_epsilon_mean - 1.0
+            excess = float(divergence.detach()) / settings.mpo_epsilon_mean - 1.0
             multiplier = min(max(multiplier * float(np.exp(0.1 * excess)), 1e-3), 1e3)
 
     def _weights(
@@ -59,13 +60,8 @@ class Mpo(PolicySearch):
         generator: torch.Generator,
     ) -> Tensor:
         """Weights `(samples, n)` of the E-step, summing to 1 over the samples."""
-        action_dim = actors.task.spec.action_dim
-        repeated = states.expand(len(samples), -1, -1)
-        efforts = actors.effort(samples[..., :action_dim])
-        noise = torch.randn(states.shape, generator=generator).expand_as(repeated)
-        following = step(repeated, efforts, samples[..., action_dim:], noise)
-        rewards = actors.task.reward(repeated, efforts)
-        values = rewards + self.settings.discount * actors.critic(following)
+        discount = self.settings.discount
+        values = one_step_values(states, samples, actors, step, discount, generator)
         temperature = e_step_temperature(values.double().numpy(), self.settings.mpo_epsilon)
         return torch.softmax(values / temperature, dim=0)
 
