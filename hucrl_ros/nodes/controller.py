@@ -2,22 +2,22 @@
 
 import sys
 import time
+import traceback
 
 from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool, Float64MultiArray, MultiArrayLayout
 
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.bundle_slot import BundleSlot
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.lifeline import Lifeline, lifeline_name
+from hucrl_ros.nodes.outlets import Outlets
 from hucrl_ros.nodes.parameters import own_parameter, read_config
 from hucrl_ros.nodes.plan_markers import PlanPublisher
-from hucrl_ros.nodes.qos import LATCHED, NEWEST, STREAM
+from hucrl_ros.nodes.qos import NEWEST
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.tick_message import tick_layout, to_message
 from hucrl_ros.runtime.control_loop import Answer, ControlLoop, JointReading
 from hucrl_ros.ticks import NANOSECONDS
 
@@ -47,23 +47,20 @@ class Controller(LifecycleNode):
         self._lockstep = self._config.mode == "lockstep"
         self._slot = BundleSlot(self, self._config)
         self._loop: ControlLoop | None = None
-        self._layout = MultiArrayLayout()
         self._active = self._stale = False
         self._patience = self._heard = 0.0
         self._trouble = Health()
-        self._commands = self.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
-        self._ticks = self.create_publisher(Float64MultiArray, topics.TICKS, STREAM)
-        self._activity = self.create_publisher(Bool, topics.ACTIVE, LATCHED)
+        self._outlets = Outlets(self)
         self._plan = PlanPublisher(self)
         self.create_subscription(JointState, topics.JOINT_STATES, self._on_joint_state, NEWEST)
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(0.05, self._swap, clock=self._steady)
         self._stale_timer: Timer | None = None
         self._lifeline = Lifeline(
-            lifeline_name(self.context.get_domain_id(), self._activity.topic_name)
+            lifeline_name(self.context.get_domain_id(), self._outlets.activity_topic)
         )
         self._diagnostics = DiagnosticsPublisher(self, self._health)
-        self._activity.publish(Bool(data=False))
+        self._outlets.activity(False)
 
     # Lifecycle
 
@@ -91,7 +88,7 @@ class Controller(LifecycleNode):
         self._trouble = Health()
         assert self._stale_timer is not None
         self._stale_timer.reset()
-        self._activity.publish(Bool(data=True))
+        self._outlets.activity(True)
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -146,9 +143,9 @@ class Controller(LifecycleNode):
         if answer.record is None:
             self._finish()
             return
-        self._commands.publish(Float64MultiArray(data=answer.effort.tolist()))
+        self._outlets.command(answer.effort)
         record = self._loop.sent(answer.record, received)
-        self._ticks.publish(to_message(record, self._layout))
+        self._outlets.tick(record)
         if answer.problem:
             self._warn(f"{answer.problem}; sending the safe command")
         extra = self._loop.reader.extra_joints
@@ -185,7 +182,7 @@ class Controller(LifecycleNode):
         if self._loop is not None:
             loop.take_over(self._loop, self._config.seed)
         self._loop = loop
-        self._layout = tick_layout(loop.spec.action_dim)
+        self._outlets.prepare(loop.spec.action_dim)
         limit = self._slot.safety.stale_periods * loop.spec.period
         self._patience = max(limit, LOCKSTEP_PATIENCE) if self._lockstep else limit
         if self._stale_timer is not None:
@@ -204,17 +201,19 @@ class Controller(LifecycleNode):
         if self._stale_timer is not None:
             self._stale_timer.cancel()
         self._send_safe_command()
-        self._activity.publish(Bool(data=False))
+        self._outlets.activity(False)
         realtime.resume_garbage_collection()
 
     def _send_safe_command(self) -> None:
         assert self._loop is not None
-        self._commands.publish(Float64MultiArray(data=self._loop.guard.safe_effort(None).tolist()))
+        self._outlets.command(self._loop.guard.safe_effort(None))
 
     def _give_up(self, reason: str) -> None:
+        """End the episode because of a bug."""
         self._finish()
         self._trouble = Health(Level.ERROR, reason)
         self.get_logger().error(f"{reason}; sent the safe command and deactivated")
+        self.get_logger().error(traceback.format_exc())
         self.trigger_deactivate()
 
     def _warn(self, line: str) -> None:

@@ -2,9 +2,7 @@
 
 import math
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -13,12 +11,12 @@ from numpy.typing import NDArray
 from hucrl_ros.errors import JointStateError
 from hucrl_ros.robot import RobotSpec
 from hucrl_ros.runtime.agent import Source, Tick
+from hucrl_ros.runtime.counters import Counters
 from hucrl_ros.runtime.guard import Guard
 from hucrl_ros.runtime.joint_state import JointStateReader
 from hucrl_ros.ticks import NANOSECONDS, TickRecord
 
 Array = NDArray[np.float64]
-RECENT_TICKS = 1000
 
 
 class Player(Protocol):
@@ -56,39 +54,6 @@ class Answer(NamedTuple):
     """Why the safe command is sent, or empty."""
     optimistic: NDArray[np.float32] | None = None
     """`(H + 1, p)` trajectory that the plan imagines, if there is a new plan."""
-
-
-@dataclass
-class Counters:
-    """What happened since the controller started."""
-
-    ticks: int = 0
-    sources: Counter[Source] = field(default_factory=Counter)
-    misses: int = 0
-    clamps: int = 0
-    bad_joint_states: int = 0
-    repeated_joint_states: int = 0
-    skipped_joint_states: int = 0
-    """Control periods without a joint state, by the stamps: lost, or overtaken by a newer one."""
-    stale_commands: int = 0
-    """Safe commands sent because no joint state came."""
-    tick_ms: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_TICKS))
-
-    def values(self) -> dict[str, object]:
-        """By name, for `/diagnostics`; tick times over the last `RECENT_TICKS` ticks."""
-        p50, p99 = np.percentile(self.tick_ms, [50, 99]) if self.tick_ms else (0.0, 0.0)
-        return {
-            "ticks": self.ticks,
-            **{f"ticks_{source.name.lower()}": self.sources[source] for source in Source},
-            "misses": self.misses,
-            "clamps": self.clamps,
-            "bad_joint_states": self.bad_joint_states,
-            "repeated_joint_states": self.repeated_joint_states,
-            "skipped_joint_states": self.skipped_joint_states,
-            "stale_commands": self.stale_commands,
-            "tick_p50_ms": f"{p50:.3f}",
-            "tick_p99_ms": f"{p99:.3f}",
-        }
 
 
 class ControlLoop:
