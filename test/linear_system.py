@@ -1,0 +1,82 @@
+"""A pushed mass with quadratic cost: a task whose optimum is a matrix equation."""
+
+import numpy as np
+import torch
+from scipy.linalg import solve_discrete_are
+from torch import nn
+
+from hucrl_ros.robot import RobotSpec
+from hucrl_ros.tasks import Task
+
+DISCOUNT = 0.9
+PERIOD = 0.2
+LIMIT = 4.0
+A = np.array([[1.0, PERIOD], [0.0, 1.0]])
+B = np.array([[0.0], [PERIOD]])
+STATE_COST = np.diag([1.0, 0.1])
+EFFORT_COST = np.array([[0.05]])
+
+
+def optimal_value_matrix():
+    """P of the optimal value -s'Ps of the discounted problem."""
+    root = np.sqrt(DISCOUNT)
+    return solve_discrete_are(root * A, root * B, STATE_COST, EFFORT_COST)
+
+
+def optimal_gain():
+    """K of the optimal effort -Ks."""
+    p = DISCOUNT * optimal_value_matrix()
+    return np.linalg.solve(EFFORT_COST + B.T @ p @ B, B.T @ p @ A)
+
+
+class PushedMass(Task):
+    """Bring a mass on a rail to the origin: r = -(s'Qs + u'Ru)."""
+
+    name = "pushed_mass"
+    steps = 30
+    feature_dim = 2
+    reach = (2.0, 3.0)
+
+    @property
+    def spec(self):
+        return RobotSpec("mass", ("rail",), ("rail",), (LIMIT,), PERIOD)
+
+    def features(self, state):
+        return state
+
+    def reward(self, state, action):
+        state_cost, effort_cost = (
+            torch.tensor(cost, dtype=state.dtype) for cost in (STATE_COST, EFFORT_COST)
+        )
+        return -(state @ state_cost * state).sum(-1) - (action @ effort_cost * action).sum(-1)
+
+    def imagined_states(self, count, generator):
+        uniform = 2.0 * torch.rand(count, 2, generator=generator) - 1.0
+        return 0.5 * uniform
+
+
+class ExactStep(nn.Module):
+    """The true next state, moved by η where the system is uncertain."""
+
+    def __init__(self, uncertainty=0.0):
+        super().__init__()
+        self.uncertainty = uncertainty
+        self.hallucination_dim = 2 if uncertainty else 0
+
+    def forward(self, state, action, eta, noise):
+        following = next_state(state, action)
+        return following + self.uncertainty * eta if self.hallucination_dim else following
+
+
+def next_state(state, action):
+    """`(..., 2)` states that follow exactly."""
+    a, b = (torch.tensor(matrix, dtype=state.dtype) for matrix in (A, B))
+    return state @ a.T + action @ b.T
+
+
+def transitions(count, generator, noise=0.0, scale=1.0):
+    """Random transitions `(states, actions, next states)` from a box of half-width `scale`."""
+    states = scale * (2.0 * torch.rand(count, 2, generator=generator) - 1.0)
+    actions = LIMIT * (2.0 * torch.rand(count, 1, generator=generator) - 1.0)
+    following = next_state(states, actions)
+    return states, actions, following + noise * torch.randn(count, 2, generator=generator)

@@ -1,0 +1,163 @@
+"""Step functions against their formulas, β's schedule, Thompson's head."""
+
+import math
+
+import pytest
+import torch
+from linear_system import PushedMass
+
+from hucrl_ros.config import ExplorationSettings, ModelSettings
+from hucrl_ros.exploration import STRATEGIES, GreedyStep, OptimisticStep, ThompsonStep, make_step
+from hucrl_ros.models import Ensemble
+from hucrl_ros.tasks import make_task
+
+HEADS = 4
+EACH_STRATEGY = pytest.mark.parametrize("strategy", STRATEGIES)
+
+
+class FarMass(PushedMass):
+    """Its reach is never met."""
+
+    reach = (math.inf, math.inf)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def model_of(task):
+    model = Ensemble(task, ModelSettings(heads=HEADS, layers=(8,)), generator())
+    model.targets.fit(torch.randn(30, 2, generator=generator(1)) * torch.tensor([0.3, 2.0]) + 0.1)
+    return model
+
+
+def drawn(count=20):
+    draws = generator(2)
+    state, noise = (torch.randn(count, 2, generator=draws) for _ in range(2))
+    action, eta = (2 * torch.rand(count, n, generator=draws) - 1 for n in (1, 2))
+    return state, action, eta, noise
+
+
+def step_of(strategy, task=None, **settings):
+    return make_step(strategy, model_of(task or FarMass(0.0)), ExplorationSettings(**settings))
+
+
+@EACH_STRATEGY
+def test_a_strategy_is_made_by_its_name(strategy):
+    step = step_of(strategy)
+    assert type(step) is STRATEGIES[strategy]
+    assert step.hallucination_dim == (2 if strategy == "optimistic" else 0)
+
+
+def test_greedy_samples_mean_and_total_deviation():
+    step = step_of("greedy")
+    state, action, eta, noise = drawn()
+    belief = step.model.predict(state, action)
+    total = (belief.epistemic**2 + belief.aleatoric**2).sqrt()
+    torch.testing.assert_close(step(state, action, eta[:, :0], noise), belief.mean + total * noise)
+
+
+def test_optimistic_moves_the_mean_by_beta_epistemic_deviations():
+    step = step_of("optimistic", beta=1.7, beta_floor=0.0)
+    state, action, eta, noise = drawn()
+    belief = step.model.predict(state, action)
+    expected = belief.mean + 1.7 * belief.epistemic * eta + belief.aleatoric * noise
+    torch.testing.assert_close(step(state, action, eta, noise), expected)
+
+
+def test_thompson_follows_one_head():
+    step = step_of("thompson")
+    state, action, eta, noise = drawn()
+    belief = step.model.predict(state, action)
+    for episode in range(6):
+        step.start_episode(episode, generator(episode))
+        head = int(step.choice.argmax())
+        expected = belief.heads[head] + belief.aleatoric * noise
+        torch.testing.assert_close(step(state, action, eta[:, :0], noise), expected)
+
+
+def test_thompsons_head_stays_until_the_next_episode_and_each_one_comes_up():
+    step, draws = step_of("thompson"), generator()
+    state, action, eta, noise = drawn()
+    heads = []
+    for episode in range(200):
+        step.start_episode(episode, draws)
+        heads.append(int(step.choice.argmax()))
+        assert float(step.choice.sum()) == 1.0
+    first, again = (step(state, action, eta[:, :0], noise) for _ in range(2))
+    assert torch.equal(first, again)
+    counts = [heads.count(head) for head in range(HEADS)]
+    assert min(counts) > 25  # 50 expected each
+
+
+def test_thompsons_head_depends_on_the_generator_alone():
+    one, other = step_of("thompson"), step_of("thompson")
+    for episode in range(5):
+        one.start_episode(episode, generator(episode))
+        other.start_episode(episode + 1, generator(episode))
+        assert torch.equal(one.choice, other.choice)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "optimistic"])
+def test_without_hallucination_and_noise_the_next_state_is_the_mean(strategy):
+    step = step_of(strategy)
+    state, action, eta, noise = drawn()
+    imagined = step(state, action, 0.0 * eta[:, : step.hallucination_dim], 0.0 * noise)
+    torch.testing.assert_close(imagined, step.model.predict(state, action).mean)
+
+
+def test_beta_decays_to_its_floor():
+    settings = ExplorationSettings(beta=3.0, beta_decay=0.8, beta_floor=1.0)
+    expected = [3.0, 2.4, 1.92, 1.536, 1.2288, 1.0, 1.0]
+    assert [settings.beta_at(k) for k in range(1, 8)] == pytest.approx(expected)
+    assert settings.beta_at(0) == 3.0
+    step = OptimisticStep(model_of(FarMass(0.0)), settings)
+    assert float(step.beta) == pytest.approx(3.0)
+    for episode, beta in enumerate(expected, start=1):
+        step.start_episode(episode, generator())
+        assert float(step.beta) == pytest.approx(beta)
+
+
+@EACH_STRATEGY
+def test_imagined_states_stay_within_the_robots_reach(strategy):
+    step = step_of(strategy, PushedMass(0.0))
+    state, action, eta, _ = drawn()
+    eta = eta[:, : step.hallucination_dim]
+    for sign in (1.0, -1.0):
+        far = step(state, action, eta, sign * torch.full_like(state, 1e4))
+        assert torch.equal(far, sign * torch.tensor(PushedMass.reach).expand_as(far))
+    near = 0.01 * state
+    inside = step(near, action, eta, torch.zeros_like(near)).abs() < torch.tensor(PushedMass.reach)
+    assert inside.any()
+
+
+def test_an_angle_may_wind():
+    task = make_task("pendulum", 0.2)
+    step = GreedyStep(Ensemble(task, ModelSettings(heads=2, layers=(8,)), generator()))
+    wound = torch.tensor([[100.0, 0.0], [-100.0, 0.0]])
+    imagined = step(wound, torch.zeros(2, 1), torch.zeros(2, 0), torch.zeros(2, 2))
+    assert ((imagined[:, 0] - wound[:, 0]).abs() < 5.0).all()
+
+
+@EACH_STRATEGY
+def test_any_leading_dimensions_are_imagined_alike(strategy):
+    step = step_of(strategy)
+    tensors = drawn(12)
+    state, action, eta, noise = (
+        t[:, : step.hallucination_dim] if i == 2 else t for i, t in enumerate(tensors)
+    )
+    whole = step(state, action, eta, noise)
+    grid = step(*(t.reshape(3, 4, t.shape[-1]) for t in (state, action, eta, noise)))
+    torch.testing.assert_close(grid.reshape(12, 2), whole)
+    one = step(state[3], action[3], eta[3], noise[3])
+    torch.testing.assert_close(one, whole[3])
+
+
+def test_what_an_episode_changes_is_saved_with_the_weights():
+    for make in (ThompsonStep, lambda m: OptimisticStep(m, ExplorationSettings())):
+        step, fresh = make(model_of(FarMass(0.0))), make(model_of(FarMass(0.0)))
+        step.start_episode(4, generator(9))
+        fresh.load_state_dict(step.state_dict())
+        state, action, eta, noise = drawn()
+        eta = eta[:, : step.hallucination_dim]
+        assert torch.equal(step(state, action, eta, noise), fresh(state, action, eta, noise))

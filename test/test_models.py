@@ -1,0 +1,287 @@
+"""Normaliser, ensemble and its fit: closed forms first, then what learning must achieve."""
+
+import math
+
+import pytest
+import torch
+from linear_system import LIMIT, PushedMass, next_state, transitions
+
+from hucrl_ros.config import ModelSettings
+from hucrl_ros.models import Ensemble, Transitions, evaluate, fit
+from hucrl_ros.models.fit import _beta_nll
+from hucrl_ros.models.normaliser import Normaliser
+from hucrl_ros.tasks import make_task
+
+NOISE = 0.05
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def ensemble(task=None, seed=0, **settings):
+    settings = {"heads": 3, "layers": (16, 16), **settings}
+    return Ensemble(task or PushedMass(0.0), ModelSettings(**settings), generator(seed))
+
+
+def parameters_equal(one, other, head):
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return all(torch.equal(a[head], b[head]) for a, b in pairs)
+
+
+def fitted(noise=0.0, seed=0, count=500, **settings):
+    model = ensemble(seed=seed, **settings)
+    report = fit(model, Transitions(*transitions(count, generator(7), noise)), generator(seed))
+    return model, report
+
+
+@pytest.fixture(scope="module")
+def noisy_fit():
+    return fitted(NOISE, heads=5, layers=(32, 32), learning_rate=3e-3)
+
+
+# Normaliser
+
+
+def test_normalised_data_has_mean_zero_and_deviation_one():
+    data = torch.randn(200, 3, generator=generator()) * torch.tensor([0.1, 1.0, 50.0]) + 7.0
+    normaliser = Normaliser(3)
+    normaliser.fit(data)
+    normalised = normaliser(data)
+    torch.testing.assert_close(normalised.mean(dim=0), torch.zeros(3), atol=1e-5, rtol=0)
+    torch.testing.assert_close(normalised.std(dim=0, unbiased=False), torch.ones(3))
+    torch.testing.assert_close(normaliser.inverse(normalised), data)
+
+
+def test_mean_and_deviation_have_their_closed_form():
+    normaliser = Normaliser(1)
+    normaliser.fit(torch.tensor([[1.0], [3.0], [5.0], [7.0]]))
+    assert float(normaliser.mean) == 4.0
+    assert float(normaliser.std) == pytest.approx(math.sqrt(5.0))
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 3.3, 1000.1])
+def test_a_constant_column_is_centred_and_not_scaled(value):
+    normaliser = Normaliser(1)
+    normaliser.fit(torch.full((360, 1), value))
+    assert float(normaliser.std) == 1.0
+    assert float(normaliser(torch.tensor([value + 0.5]))) == pytest.approx(0.5, abs=1e-3)
+
+
+def test_an_unfitted_normaliser_changes_nothing():
+    x = torch.randn(4, 2, generator=generator())
+    assert torch.equal(Normaliser(2)(x), x)
+
+
+# Ensemble
+
+
+@pytest.mark.parametrize("lead", [(), (1,), (7,), (2, 3, 4)])
+def test_shapes_follow_the_leading_dimensions(lead):
+    model = ensemble()
+    belief = model.predict(torch.zeros(*lead, 2), torch.zeros(*lead, 1))
+    assert belief.mean.shape == belief.epistemic.shape == belief.aleatoric.shape == (*lead, 2)
+    assert belief.heads.shape == (3, *lead, 2)
+
+
+def test_a_state_is_predicted_alike_alone_and_in_a_batch():
+    model = ensemble(make_task("pendulum", 0.2))
+    states = make_task("pendulum", 0.2).imagined_states(12, generator(1))
+    actions = 2.0 * torch.rand(12, 1, generator=generator(2)) - 1.0
+    batch = model.predict(states, actions)
+    grid = model.predict(states.reshape(3, 4, 2), actions.reshape(3, 4, 1))
+    for whole, reshaped in zip(batch[:3], grid[:3], strict=True):
+        torch.testing.assert_close(reshaped.reshape(12, 2), whole)
+    for row in (0, 5, 11):
+        alone = model.predict(states[row], actions[row])
+        for one, whole in zip(alone[:3], batch[:3], strict=True):
+            torch.testing.assert_close(one, whole[row])
+
+
+def test_initial_weights_depend_on_the_generator_alone():
+    one, same, other = ensemble(seed=1), ensemble(seed=1), ensemble(seed=2)
+    assert all(parameters_equal(one, same, head) for head in range(3))
+    assert not parameters_equal(one, other, 0)
+    assert not torch.equal(one.weights[0][0], one.weights[0][1])  # heads differ
+
+
+def test_deviations_have_their_definition():
+    model = ensemble()
+    model.targets.fit(torch.randn(50, 2, generator=generator(3)) * torch.tensor([0.2, 3.0]))
+    states, actions, _ = transitions(9, generator(4))
+    belief = model.predict(states, actions)
+    inputs = model.network_inputs(states, actions)
+    means, stds = model.normalised_heads(inputs)
+    heads = torch.stack([states + model.targets.inverse(mean) for mean in means])
+    torch.testing.assert_close(belief.heads, heads)
+    torch.testing.assert_close(belief.mean, (heads[0] + heads[1] + heads[2]) / 3)
+    torch.testing.assert_close(belief.epistemic, heads.std(dim=0, unbiased=False))
+    mean_square = (stds[0] ** 2 + stds[1] ** 2 + stds[2] ** 2) / 3
+    torch.testing.assert_close(belief.aleatoric, mean_square.sqrt() * model.targets.std)
+
+
+def test_noise_never_falls_below_its_least_value():
+    model = ensemble(min_aleatoric_std=0.25)
+    with torch.no_grad():
+        model.biases[-1].fill_(-100.0)
+    belief = model.predict(*transitions(5, generator())[:2])
+    torch.testing.assert_close(belief.aleatoric, torch.full((5, 2), 0.25))
+
+
+def test_a_head_answers_by_its_own_weights_alone():
+    model, changed = ensemble(), ensemble()
+    with torch.no_grad():
+        for parameter in changed.parameters():
+            parameter[1] += 0.3
+    states, actions, _ = transitions(8, generator())
+    before, after = (m.predict(states, actions).heads for m in (model, changed))
+    assert torch.equal(before[[0, 2]], after[[0, 2]])
+    assert (before[1] - after[1]).abs().min() > 1e-4
+
+
+def test_gradients_are_those_of_finite_differences():
+    model = ensemble(make_task("pendulum", 0.2), layers=(8,)).double()
+    states = make_task("pendulum", 0.2).imagined_states(4, generator(1)).double()
+    actions = torch.rand(4, 1, generator=generator(2)).double()
+    inputs = (states.requires_grad_(), actions.requires_grad_())
+    assert torch.autograd.gradcheck(model.forward, inputs)
+
+
+def test_one_head_is_certain_and_still_has_finite_gradients():
+    model = ensemble(heads=1)
+    states = torch.zeros(3, 2, requires_grad=True)
+    belief = model.predict(states, torch.zeros(3, 1))
+    assert torch.equal(belief.epistemic, torch.zeros(3, 2))
+    (belief.mean + belief.epistemic).sum().backward()
+    assert states.grad.isfinite().all()
+
+
+# Loss and judgement
+
+
+def test_the_loss_is_the_likelihood_times_the_deviation():
+    mean, std, target = torch.tensor([[1.0]]), torch.tensor([[0.5]]), torch.tensor([[2.0]])
+    expected = 0.5 * (0.5 * (1.0 / 0.5) ** 2 + math.log(0.5))
+    assert float(_beta_nll(mean, std, target)) == pytest.approx(expected)
+
+
+def test_a_known_prediction_is_judged_by_closed_forms():
+    model = ensemble(heads=2, layers=(4,), min_aleatoric_std=1e-9)
+    softplus_is_one = math.log(math.e - 1.0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        # Changes of 1 and 3 of normalised deviation 1: mean 2, epistemic 1.
+        model.biases[-1][0, 0] = torch.tensor([1.0, 1.0, softplus_is_one, softplus_is_one])
+        model.biases[-1][1, 0] = torch.tensor([3.0, 3.0, softplus_is_one, softplus_is_one])
+        model.targets.std.fill_(0.5)
+    states = torch.zeros(4, 2)
+    errors = torch.tensor([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0], [2.0, 2.0]])
+    following = 1.0 + errors  # the predicted mean is 2 · 0.5
+    report = evaluate(model, Transitions(states, torch.zeros(4, 1), following))
+    squares = [0.0, 1.0, 4.0, 16.0]  # errors of 0, 1, 2, 4 target deviations
+    variance = 1.0 + 1.0
+    nll = [0.5 * s / variance + 0.5 * math.log(2 * math.pi * variance) for s in squares]
+    assert report.model_error == pytest.approx(math.sqrt(sum(squares) / 4))
+    assert report.nll == pytest.approx(sum(nll) / 4)
+    assert report.coverage == pytest.approx(3 / 4)  # two deviations are 2 √2
+
+
+# Fit
+
+
+def test_a_linear_system_is_learned_to_a_few_percent():
+    model, report = fitted(layers=(32, 32), learning_rate=3e-3)
+    assert report.model_error < 0.05  # [standard deviations of the change of state]
+    states, actions, following = transitions(200, generator(11), scale=0.9)
+    mean = model.predict(states, 0.9 * actions).mean
+    expected = next_state(states, 0.9 * actions)
+    assert (mean - expected).abs().max() < 0.2 * (following - states).std()
+
+
+def test_noise_is_recovered(noisy_fit):
+    model, report = noisy_fit
+    states, actions, _ = transitions(300, generator(12), scale=0.9)
+    aleatoric = model.predict(states, actions).aleatoric.mean(dim=0)
+    assert (aleatoric > NOISE / 1.4).all()
+    assert (aleatoric < NOISE * 1.4).all()
+    assert 0.85 < report.coverage <= 1.0
+
+
+def test_heads_agree_at_the_data_and_disagree_far_from_it(noisy_fit):
+    model, _ = noisy_fit
+    states, actions, _ = transitions(300, generator(13))
+    near = model.predict(states, actions).epistemic.mean(dim=0)
+    far = model.predict(8.0 * states.sign() + states, actions).epistemic.mean(dim=0)
+    assert (near < NOISE).all()
+    assert (far > 5.0 * near).all()
+
+
+def test_a_fit_depends_on_data_and_generator_alone():
+    reports, weights = [], []
+    for seed in (3, 3, 4):
+        model = ensemble(fit_steps=10)
+        reports.append(fit(model, Transitions(*transitions(60, generator(1))), generator(seed)))
+        weights.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    assert reports[0] == reports[1]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_a_fit_trains_each_head_by_itself():
+    data = Transitions(*transitions(60, generator(1)))
+    model, changed = ensemble(fit_steps=10), ensemble(fit_steps=10)
+    with torch.no_grad():
+        for parameter in changed.parameters():
+            parameter[1] += 0.3
+    for each in (model, changed):
+        fit(each, data, generator(2))
+    assert parameters_equal(model, changed, 0)
+    assert parameters_equal(model, changed, 2)
+    assert not parameters_equal(model, ensemble(), 0)
+
+
+@pytest.mark.parametrize("bootstrap", [True, False])
+def test_a_head_learns_nothing_from_what_its_bootstrap_left_out(bootstrap):
+    settings = {"heads": 8, "bootstrap": bootstrap, "holdout": 0.0, "fit_steps": 3}
+    model, before = ensemble(**settings), ensemble(**settings)
+    draws = generator(5)
+    torch.randperm(1, generator=draws)
+    weights = torch.poisson(torch.ones(8, 1), generator=draws).flatten()
+    assert 0 < (weights == 0).sum() < 8
+    fit(model, Transitions(*transitions(1, generator(1))), generator(5))
+    unmoved = [parameters_equal(model, before, head) for head in range(8)]
+    assert unmoved == [bootstrap and bool(weight == 0) for weight in weights]
+
+
+def test_equal_heads_stay_equal_without_a_bootstrap_on_one_transition():
+    model = ensemble(bootstrap=False, holdout=0.0, fit_steps=5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter[1:] = parameter[:1]
+    states, actions, following = transitions(1, generator(1))
+    fit(model, Transitions(states, actions, following), generator())
+    heads = model.predict(states, actions).heads
+    assert torch.equal(heads[0], heads[1])
+    assert torch.equal(heads[0], heads[2])
+
+
+def test_held_out_transitions_do_not_enter_the_normalisation():
+    states, actions, following = transitions(20, generator(1))
+    order = torch.randperm(20, generator=generator(6))
+    following[order[:5]] += 1e3  # 5 of 20 are held out
+    model = ensemble(holdout=0.25, fit_steps=1)
+    report = fit(model, Transitions(states, actions, following), generator(6))
+    assert (model.targets.std < 10.0 * LIMIT).all()
+    assert report.model_error > 10.0
+
+
+def test_progress_of_a_fit_goes_from_the_first_step_to_all():
+    shares = []
+    fit(
+        ensemble(fit_steps=4),
+        Transitions(*transitions(20, generator(1))),
+        generator(),
+        shares.append,
+    )
+    assert shares == [0.25, 0.5, 0.75, 1.0]
