@@ -1,0 +1,277 @@
+"""The learner: what it writes, that it can be killed and done again, what it refuses."""
+
+import logging
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from tiny_learning import STEPS, random_episode, short_episodes, tiny_config  # noqa: F401
+
+from hucrl_ros.errors import LearningError
+from hucrl_ros.learner import Learner
+from hucrl_ros.models import FitReport
+from hucrl_ros.recorded import Recorded, hash_of, join_transitions
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.runtime.bundle import load_bundle
+from hucrl_ros.runtime.manifest import BundleFields, read_manifest
+from hucrl_ros.tasks import make_task
+
+pytestmark = [pytest.mark.usefixtures("short_episodes"), pytest.mark.timeout(300)]
+EPISODES = [random_episode(seed) for seed in range(3)]
+
+
+def silent(phase, share):
+    """Nobody listens."""
+
+
+class Written(NamedTuple):
+    """What a bundle would have held."""
+
+    fields: BundleFields
+    weights: torch.Tensor
+    beta: float
+    promise: object
+
+
+class Notebook:
+    """Stands in for the exporter: keeps what it is told to write."""
+
+    def __init__(self, task, step, actors, horizon, discount):
+        self._step, self._actors = step, actors
+        self.written = {}
+
+    def write(self, path, fields, promise):
+        weights = torch.cat([p.detach().flatten().clone() for p in self._actors.parameters()])
+        beta = float(self._step.state_dict().get("beta", math.nan))
+        self.written[path.name] = Written(fields, weights, beta, promise)
+
+
+@pytest.fixture
+def learner_of(tmp_path, monkeypatch):
+    """Makes learners of one run that write nothing but their checkpoints."""
+    monkeypatch.setattr("hucrl_ros.learner.BundleExporter", Notebook)
+    run = RunFolder(tmp_path / "run")
+
+    def make(**changes):
+        config = tiny_config(**changes)
+        if not run.config_path.exists():
+            RunFolder.create(run.root, config)
+        return Learner(config, run)
+
+    return make
+
+
+def learned(learner, episodes):
+    """What the bundle after `episodes` (a number) holds."""
+    path = learner.learn_from(EPISODES[:episodes], silent)
+    return learner._exporter.written[path.name]
+
+
+# Bundles
+
+
+def test_killed_and_done_again_it_writes_the_same(tmp_path):
+    run = RunFolder.create(tmp_path / "run", tiny_config())
+    learner = Learner(run.config, run)
+    first = read_manifest(learner.export_initial())
+    assert (first.episode, first.random, first.report.promised_return) == (0, True, None)
+    for count in (1, 2):
+        learner.learn_from(EPISODES[:count], silent)
+    before = {k: load_bundle(run.bundle(k)).manifest for k in (1, 2)}
+    checkpoints = {k: run.checkpoint(k).read_bytes() for k in (0, 1)}
+    # Killed after it kept its weights and before the bundle was complete.
+    manifest = run.bundle(2) / "manifest.yaml"
+    manifest.unlink()
+    bundle = Learner(run.config, run).learn_from(EPISODES[:2], silent)
+    assert bundle == run.bundle(2)
+    after = load_bundle(bundle)
+    assert after.manifest.files == before[2].files != before[1].files
+    assert after.manifest.data_hash == before[2].data_hash == hash_of(EPISODES[:2])
+    assert {k: run.checkpoint(k).read_bytes() for k in (0, 1)} == checkpoints
+    manifest, promise = after.manifest, after.promise
+    assert (manifest.episode, manifest.random, manifest.steps) == (2, False, STEPS)
+    assert promise.rewards.sum() == pytest.approx(manifest.report.promised_return, abs=1e-3)
+    assert promise.states[0] == pytest.approx([math.pi, 0.0])
+    assert sorted(path.name for path in run.bundles.iterdir()) == [
+        "bundle_000",
+        "bundle_001",
+        "bundle_002",
+    ]
+
+
+def test_learning_goes_on_from_the_last_checkpoint(learner_of):
+    one = learner_of()
+    learned(one, 1)
+    expected = learned(one, 2)
+    assert torch.equal(learned(learner_of(), 2).weights, expected.weights)
+    one.run.checkpoint(0).unlink()
+    assert not torch.equal(learned(learner_of(), 2).weights, expected.weights)
+
+
+def test_a_missing_checkpoint_is_said_in_the_log(learner_of, caplog):
+    with caplog.at_level(logging.WARNING, logger="hucrl_ros.learner"):
+        learned(learner_of(), 1)
+        assert caplog.messages == []  # there is none before the first learning
+        learner_of().run.checkpoint(0).unlink()
+        learned(learner_of(), 2)
+    assert len(caplog.messages) == 1
+    assert "episode_000.safetensors is missing" in caplog.messages[0]
+
+
+@pytest.mark.parametrize("spoil", ["garbage", "another run's"])
+def test_weights_that_are_not_the_runs_are_refused_in_one_line(learner_of, spoil, tmp_path):
+    learner = learner_of()
+    path = learner.run.checkpoint(0)
+    if spoil == "garbage":
+        path.write_bytes(b"\x00" * 100)
+    else:
+        config = tiny_config(model={"heads": 3, "layers": (8,), "fit_steps": 1})
+        other = Learner(config, RunFolder.create(tmp_path / "other", config))
+        other.learn_from(EPISODES[:1], silent)
+        path.write_bytes(other.run.checkpoint(0).read_bytes())
+    with pytest.raises(LearningError, match=r"episode_000.safetensors: not this run's") as caught:
+        learned(learner, 2)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "thompson", "optimistic"])
+def test_seeds_decide_everything(learner_of, strategy):
+    first = learned(learner_of(strategy=strategy), 1)
+    torch.rand(3)
+    again = learned(learner_of(strategy=strategy), 1)
+    other = learned(learner_of(strategy=strategy, seed=1), 1)
+    assert torch.equal(first.weights, again.weights)
+    assert not torch.equal(first.weights, other.weights)
+    assert first.fields.strategy == strategy
+
+
+def test_learning_goes_on_from_the_newest_policies_and_plays_the_best(learner_of):
+    search = {"iterations": 2, "pool": 8, "policy_layers": (8,), "critic_layers": (8,)}
+    learner = learner_of(search={**search, "trial_interval": 1})
+    played = learned(learner, 1)
+    learner._load(0)
+    newest = torch.cat([p.detach().flatten() for p in learner.actors.parameters()])
+    assert played.promise.rewards.shape == (STEPS,)
+    assert newest.shape == played.weights.shape
+    cold = learner_of(search={**search, "trial_interval": 1, "warm_start": False})
+    assert not torch.equal(learned(cold, 2).weights, learned(learner, 2).weights)
+
+
+def test_random_episodes_are_played_with_random_bundles(learner_of):
+    learner = learner_of(exploration={"random_episodes": 2})
+    assert learned(learner, 1).fields.random
+    assert learned(learner, 1).promise is None
+    assert not learner.run.checkpoint(0).exists()
+    second = learned(learner, 2)
+    assert not second.fields.random
+    assert second.fields.episode == 2
+
+
+@pytest.mark.parametrize("random_episodes", [1, 2])
+def test_the_manifest_names_the_beta_that_was_learned_with(learner_of, random_episodes):
+    exploration = {"random_episodes": random_episodes, "beta": 3.0, "beta_decay": 0.5}
+    learner = learner_of(exploration=exploration)
+    betas = []
+    for count in range(random_episodes, 4):
+        bundle = learned(learner, count)
+        assert bundle.beta == bundle.fields.beta
+        betas.append(bundle.beta)
+    assert betas == [3.0, 1.5, 1.0][: len(betas)]
+
+
+def test_progress_names_the_phases_in_order(learner_of):
+    seen = []
+    learner_of().learn_from(EPISODES[:1], lambda phase, share: seen.append((phase, share)))
+    phases = [phase for phase, _ in seen]
+    assert list(dict.fromkeys(phases)) == ["fitting", "searching", "exporting"]
+    assert ("fitting", 1.0) in seen
+    assert ("searching", 1.0) in seen
+
+
+def test_stopped_learning_can_be_done_again_by_the_same_learner(learner_of):
+    expected = learned(learner_of(), 1).weights
+    for phase_to_stop in ("fitting", "searching"):
+        learner = learner_of()
+
+        def stop(phase, share, at=phase_to_stop):
+            if phase == at and share > 0.4:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            learner.learn_from(EPISODES[:1], stop)
+        assert torch.equal(learned(learner, 1).weights, expected)
+
+
+# What it refuses
+
+
+def spoiled(part, value, contiguous=True):
+    states, actions, kept = (array.copy() for array in EPISODES[1])
+    {"states": states, "actions": actions}[part][7] = value
+    kept[6:8] = contiguous
+    return Recorded(states, actions, kept)
+
+
+@pytest.mark.parametrize("part", ["states", "actions"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e300])
+def test_data_that_is_not_finite_is_refused_and_nothing_is_written(learner_of, part, value):
+    learner = learner_of()
+    with pytest.raises(LearningError, match=rf"episode 1: {part} hold (nan|inf)") as caught:
+        learner.learn_from([EPISODES[0], spoiled(part, value)], silent)
+    assert "\n" not in str(caught.value)
+    assert str(learner.run.root) in str(caught.value)
+    assert learner._exporter.written == {}
+    assert list(learner.run.checkpoints.iterdir()) == []
+    assert torch.isfinite(learned(learner, 2).weights).all()  # it goes on with good data
+
+
+def test_gaps_are_not_learned_from():
+    hole = spoiled("states", math.nan, contiguous=False)
+    joined = join_transitions([EPISODES[0], hole], "run")
+    assert len(joined.states) == 2 * STEPS - 2
+    kept = np.delete(EPISODES[1].states[:-1], [6, 7], axis=0)
+    np.testing.assert_allclose(joined.states[STEPS:], kept, rtol=1e-6)
+    following = np.delete(EPISODES[1].states[1:], [6, 7], axis=0)
+    np.testing.assert_allclose(joined.next_states[STEPS:], following, rtol=1e-6)
+    np.testing.assert_allclose(joined.actions[:STEPS], EPISODES[0].actions, rtol=1e-6)
+
+
+def test_no_episode_and_no_transition_are_refused(learner_of):
+    with pytest.raises(LearningError, match="no finished episode"):
+        learner_of().learn_from([], silent)
+    with pytest.raises(LearningError, match="no finished episode"):
+        learner_of().learn(silent)
+    empty = Recorded(*EPISODES[0][:2], np.zeros(STEPS, dtype=bool))
+    with pytest.raises(LearningError, match="no episode holds a transition"):
+        learner_of().learn_from([empty], silent)
+
+
+def test_a_fit_that_diverged_is_refused(learner_of, monkeypatch):
+    monkeypatch.setattr("hucrl_ros.learner.fit", lambda *_: FitReport(0.1, math.nan, 0.9))
+    learner = learner_of()
+    with pytest.raises(LearningError, match=r"model fit: nll is nan; .*learning_rate"):
+        learned(learner, 1)
+    assert learner._exporter.written == {}
+
+
+def test_a_search_that_diverged_leaves_no_bundle(learner_of, monkeypatch):
+    task = make_task("pendulum", 0.2)
+    learner = learner_of()
+    monkeypatch.setattr(
+        type(task), "reward", lambda self, state, action: math.nan * state.sum(dim=-1)
+    )
+    with (
+        pytest.warns(UserWarning, match="lr_scheduler"),
+        pytest.raises(LearningError, match="not finite"),
+    ):
+        learned(learner, 1)
+    assert learner._exporter.written == {}
+    assert list(learner.run.checkpoints.iterdir()) == []
+
+
+def test_the_hash_is_of_all_that_was_recorded():
+    assert hash_of(EPISODES[:2]) == hash_of(EPISODES[:2])
+    changed = [EPISODES[0], spoiled("actions", 0.5)]
+    assert len({hash_of(EPISODES[:1]), hash_of(EPISODES[:2]), hash_of(changed)}) == 3
