@@ -1,3 +1,4 @@
+import signal
 import subprocess
 import sys
 
@@ -37,6 +38,15 @@ def test_a_killed_process_is_noticed_as_soon_as_it_is_gone(name, holder):
     assert watcher.ended()
     assert not watcher.ended(), "it is told once"
     assert not watcher.connect()
+
+
+def test_a_killed_process_is_noticed_before_it_is_gone(name, holder):
+    watcher = LifelineWatcher(name)
+    assert watcher.connect()
+    holder.send_signal(signal.SIGSTOP)
+    assert not watcher.ended(), "it may go on"
+    holder.kill()
+    assert watcher.ended()
 
 
 def test_a_new_process_is_watched_after_connecting_again(name, holder):

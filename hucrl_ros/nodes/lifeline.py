@@ -4,17 +4,24 @@ DDS can't: its liveliness lease, if it is short enough to matter, also runs out 
 is merely starved of CPU (measured: twice a second with 25 ms on a loaded machine). The kernel
 closes a dead process's sockets the moment it ends, whatever killed it, and never before.
 
+A killed process still has to take itself apart before its sockets close, which takes 10 ms for a
+large one and longer on a loaded machine; so the watcher also looks whether it has begun to.
+
 Both processes must share a machine (and a network namespace). The names lie in Linux's abstract
 socket namespace, which leaves no files behind.
 """
 
 import logging
+import signal
 import socket
+import struct
+from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
 """Watchers in the life of a process: nobody accepts them, so those that left still count."""
+_PF_EXITING = 0x4
 
 
 class Lifeline:
@@ -46,6 +53,7 @@ class LifelineWatcher:
     def __init__(self, name: str) -> None:
         self._name = name
         self._socket: socket.socket | None = None
+        self._pid = 0
 
     @property
     def connected(self) -> bool:
@@ -64,6 +72,8 @@ class LifelineWatcher:
             watcher.close()
             return False
         self._socket = watcher
+        credentials = watcher.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        self._pid = struct.unpack("iII", credentials)[0]
         return True
 
     def ended(self) -> bool:
@@ -73,7 +83,8 @@ class LifelineWatcher:
         try:
             self._socket.recv(1)  # nobody sends: it would block, or the other end is gone
         except BlockingIOError:
-            return False
+            if not _is_ending(self._pid):
+                return False
         except OSError:
             pass
         self.close()
@@ -89,6 +100,18 @@ class LifelineWatcher:
 def lifeline_name(domain_id: int, topic: str) -> str:
     """The name of the lifeline of the node that publishes `topic` (resolved) in a domain."""
     return f"hucrl_ros/{domain_id}{topic}"
+
+
+def _is_ending(pid: int) -> bool:
+    """Whether a process can't be saved: it was sent SIGKILL, or is taking itself apart."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False  # of another namespace, or gone: its sockets tell
+    # See proc(5); the name, in parentheses, may hold anything.
+    fields = stat.rpartition(")")[2].split()
+    flags, pending = int(fields[6]), int(fields[28])
+    return bool(flags & _PF_EXITING or pending & 1 << (signal.SIGKILL - 1))
 
 
 def _address(name: str) -> bytes:
