@@ -38,7 +38,8 @@ def test_a_run_leaves_a_summary_of_all_its_episodes(one_run):
     run, summary, reported = one_run
     assert read_summary(run.summary) == summary
     assert list(summary.episodes) == reported
-    assert (summary.mode, summary.seed, summary.optimum) == ("in_process", 3, 278.1)
+    assert (summary.mode, summary.seed) == ("in_process", 3)
+    assert summary.optimum == make_task("pendulum", 0.2).optimum
     assert summary.best_return == max(episode.return_ for episode in summary.episodes)
     assert [episode.index for episode in summary.episodes] == [0, 1]
     assert all(episode.steps == STEPS for episode in summary.episodes)
@@ -102,14 +103,13 @@ def test_the_same_seed_gives_the_same_run_summarised_after_every_episode(
     assert summarised == [0, 1]
 
 
-def test_another_seed_gives_other_returns(one_run):
+def test_another_seed_gives_another_random_episode(one_run):
     run, summary, _ = one_run
-    for index, episode in enumerate(summary.episodes):
-        returns = []
-        for seed in (3, 4):
-            config = run.config.model_copy(update={"seed": seed})
-            returns.append(play(make_task("pendulum", 0.2), config, run, index)[1].return_)
-        assert returns[0] == episode.return_ != returns[1]
+    returns = []
+    for seed in (3, 4):
+        config = run.config.model_copy(update={"seed": seed})
+        returns.append(play(make_task("pendulum", 0.2), config, run, 0)[1].return_)
+    assert returns[0] == summary.episodes[0].return_ != returns[1]
 
 
 # hucrl train
@@ -143,7 +143,9 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
         assert row.split()[:2] == [str(episode.index), f"{episode.return_:.1f}"]
     assert rows[2:-1] == [f"bundles  {folder}/bundles", f"summary  {folder}/summary.json"]
     best = max(summary.episodes, key=lambda episode: episode.return_)
-    assert rows[-1] == f"best return {best.return_:.1f} of 288.2 possible, in episode {best.index}"
+    optimum = make_task("pendulum", 0.1).optimum
+    possible = f"{best.return_:.1f} of {optimum:g} possible"
+    assert rows[-1] == f"best return {possible}, in episode {best.index}"
 
 
 def test_a_run_that_lies_there_is_kept(tmp_path, capsys):
