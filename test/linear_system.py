@@ -56,7 +56,7 @@ class PushedMass(Task):
 
 
 class ExactStep(nn.Module):
-    """The true next state, moved by η where the system is uncertain."""
+    """The true next state, moved by η where the system is uncertain, within the reach."""
 
     def __init__(self, uncertainty=0.0):
         super().__init__()
@@ -65,7 +65,10 @@ class ExactStep(nn.Module):
 
     def forward(self, state, action, eta, noise):
         following = next_state(state, action)
-        return following + self.uncertainty * eta if self.hallucination_dim else following
+        if self.hallucination_dim:
+            following = following + self.uncertainty * eta
+        reach = torch.tensor(PushedMass.reach)
+        return torch.maximum(torch.minimum(following, reach), -reach)
 
 
 def next_state(state, action):

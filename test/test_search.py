@@ -194,12 +194,11 @@ class Climb(PushedMass):
 
 @EACH_SEARCH
 def test_optimism_pushes_towards_reward(algorithm):
-    settings = settings_of(algorithm, candidates=32, **EXACT[algorithm])
-    actors, result = search(settings, ExactStep(0.5), Climb(0.0))
+    settings = settings_of(algorithm, candidates=32, restart=0.5, **EXACT[algorithm])
+    actors, result = search(settings, ExactStep(0.3), Climb(0.0), seed=2)
     with torch.no_grad():
         joint = actors.joint(some_states())
-    least = 0.4 if algorithm == "mpo" else 0.8  # its trust region takes small steps
-    assert (joint.mean(dim=0) > least).all()  # the push, and η of position and speed
+    assert (joint.mean(dim=0) > 0.8).all()  # the push, and η of position and speed
     honest = imagine(result.episode.states[0], actors, ExactStep(), Climb.steps)
     assert result.episode.rewards.sum(dim=0).mean() > honest.rewards.sum(dim=0).mean()
 
@@ -217,11 +216,11 @@ class Wall(PushedMass):
 
 @pytest.mark.parametrize(("algorithm", "escapes"), [("lookahead", True), ("pathwise", False)])
 def test_looking_ahead_crosses_the_wall_around_doing_nothing(algorithm, escapes):
-    _, result = search(settings_of(algorithm, iterations=80), task=Wall(0.0))
+    _, result = search(settings_of(algorithm), task=Wall(0.0))
     shares = result.episode.actions / LIMIT
     found = (shares > 0.7) if escapes else (shares.abs() < 0.2)
     assert found.float().mean() > 0.9
-    assert (float(result.episode.rewards.mean()) > 0.5) == escapes
+    assert (float(result.episode.rewards.mean()) > 0.3) == escapes  # 0.8 at best
 
 
 @EACH_SEARCH

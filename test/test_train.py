@@ -88,7 +88,7 @@ def test_played_states_and_return_are_those_of_robot_and_task(one_run):
 def test_the_same_seed_gives_the_same_run_summarised_after_every_episode(
     one_run, tmp_path, monkeypatch
 ):
-    _, summary, _ = one_run
+    run, summary, _ = one_run
     learn_from, summarised = Learner.learn_from, []
 
     def noting(learner, episodes, progress):
@@ -97,19 +97,25 @@ def test_the_same_seed_gives_the_same_run_summarised_after_every_episode(
         return learn_from(learner, episodes, progress)
 
     monkeypatch.setattr(Learner, "learn_from", noting)
-    _, same, _ = trained(tmp_path / "same", seed=3)
+    again, same, _ = trained(tmp_path / "same", seed=3)
     for one, other in zip(summary.episodes, same.episodes, strict=True):
         assert (other.return_, other.promised_return) == (one.return_, one.promised_return)
+    for k in (0, 1):
+        assert again.checkpoint(k).read_bytes() == run.checkpoint(k).read_bytes()
     assert summarised == [0, 1]
 
 
-def test_another_seed_gives_another_random_episode(one_run):
+@pytest.mark.parametrize("index", [0, 1])
+def test_the_seed_decides_what_is_played(one_run, index):
     run, summary, _ = one_run
-    returns = []
-    for seed in (3, 4):
+    task, played = make_task("pendulum", 0.2), []
+    for seed in (3, 3, 4):
         config = run.config.model_copy(update={"seed": seed})
-        returns.append(play(make_task("pendulum", 0.2), config, run, 0)[1].return_)
-    assert returns[0] == summary.episodes[0].return_ != returns[1]
+        recorded, episode = play(task, config, run, index)
+        played.append(recorded.actions)
+        assert seed != 3 or episode.return_ == summary.episodes[index].return_
+    assert np.array_equal(played[0], played[1])
+    assert not np.array_equal(played[0], played[2])
 
 
 # hucrl train
