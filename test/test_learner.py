@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from tiny_learning import STEPS, random_episode, short_episodes, tiny_config  # noqa: F401
 
 from hucrl_ros.errors import LearningError
@@ -16,6 +17,7 @@ from hucrl_ros.recorded import Recorded, hash_of, join_transitions
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.bundle import load_bundle
 from hucrl_ros.runtime.manifest import BundleFields, read_manifest
+from hucrl_ros.search import SearchResult, imagine
 from hucrl_ros.tasks import make_task
 
 pytestmark = [pytest.mark.usefixtures("short_episodes"), pytest.mark.timeout(300)]
@@ -147,16 +149,31 @@ def test_seeds_decide_everything(learner_of, strategy):
     assert first.fields.strategy == strategy
 
 
-def test_learning_goes_on_from_the_newest_policies_and_plays_the_best(learner_of):
-    search = {"iterations": 2, "pool": 8, "policy_layers": (8,), "critic_layers": (8,)}
-    learner = learner_of(search={**search, "trial_interval": 1})
-    played = learned(learner, 1)
-    learner._load(0)
-    newest = torch.cat([p.detach().flatten() for p in learner.actors.parameters()])
-    assert played.promise.rewards.shape == (STEPS,)
-    assert newest.shape == played.weights.shape
-    cold = learner_of(search={**search, "trial_interval": 1, "warm_start": False})
-    assert not torch.equal(learned(cold, 2).weights, learned(learner, 2).weights)
+class StagedSearch:
+    """Finds that weights of 1 play best, and ends at weights of 2."""
+
+    def improve(self, actors, step, starts, first, draws, progress):
+        best = {name: torch.ones_like(value) for name, value in actors.state_dict().items()}
+        with torch.no_grad():
+            for parameter in actors.parameters():
+                parameter.fill_(2.0)
+        return SearchResult(imagine(first, actors, step, 3), best)
+
+
+def test_the_best_policies_are_played_and_the_newest_are_kept(learner_of, monkeypatch):
+    monkeypatch.setattr("hucrl_ros.learner.make_search", lambda settings: StagedSearch())
+    learner = learner_of()
+    assert (learned(learner, 1).weights == 1.0).all()
+    kept = load_file(learner.run.checkpoint(0))
+    actors = {name for name, _ in learner.actors.named_parameters()}
+    assert all((kept[f"actors.{name}"] == 2.0).all() for name in actors)
+
+
+def test_a_cold_start_forgets_the_last_policies(learner_of):
+    search = {"iterations": 1, "pool": 8, "policy_layers": (8,), "critic_layers": (8,)}
+    warm, cold = (learner_of(search={**search, "warm_start": warm}) for warm in (True, False))
+    learned(warm, 1)
+    assert not torch.equal(learned(warm, 2).weights, learned(cold, 2).weights)
 
 
 def test_random_episodes_are_played_with_random_bundles(learner_of):
