@@ -8,7 +8,17 @@ from collections.abc import Sequence
 import hucrl_ros
 from hucrl_ros.errors import ConfigError, HucrlError
 
-COMMANDS = ("up", "train", "evaluate", "inspect", "sweep", "optimum", "list", "doctor")
+COMMANDS = (
+    "up",
+    "train",
+    "evaluate",
+    "inspect",
+    "sweep",
+    "optimum",
+    "bench",
+    "list",
+    "doctor",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
