@@ -34,15 +34,13 @@ class PushedMass(Task):
 
     name = "pushed_mass"
     steps = 30
-    feature_dim = 2
+    angles = ()
+    scales = (1.0, 1.0)
     reach = (2.0, 3.0)
 
     @property
     def spec(self):
         return RobotSpec("mass", ("rail",), ("rail",), (LIMIT,), PERIOD)
-
-    def features(self, state):
-        return state
 
     def reward(self, state, action):
         state_cost, effort_cost = (

@@ -23,10 +23,12 @@ class Task(nn.Module, ABC):
     robot: Callable[[], MujocoRobot]
     steps: int
     """Control periods in an episode."""
-    feature_dim: int
-    """Length f of the network inputs made from a state."""
+    angles: tuple[int, ...]
+    """State entries that are angles of revolute joints."""
+    scales: tuple[float, ...]
+    """Unit of each other state entry, in turn, in the networks' inputs [units of the state]."""
     reach: tuple[float, ...]
-    """`(p,)` largest absolute value of each state entry that an imagined state may take;
+    """`(m,)` largest absolute value of each predicted entry that an imagined state may take;
     infinity where there is none, as for an angle that may wind."""
     optima: ClassVar[dict[float, float]] = {}
     """Best achievable return for an action penalty, where it is known."""
@@ -40,9 +42,37 @@ class Task(nn.Module, ABC):
     def spec(self) -> RobotSpec:
         """The robot's joints, limits and period."""
 
-    @abstractmethod
+    @property
+    def feature_dim(self) -> int:
+        """Length f of what policies and critic see of a state."""
+        return 2 * len(self.angles) + len(self.scales)
+
+    @property
+    def model_feature_dim(self) -> int:
+        """Length of `model_features`."""
+        return self.feature_dim - len(self.spec.context)
+
     def features(self, state: Tensor) -> Tensor:
-        """Network inputs `(..., f)` of states `(..., p)`: angles as (sin, cos), the rest as is."""
+        """Inputs `(..., f)` of policies and critic, of states `(..., p)`.
+
+        Cosines of the angles, their sines, then the other entries in units of `scales`. The
+        planning kernel computes the same (`runtime.kernel`); a task that overrides this method
+        is planned for by the slower ONNX engine.
+        """
+        angle = state.index_select(-1, torch.tensor(self.angles, dtype=torch.long))
+        rest = state.index_select(-1, torch.tensor(self.others, dtype=torch.long))
+        scaled = rest / torch.tensor(self.scales, dtype=state.dtype)
+        return torch.cat([torch.cos(angle), torch.sin(angle), scaled], dim=-1)
+
+    def model_features(self, state: Tensor) -> Tensor:
+        """Inputs of the dynamics model, of states `(..., p)`: the features without context."""
+        features = self.features(state)
+        return features[..., : self.model_feature_dim] if self.spec.context else features
+
+    @property
+    def others(self) -> list[int]:
+        """State entries that aren't in `angles`."""
+        return [i for i in range(self.spec.state_dim) if i not in self.angles]
 
     @abstractmethod
     def reward(self, state: Tensor, action: Tensor) -> Tensor:

@@ -22,7 +22,8 @@ class PendulumSwingUp(Task):
     name = "pendulum"
     robot = Pendulum
     steps = 400
-    feature_dim = 3
+    angles = (0,)
+    scales = (SPEED_SCALE,)
     reach = (math.inf, MAX_IMAGINED_SPEED)
     # What the policy of `hucrl optimum pendulum --grid 601` (dynamic programming) achieves.
     optima: ClassVar = {0.0: 299.2, 0.1: 288.4, 0.2: 278.5}
@@ -31,11 +32,6 @@ class PendulumSwingUp(Task):
     def spec(self) -> RobotSpec:
         """The pendulum's joint, limit and period."""
         return Pendulum.spec
-
-    def features(self, state: Tensor) -> Tensor:
-        """`(..., 2)` θ, ω to `(..., 3)` cos θ, sin θ, ω scaled to about ±2."""
-        angle, speed = state[..., 0:1], state[..., 1:2]
-        return torch.cat([torch.cos(angle), torch.sin(angle), speed / SPEED_SCALE], dim=-1)
 
     def reward(self, state: Tensor, action: Tensor) -> Tensor:
         """Reward `(...)` of states `(..., 2)` and torques `(..., 1)`."""
