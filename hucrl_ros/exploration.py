@@ -14,7 +14,7 @@ class Step(nn.Module, ABC):
 
     reach: Tensor
     hallucination_dim: int
-    """Length h of the hallucinated action: p for the optimistic strategy, else 0."""
+    """Length h of the hallucinated action: m for the optimistic strategy, else 0."""
 
     def __init__(self, model: Ensemble) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Step(nn.Module, ABC):
 
     @abstractmethod
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
-        """`forward` before the robot's reach is enforced."""
+        """The predicted entries `(..., m)` of `forward`, before the reach is enforced."""
 
     def forward(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
         """Imagined next state, within the robot's reach.
@@ -39,13 +39,17 @@ class Step(nn.Module, ABC):
             state: `(..., p)`.
             action: `(..., q)` [N m or N].
             eta: Hallucinated action `(..., h)` in [-1, 1].
-            noise: Standard normal `(..., p)`; zeros for the noiseless step.
+            noise: Standard normal `(..., m)`; zeros for the noiseless step.
 
         Returns:
-            `(..., p)`.
+            `(..., p)`: the m predicted entries, and the context as it was.
         """
         imagined = self.imagine(state, action, eta, noise)
-        return torch.maximum(torch.minimum(imagined, self.reach), -self.reach)
+        within = torch.maximum(torch.minimum(imagined, self.reach), -self.reach)
+        spec = self.model.task.spec
+        if not spec.context:
+            return within
+        return torch.cat([within, state[..., spec.predicted_dim :]], dim=-1)
 
 
 class GreedyStep(Step):
@@ -87,7 +91,7 @@ class OptimisticStep(Step):
     def __init__(self, model: Ensemble, settings: ExplorationSettings) -> None:
         super().__init__(model)
         self.settings = settings
-        self.hallucination_dim = model.task.spec.state_dim
+        self.hallucination_dim = model.task.spec.predicted_dim
         self.register_buffer("beta", torch.tensor(settings.beta_at(1)))
 
     def start_episode(self, episode: int, generator: torch.Generator) -> None:

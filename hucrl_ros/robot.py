@@ -7,8 +7,10 @@ from dataclasses import dataclass
 class RobotSpec:
     """Joints, limits and control period.
 
-    The state is `(positions..., velocities...)` of `joint_names`, in that order, so it has
-    `2 * len(joint_names)` entries. An action holds one effort for each of `actuated_joints`.
+    The state is `(positions..., velocities..., observed..., context...)`: positions and
+    velocities of `joint_names` in that order, then what no joint state tells. The model predicts
+    all but the context, which stays as it is. An action holds one effort for each of
+    `actuated_joints`.
     """
 
     name: str
@@ -18,11 +20,20 @@ class RobotSpec:
     """Largest absolute effort of each actuated joint [N m or N]."""
     period: float
     """Control period [s]."""
+    observed: tuple[str, ...] = ()
+    """Entries that move and come from elsewhere than the joints, e.g. `object_x` [m]."""
+    context: tuple[str, ...] = ()
+    """Entries that stay as they are for an episode, e.g. `goal_x` [m]."""
 
     @property
     def state_dim(self) -> int:
         """Length p of the state."""
-        return 2 * len(self.joint_names)
+        return self.predicted_dim + len(self.context)
+
+    @property
+    def predicted_dim(self) -> int:
+        """Number m of the state's first entries: those that a model predicts."""
+        return 2 * len(self.joint_names) + len(self.observed)
 
     @property
     def action_dim(self) -> int:

@@ -122,7 +122,7 @@ class BundleExporter:
         rollout = {
             "state": states[0],
             "offsets": 0.3 * torch.randn(count, self._horizon, width, generator=generator),
-            "noise": torch.randn(count, self._horizon, spec.state_dim, generator=generator),
+            "noise": torch.randn(count, self._horizon, spec.predicted_dim, generator=generator),
             "feedback": torch.ones(()),
         }
         actors, model = self._parts.actors, self._parts.step.model
@@ -158,6 +158,8 @@ class BundleExporter:
             actuated_joints=spec.actuated_joints,
             effort_limits=spec.effort_limits,
             period=spec.period,
+            observed=spec.observed,
+            context=spec.context,
             hallucination_dim=self._parts.step.hallucination_dim,
             target_std=tuple(self._parts.step.model.targets.std.tolist()),
             files={name: hashlib.sha256(c).hexdigest() for name, c in contents.items()},

@@ -32,7 +32,7 @@ def export_parts(parts: Parts) -> GraphProto:
     inputs = (
         torch.zeros(count, spec.state_dim),
         torch.zeros(count, spec.action_dim + hallucination),
-        torch.zeros(count, spec.state_dim),
+        torch.zeros(count, spec.predicted_dim),
         torch.ones(()),
     )
     particles = torch.export.Dim(PARTICLES, min=1)
@@ -131,7 +131,7 @@ def rollout_graph(
         horizon: H.
         discount: γ.
     """
-    state_dim, width = (_shape(value)[1] for value in body.input[:2])
+    state_dim, width, noise_dim = (_shape(value)[1] for value in body.input[:3])
     feedback = {"feedback": "feedback"}  # Taken from the outer scope.
     step = rename(body, feedback, prefix="step/")
     tail = rename(critic, {"state": "last_state", "value": "last_value"}, prefix="critic/")
@@ -168,7 +168,7 @@ def rollout_graph(
         [
             _float("state", [state_dim]),
             _float("offsets", [PARTICLES, horizon, width]),
-            _float("noise", [PARTICLES, horizon, state_dim]),
+            _float("noise", [PARTICLES, horizon, noise_dim]),
             _float("feedback", []),
         ],
         [

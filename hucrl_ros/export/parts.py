@@ -24,11 +24,11 @@ class PartsOutput(NamedTuple):
     action: Tensor
     """`(N, q)` efforts [N m or N]."""
     mean: Tensor
-    """`(N, p)` next state expected by the ensemble."""
+    """`(N, m)` predicted entries of the next state, expected by the ensemble."""
     epistemic: Tensor
-    """`(N, p)` its deviation between heads."""
+    """`(N, m)` their deviation between heads."""
     aleatoric: Tensor
-    """`(N, p)` its noise."""
+    """`(N, m)` their noise."""
     reward: Tensor
     """`(N,)`."""
     next_state: Tensor
@@ -63,7 +63,7 @@ class Parts(nn.Module):
         Args:
             state: `(N, p)`.
             offset: `(N, q + h)` added to the policies, in [-1, 1] units.
-            noise: `(N, p)` standard normal.
+            noise: `(N, m)` standard normal.
             feedback: `()`; 1 adds the policies, 0 plans open loop.
         """
         pi, eta = self.actors.policy(state), self.actors.eta(state)
@@ -92,7 +92,7 @@ class Parts(nn.Module):
         Args:
             state: `(p,)` start of all particles.
             offsets: `(N, H, q + h)`.
-            noise: `(N, H, p)`.
+            noise: `(N, H, m)`.
             feedback: `()`.
             discount: γ.
         """

@@ -16,23 +16,24 @@ ACTIVATIONS = {"relu": torch.relu, "silu": functional.silu, "tanh": torch.tanh}
 
 
 class Prediction(NamedTuple):
-    """Belief about the next state, in units of the state."""
+    """Belief about the predicted entries of the next state, in units of the state."""
 
     mean: Tensor
-    """`(..., p)` mean over the heads."""
+    """`(..., m)` mean over the heads."""
     epistemic: Tensor
-    """`(..., p)` standard deviation between the heads' means: what more data would remove."""
+    """`(..., m)` standard deviation between the heads' means: what more data would remove."""
     aleatoric: Tensor
-    """`(..., p)` standard deviation of the noise: what more data would not remove."""
+    """`(..., m)` standard deviation of the noise: what more data would not remove."""
     heads: Tensor
-    """`(heads, ..., p)` mean of each head."""
+    """`(heads, ..., m)` mean of each head."""
 
 
 class Ensemble(nn.Module):
     """Independent networks evaluated as one batched product a layer.
 
-    Inputs are the task's features of the state and the action; targets are the changes of the
-    state in one control period. Both are normalised inside.
+    Inputs are the task's model features of the state and the action; targets are the changes in
+    one control period of the m entries of the state that are to be predicted: all but the
+    context. Both are normalised inside.
     """
 
     def __init__(self, task: Task, settings: ModelSettings, generator: torch.Generator) -> None:
@@ -40,10 +41,11 @@ class Ensemble(nn.Module):
         self.task = task
         self.settings = settings
         self._activation = ACTIVATIONS[settings.activation]
-        state_dim, action_dim = task.spec.state_dim, task.spec.action_dim
-        self.inputs = Normaliser(task.feature_dim + action_dim)
-        self.targets = Normaliser(state_dim)
-        sizes = [task.feature_dim + action_dim, *settings.layers, 2 * state_dim]
+        predicted_dim = task.spec.predicted_dim
+        input_dim = task.model_feature_dim + task.spec.action_dim
+        self.inputs = Normaliser(input_dim)
+        self.targets = Normaliser(predicted_dim)
+        sizes = [input_dim, *settings.layers, 2 * predicted_dim]
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
         for fan_in, fan_out in itertools.pairwise(sizes):
@@ -57,7 +59,8 @@ class Ensemble(nn.Module):
 
     def network_inputs(self, state: Tensor, action: Tensor) -> Tensor:
         """Normalised inputs `(..., f + q)` of states `(..., p)` and actions `(..., q)`."""
-        normalised: Tensor = self.inputs(torch.cat([self.task.features(state), action], dim=-1))
+        features = self.task.model_features(state)
+        normalised: Tensor = self.inputs(torch.cat([features, action], dim=-1))
         return normalised
 
     def normalised_heads(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,7 +70,7 @@ class Ensemble(nn.Module):
             inputs: `(n, f + q)`, or `(heads, n, f + q)` for different inputs of each head.
 
         Returns:
-            Means and standard deviations `(heads, n, p)`.
+            Means and standard deviations `(heads, n, m)`.
         """
         hidden = inputs
         weights, biases = list(self.weights), list(self.biases)
@@ -81,13 +84,14 @@ class Ensemble(nn.Module):
         """Belief about the state that follows `state` `(..., p)` under `action` `(..., q)`."""
         inputs = self.network_inputs(state, action)
         means, stds = self.normalised_heads(inputs.reshape(-1, inputs.shape[-1]))
-        shape = (self.settings.heads, *state.shape)
-        heads = state + self.targets.inverse(means.reshape(shape))
+        present = state[..., : self.task.spec.predicted_dim] if self.task.spec.context else state
+        shape = (self.settings.heads, *present.shape)
+        heads = present + self.targets.inverse(means.reshape(shape))
         mean = heads.mean(dim=0)
         epistemic = ((heads - mean) ** 2).mean(dim=0)
         if self.settings.heads > 1:  # The root of one head's exact 0 would have no gradient.
             epistemic = epistemic.sqrt()
-        aleatoric = (stds**2).mean(dim=0).sqrt().reshape(state.shape) * self.targets.std
+        aleatoric = (stds**2).mean(dim=0).sqrt().reshape(present.shape) * self.targets.std
         return Prediction(mean, epistemic, aleatoric, heads)
 
     def forward(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -49,8 +49,8 @@ def fit(
     order = torch.randperm(len(data.states), generator=generator)
     held_out = order[: math.floor(settings.holdout * len(order))]
     kept = order[len(held_out) :]
-    features = torch.cat([model.task.features(data.states), data.actions], dim=-1)
-    changes = data.next_states - data.states
+    features = torch.cat([model.task.model_features(data.states), data.actions], dim=-1)
+    changes = (data.next_states - data.states)[:, : model.task.spec.predicted_dim]
     model.inputs.fit(features[kept])
     model.targets.fit(changes[kept])
     inputs = model.inputs(features[kept])
@@ -88,7 +88,8 @@ def evaluate(model: Ensemble, data: Transitions) -> FitReport:
     """Judge `model` on `data`."""
     prediction = model.predict(data.states, data.actions)
     scale = model.targets.std
-    error = (data.next_states - prediction.mean) / scale
+    following = data.next_states[:, : model.task.spec.predicted_dim]
+    error = (following - prediction.mean) / scale
     std = (prediction.epistemic**2 + prediction.aleatoric**2).sqrt() / scale
     nll = 0.5 * (error / std) ** 2 + torch.log(std) + 0.5 * math.log(2 * math.pi)
     return FitReport(

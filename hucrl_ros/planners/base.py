@@ -31,7 +31,7 @@ class Imagine(Protocol):
 
         Args:
             offsets: `(N, H, q + h)` in shares of the limits; N is the planner's `particles`.
-            noise: `(H, p)` standard normal, the same for all particles.
+            noise: `(H, m)` standard normal, the same for all particles.
             feedback: 1 adds the learned policies, 0 plans open loop.
         """
 
@@ -59,7 +59,7 @@ class Planner(ABC):
     """N, particles in each call of `imagine`."""
 
     def __init__(self, settings: PlannerSettings, state_dim: int, width: int) -> None:
-        """Plan for states `(state_dim,)` and actions `(width,)`, width = q + h."""
+        """Plan for m = `state_dim` predicted entries and actions `(width,)`, width = q + h."""
         self.settings = settings
         self.state_dim = state_dim
         self.width = width
@@ -84,7 +84,7 @@ class Planner(ABC):
 
 
 def draw_noise(rng: np.random.Generator, horizon: int, state_dim: int) -> Array:
-    """Standard normal `(H, p)` for one tick.
+    """Standard normal `(H, state_dim)` for one tick.
 
     All particles of a tick share it: with noise of their own, the luckiest one would win, and
     a plan could be better or worse than another by chance.

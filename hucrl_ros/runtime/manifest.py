@@ -78,6 +78,10 @@ class Manifest(BundleFields):
     """Name of the robot."""
     joint_names: tuple[str, ...] = Field(min_length=1)
     """Joints of the state: positions in this order, then velocities in this order."""
+    observed: tuple[str, ...] = ()
+    """Entries of the state after them that move as well, e.g. `object_x`."""
+    context: tuple[str, ...] = ()
+    """Last entries of the state, which stay as they are for an episode, e.g. `goal_x`."""
     actuated_joints: tuple[str, ...] = Field(min_length=1)
     """Joints of the action."""
     effort_limits: tuple[float, ...]
@@ -85,9 +89,9 @@ class Manifest(BundleFields):
     period: float = Field(gt=0)
     """Control period [s]."""
     hallucination_dim: int = Field(ge=0)
-    """Length h of the hallucinated action: p, or 0 for a strategy without one."""
+    """Length h of the hallucinated action: m, or 0 for a strategy without one."""
     target_std: tuple[float, ...]
-    """Standard deviation of the model's targets, of each state entry [units of the state]."""
+    """Standard deviation of the model's targets, of each predicted entry [its unit]."""
     files: dict[str, str]
     """SHA-256 of every other file in the folder."""
 
@@ -95,13 +99,14 @@ class Manifest(BundleFields):
     def _lengths_fit(self) -> "Manifest":
         for name, length in (
             ("effort_limits", self.spec.action_dim),
-            ("target_std", self.spec.state_dim),
+            ("target_std", self.spec.predicted_dim),
         ):
             if len(getattr(self, name)) != length:
                 raise ValueError(f"{name} has {len(getattr(self, name))} entries, not {length}")
-        if self.hallucination_dim not in (0, self.spec.state_dim):
+        if self.hallucination_dim not in (0, self.spec.predicted_dim):
             raise ValueError(
-                f"hallucination_dim is {self.hallucination_dim}, not 0 or {self.spec.state_dim}"
+                f"hallucination_dim is {self.hallucination_dim}, "
+                f"not 0 or {self.spec.predicted_dim}"
             )
         return self
 
@@ -122,6 +127,8 @@ class Manifest(BundleFields):
             actuated_joints=self.actuated_joints,
             effort_limits=self.effort_limits,
             period=self.period,
+            observed=self.observed,
+            context=self.context,
         )
 
     @property

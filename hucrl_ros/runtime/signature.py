@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from hucrl_ros.runtime.manifest import Manifest
 
-Shape = tuple[int | None, ...]
-"""Dimensions; None stands for the number of particles."""
+Shape = tuple[int | str, ...]
+"""Dimensions; a name stands for a size that is free, the same wherever it occurs."""
+PARTICLES, HORIZON, STATES = "particles", "horizon", "horizon + 1"
 
 
 class Signature(NamedTuple):
@@ -19,6 +20,7 @@ class Signature(NamedTuple):
 def signatures(manifest: Manifest) -> dict[str, Signature]:
     """The graphs that a bundle must hold."""
     state, action = manifest.spec.state_dim, manifest.spec.action_dim
+    predicted = manifest.spec.predicted_dim
     horizon, width, hallucination = (
         manifest.planner.horizon,
         manifest.width,
@@ -29,13 +31,13 @@ def signatures(manifest: Manifest) -> dict[str, Signature]:
         "critic": Signature({"state": (None, state)}, {"value": (None,)}),
         "dynamics": Signature(
             {"state": (None, state), "action": (None, action)},
-            dict.fromkeys(("mean", "epistemic", "aleatoric"), (None, state)),
+            dict.fromkeys(("mean", "epistemic", "aleatoric"), (None, predicted)),
         ),
         "rollout": Signature(
             {
                 "state": (state,),
                 "offsets": (None, horizon, width),
-                "noise": (None, horizon, state),
+                "noise": (None, horizon, predicted),
                 "feedback": (),
             },
             {

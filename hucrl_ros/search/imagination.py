@@ -45,6 +45,9 @@ class Starts:
             return states
         visited = self._visited[torch.randint(len(self._visited), (count,), generator=generator)]
         use = torch.rand(count, 1, generator=generator) < self._share
+        predicted = self._task.spec.predicted_dim
+        # A visited state under another goal is as good a start as under its own.
+        use = use & (torch.arange(states.shape[1]) < predicted)
         return torch.where(use, visited, states)
 
 
@@ -93,12 +96,12 @@ def imagine(
         policy_noise: Standard deviation added to π [shares of the effort limits].
     """
     visited, efforts, rewards = [states], [], []
-    noise = torch.zeros_like(states)
+    noise = torch.zeros(len(states), actors.task.spec.predicted_dim)
     for _ in range(steps):
         action = actors.policy(states)
         if generator is not None:
             action = action + policy_noise * torch.randn(action.shape, generator=generator)
-            noise = torch.randn(states.shape, generator=generator)
+            noise = torch.randn(noise.shape, generator=generator)
         effort = actors.effort(action.clamp(-1.0, 1.0))
         efforts.append(effort)
         rewards.append(actors.task.reward(states, effort))
@@ -128,10 +131,11 @@ def one_step_values(
     Returns:
         `(m, n)`.
     """
-    action_dim = actors.task.spec.action_dim
+    action_dim, predicted_dim = actors.task.spec.action_dim, actors.task.spec.predicted_dim
     repeated = states.expand(len(candidates), -1, -1)
     efforts = actors.effort(candidates[..., :action_dim])
-    noise = torch.randn(states.shape, generator=generator).expand_as(repeated)
+    noise = torch.randn(len(states), predicted_dim, generator=generator)
+    noise = noise.expand(len(candidates), -1, -1)
     following = step(repeated, efforts, candidates[..., action_dim:], noise)
     values: Tensor = actors.task.reward(repeated, efforts) + discount * actors.critic(following)
     return values

@@ -27,7 +27,7 @@ def mlp(sizes: Sequence[int], generator: torch.Generator, last_gain: float = 1.0
 
 
 class Policy(nn.Module):
-    """A bounded deterministic function of the state: π with q outputs, or η with p."""
+    """A bounded deterministic function of the state: π with q outputs, or η with m."""
 
     def __init__(
         self, task: Task, outputs: int, layers: Sequence[int], generator: torch.Generator

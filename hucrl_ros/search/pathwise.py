@@ -40,7 +40,8 @@ class Pathwise(PolicySearch):
             smoothing = settings.candidate_noise * torch.randn(action.shape, generator=generator)
             effort = actors.effort((action + smoothing).clamp(-1.0, 1.0))
             value = value + weight * actors.task.reward(states, effort)
-            noise = torch.randn(states.shape, generator=generator)
+            width = actors.task.spec.predicted_dim
+            noise = torch.randn(len(states), width, generator=generator)
             states = step(states, effort, actors.eta(states), noise)
             weight *= settings.discount
         closed: Tensor = value + weight * actors.critic(states)
