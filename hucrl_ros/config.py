@@ -11,6 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.paths import share_directory
 
+PlannerName = Literal[
+    "dyna_mpc", "poplin_a", "poplin_bias", "cem", "icem", "mppi", "random_shooting", "policy"
+]
+"""Names of the planners."""
+
 
 class Settings(BaseModel):
     """A frozen group of settings that refuses unknown keys and out-of-range values."""
@@ -114,8 +119,8 @@ class SearchSettings(Settings):
 class PlannerSettings(Settings):
     """Planning in the control tick."""
 
-    algorithm: Literal["dyna_mpc", "policy"] = "dyna_mpc"
-    """`dyna_mpc`: Algorithm 7; `policy`: send π(s)."""
+    algorithm: PlannerName = "dyna_mpc"
+    """`dyna_mpc`: Algorithm 7; `policy`: send π(s); `hucrl list planners` explains them all."""
     particles: int = Field(64, ge=2)
     """Trajectories in each iteration [1]."""
     horizon: int = Field(20, ge=1)
@@ -129,13 +134,30 @@ class PlannerSettings(Settings):
     correlation: float = Field(0.8, ge=0, lt=1)
     """Correlation of the sampled efforts of two successive control periods [1]."""
     smoothing: float = Field(0.1, ge=0, lt=1)
-    """Share of the old sampling distribution kept in a refinement [1]."""
+    """Share of the old sampling distribution kept in a refinement; not for `mppi` [1]."""
+    warm_start: bool = True
+    """Start from the previous tick's plan, shifted; not for `random_shooting`, `poplin_a`."""
+    temperature: float = Field(0.3, gt=0)
+    """`mppi`: difference of returns that makes a factor of e in a particle's weight [standard
+    deviations of the returns]."""
+    colour: float = Field(2.0, ge=0)
+    """`icem`, in place of the correlation: power of the sampled efforts falls with frequency f
+    as 1/f^colour [1]."""
+    kept_elites: float = Field(0.3, ge=0, le=1)
+    """`icem`: share of the elites that stay in the next refinement and the next tick [1]."""
+    decay: float = Field(1.25, ge=1)
+    """`icem`: particles of a refinement, in whole iterations, over those of the next [1]."""
 
     @model_validator(mode="after")
-    def _elites_fit(self) -> "PlannerSettings":
+    def _fits(self) -> "PlannerSettings":
         if self.elites > self.particles:
             raise ValueError(
                 f"elites ({self.elites}) must not exceed particles ({self.particles})"
+            )
+        if self.noise == 0 and self.algorithm in ("cem", "icem", "mppi", "random_shooting"):
+            raise ValueError(
+                f"noise = 0 leaves {self.algorithm} nothing but zero effort to try; "
+                "take more than 0, or dyna_mpc or policy as algorithm"
             )
         return self
 
@@ -168,6 +190,17 @@ class ControlSettings(Settings):
     """Threads of the planning engine [1]."""
     realtime_priority: int = Field(0, ge=0, le=99)
     """SCHED_FIFO priority of the controller; 0: ordinary scheduling."""
+    lock_memory: bool = False
+    """Keep the controller's memory from being paged out."""
+    cpus: tuple[int, ...] = ()
+    """Processors that the controller may use; empty: all [1]."""
+    pause_garbage_collection: bool = True
+    """Collect Python's garbage between episodes only."""
+    latency_compensation: Literal["auto", "on", "off"] = "auto"
+    """Plan from where the robot will be when the command takes effect; `auto`: where the delay
+    exceeds a tenth of the control period. Never in lockstep, where physics waits."""
+    extra_delay: float = Field(0.0, ge=0, le=1)
+    """Delay that the loop can't measure: transport in both directions, and the actuator [s]."""
 
 
 class Config(Settings):

@@ -3,11 +3,12 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hucrl_ros.config import PlannerName
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.starting import parse_setting
 
@@ -27,7 +28,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="its folder")
     parser.add_argument("--episodes", type=int, default=1, metavar="N", help="how many [1]")
     parser.add_argument("--seed", type=int, default=0, help="of the first episode")
-    parser.add_argument("--planner", choices=("dyna_mpc", "policy"), help="as in the bundle")
+    parser.add_argument(
+        "--planner",
+        choices=get_args(PlannerName),
+        metavar="NAME",
+        help="as in the bundle; `hucrl list planners` prints all",
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -66,7 +72,7 @@ def _table(
         if manifest.random
         else "policy"
         if planner.algorithm == "policy"
-        else f"{planner.particles} particles x {planner.horizon} steps "
+        else f"{planner.algorithm}, {planner.particles} particles x {planner.horizon} steps "
         f"x {planner.iterations} iterations"
     )
     lines = [

@@ -2,10 +2,25 @@
 
 from hucrl_ros.config import PlannerSettings
 from hucrl_ros.planners.base import Imagine, Plan, Planner, Rollouts
+from hucrl_ros.planners.cem import Cem
 from hucrl_ros.planners.dyna_mpc import DynaMpc
+from hucrl_ros.planners.icem import Icem
+from hucrl_ros.planners.mppi import Mppi
 from hucrl_ros.planners.policy import PolicyPlanner
+from hucrl_ros.planners.poplin_a import PoplinA
+from hucrl_ros.planners.poplin_bias import PoplinBias
+from hucrl_ros.planners.random_shooting import RandomShooting
 
-PLANNERS: dict[str, type[Planner]] = {"dyna_mpc": DynaMpc, "policy": PolicyPlanner}
+PLANNERS: dict[str, type[Planner]] = {
+    "dyna_mpc": DynaMpc,
+    "poplin_a": PoplinA,
+    "poplin_bias": PoplinBias,
+    "cem": Cem,
+    "icem": Icem,
+    "mppi": Mppi,
+    "random_shooting": RandomShooting,
+    "policy": PolicyPlanner,
+}
 
 
 def make_planner(settings: PlannerSettings, state_dim: int, width: int) -> Planner:
@@ -15,11 +30,17 @@ def make_planner(settings: PlannerSettings, state_dim: int, width: int) -> Plann
 
 __all__ = [
     "PLANNERS",
+    "Cem",
     "DynaMpc",
+    "Icem",
     "Imagine",
+    "Mppi",
     "Plan",
     "Planner",
     "PolicyPlanner",
+    "PoplinA",
+    "PoplinBias",
+    "RandomShooting",
     "Rollouts",
     "make_planner",
 ]
