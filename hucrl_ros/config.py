@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    ValidationError,
+    model_validator,
+)
 
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.paths import share_directory
@@ -192,7 +199,7 @@ class ControlSettings(Settings):
     """SCHED_FIFO priority of the controller; 0: ordinary scheduling."""
     lock_memory: bool = False
     """Keep the controller's memory from being paged out."""
-    cpus: tuple[int, ...] = ()
+    cpus: tuple[NonNegativeInt, ...] = ()
     """Processors that the controller may use; empty: all [1]."""
     pause_garbage_collection: bool = True
     """Collect Python's garbage between episodes only."""

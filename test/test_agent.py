@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from hucrl_ros.runtime.agent import Agent, Source
+from hucrl_ros.runtime.agent import Agent
 from hucrl_ros.runtime.budget import Budget
 from hucrl_ros.runtime.bundle import load_bundle
+from hucrl_ros.runtime.tick import Source
 
 STATE = np.array([3.0, 0.5])
 
@@ -214,9 +215,9 @@ def test_a_slow_warm_up_is_not_held_against_the_first_tick(bundle):
     durations = iter([30.0, 20.0])
     run = agent.act
 
-    def act(state):
+    def act(state, coming):
         agent.iteration_s = next(durations, 0.1)
-        return run(state)
+        return run(state, coming=coming)
 
     agent.act = act
     agent.warm_up()

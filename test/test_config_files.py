@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, NonNegativeInt
 
 from hucrl_ros.config import Config, load_config
 from hucrl_ros.paths import share_directory
@@ -65,6 +65,8 @@ def range_text(field) -> str | None:
                 if float(bounds[kind]) != getattr(constraint, kind):
                     bounds[kind] = str(getattr(constraint, kind))
     if choices:  # a tuple of numbers: its entries, not its length
+        if choices[0] == NonNegativeInt:
+            return "[0, inf)"
         return "[1, inf)" if choices[0] is int else "(-inf, inf)"
     lower = f"[{bounds['ge']}" if "ge" in bounds else f"({bounds.get('gt', '-inf')}"
     upper = f"{bounds['le']}]" if "le" in bounds else f"{bounds.get('lt', 'inf')})"

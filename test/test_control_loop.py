@@ -5,9 +5,9 @@ import pytest
 
 from hucrl_ros.config import SafetySettings
 from hucrl_ros.robot import RobotSpec
-from hucrl_ros.runtime.agent import Source, Tick
 from hucrl_ros.runtime.control_loop import ControlLoop, JointReading
 from hucrl_ros.runtime.guard import Guard
+from hucrl_ros.runtime.tick import Source, Tick
 
 SPEC = RobotSpec("one", ("hinge",), ("hinge",), (2.0,), 0.01)
 PERIOD_NS = 10_000_000
@@ -26,14 +26,16 @@ class Echo:
     """Pushes with the position, after `duration` [s]."""
 
     def __init__(self, clock, duration=0.002):
-        self.seeds, self.spent = [], []
+        self.seeds, self.spent, self.coming, self.periods = [], [], [], []
         self._clock, self.duration = clock, duration
 
     def start_episode(self, seed):
         self.seeds.append(seed)
 
-    def act(self, state, spent_s=0.0):
+    def act(self, state, spent_s=0.0, coming=(), periods=1):
         self.spent.append(spent_s)
+        self.coming.append(coming)
+        self.periods.append(periods)
         self._clock.now += self.duration
         return Tick(state[:1].copy(), Source.PLANNED, 2, 5.0, 0.1, 0.2, 0.3, np.zeros((4, 2)))
 
@@ -118,7 +120,7 @@ def test_a_bad_joint_state_takes_a_step_under_the_safe_command(loop, clock):
 
 def test_efforts_that_make_no_sense_become_the_safe_command(loop, clock, monkeypatch):
     nonsense = Tick(np.array([math.nan]), Source.POLICY, 0, 0.0, 0.0, 0.0, 0.0, None)
-    monkeypatch.setattr(loop.player, "act", lambda state, spent_s: nonsense)
+    monkeypatch.setattr(loop.player, "act", lambda *unused: nonsense)
     answer, record = tick(loop, clock, 1)
     assert answer.effort == 0.0
     assert "efforts [nan] make no sense" in answer.problem

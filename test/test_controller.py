@@ -11,7 +11,7 @@ from bundle_factory import PLANNER
 from visualization_msgs.msg import MarkerArray
 
 from hucrl_ros.domain import Domain
-from hucrl_ros.runtime.agent import Source
+from hucrl_ros.runtime.tick import Source
 
 pytestmark = pytest.mark.ros
 
@@ -22,10 +22,10 @@ from hucrl_ros.nodes.controller import main
 from hucrl_ros.runtime.agent import Agent
 from hucrl_ros.runtime.control_loop import ControlLoop
 act = Agent.act
-def crash(self, state, spent_s=0.0):
+def crash(self, state, *arguments):
     if state[0] == 1.0:
         raise ZeroDivisionError("a bug")
-    return act(self, state, spent_s)
+    return act(self, state, *arguments)
 Agent.act = crash
 sys.exit(main())
 """

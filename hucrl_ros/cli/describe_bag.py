@@ -20,7 +20,7 @@ from hucrl_ros.envs import ROBOTS
 from hucrl_ros.errors import BagError, HucrlError
 from hucrl_ros.robot import RobotSpec
 from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.agent import Source
+from hucrl_ros.runtime.tick import Source
 from hucrl_ros.tasks import Task, make_task
 
 ANY_STEPS = 2**31

@@ -32,6 +32,8 @@ class BundleLoader(Generic[Loaded]):
         """`prepare` loads, verifies and warms up; it runs in the loader's thread."""
         self._prepare = prepare
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bundle")
+        # Now, so that it doesn't inherit what the control loop's thread will be given.
+        self._pool.submit(int).result()
         self._future: Future[Outcome[Loaded]] | None = None
 
     def request(self, path: Path) -> None:

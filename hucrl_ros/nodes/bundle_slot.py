@@ -1,5 +1,6 @@
 """The bundle that the controller plays, and how another one takes its place."""
 
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from hucrl_ros.runtime.agent import Agent
 from hucrl_ros.runtime.bundle import load_bundle
 from hucrl_ros.runtime.control_loop import ControlLoop
 from hucrl_ros.runtime.guard import Guard
+from hucrl_ros.runtime.latency import DelayCompensation
 
 
 class BundleSlot:
@@ -27,13 +29,15 @@ class BundleSlot:
     replace them where they are given.
     """
 
-    def __init__(self, node: Node, config: Config) -> None:
+    def __init__(self, node: Node, config: Config, planning: Executor) -> None:
+        """Load for `node`; `planning` has the one thread in which all bundles plan."""
         self.name = ""
         """Path of the bundle in use."""
         self.safety = config.safety
         """Safety settings in use."""
         self._node = node
         self._config = config
+        self._planning = planning
         self._planner = given_settings(node, "planner", config.planner)
         self._safety = given_settings(node, "safety", config.safety)
         self._spec: RobotSpec | None = None
@@ -105,9 +109,14 @@ class BundleSlot:
                 f"{manifest.planner.horizon} periods ahead"
             )
         guard = Guard(manifest.spec, override(manifest.safety, self._safety))
-        real_time = config.mode == "real_time"
-        budget_s = config.control.budget * manifest.period if real_time else None
         bundle = replace(bundle, manifest=manifest.model_copy(update={"planner": planner}))
-        agent = Agent(bundle, budget_s)
+        control, compensation = config.control, None
+        if config.mode == "lockstep":  # physics waits: no hurry, and no delay
+            agent = Agent(bundle, None)
+        else:
+            budget_s = control.budget * manifest.period
+            agent = Agent(bundle, budget_s, executor=self._planning)
+            action_dim = manifest.spec.action_dim
+            compensation = DelayCompensation(manifest.period, action_dim, control)
         agent.warm_up()
-        return ControlLoop(manifest.spec, manifest.steps, agent, guard)
+        return ControlLoop(manifest.spec, manifest.steps, agent, guard, compensation=compensation)

@@ -3,6 +3,7 @@
 import sys
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
@@ -45,9 +46,10 @@ class Controller(LifecycleNode):
         self.exit_code: int | None = None
         self._config = read_config(self, OWN_PARAMETERS)
         self._lockstep = self._config.mode == "lockstep"
-        self._slot = BundleSlot(self, self._config)
+        self._planning = ThreadPoolExecutor(1, realtime.PLANNING_THREAD)
+        self._slot = BundleSlot(self, self._config, self._planning)
         self._loop: ControlLoop | None = None
-        self._active = self._stale = False
+        self._active = self._stale = self._prepared = False
         self._patience = self._heard = 0.0
         self._trouble = Health()
         self._outlets = Outlets(self)
@@ -71,7 +73,8 @@ class Controller(LifecycleNode):
             return TransitionCallbackReturn.FAILURE
         self._swap()
         self._slot.listen()
-        realtime.set_realtime_priority(self._config.control.realtime_priority)
+        self._planning.submit(int).result()  # so that its thread exists
+        self._prepared = realtime.prepare(self._config.control)
         return TransitionCallbackReturn.SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -83,7 +86,8 @@ class Controller(LifecycleNode):
             )
             return TransitionCallbackReturn.FAILURE
         self._loop.start(self._config.seed)
-        realtime.pause_garbage_collection()
+        if self._config.control.pause_garbage_collection:
+            realtime.pause_garbage_collection()
         self._active, self._stale, self._heard = True, False, time.monotonic()
         self._trouble = Health()
         assert self._stale_timer is not None
@@ -116,6 +120,7 @@ class Controller(LifecycleNode):
         """Last words."""
         self._finish()
         self._slot.close()
+        self._planning.shutdown(wait=False, cancel_futures=True)
 
     # One tick
 
@@ -168,8 +173,7 @@ class Controller(LifecycleNode):
         if self._loop.step >= self._loop.steps:
             self._finish()
             return
-        self._loop.counters.stale_commands += 1
-        self._send_safe_command()
+        self._outlets.command(self._loop.stale())
         self._warn(f"no new joint state for {1e3 * silence:.0f} ms; sending the safe command")
 
     # Beginning and end
@@ -182,6 +186,8 @@ class Controller(LifecycleNode):
         if self._loop is not None:
             loop.take_over(self._loop, self._config.seed)
         self._loop = loop
+        if self._prepared:
+            realtime.prepare(self._config.control)  # the bundle may have brought threads
         self._outlets.prepare(loop.spec.action_dim)
         limit = self._slot.safety.stale_periods * loop.spec.period
         self._patience = max(limit, LOCKSTEP_PATIENCE) if self._lockstep else limit
@@ -200,13 +206,11 @@ class Controller(LifecycleNode):
         self._active = False
         if self._stale_timer is not None:
             self._stale_timer.cancel()
-        self._send_safe_command()
-        self._outlets.activity(False)
-        realtime.resume_garbage_collection()
-
-    def _send_safe_command(self) -> None:
         assert self._loop is not None
         self._outlets.command(self._loop.guard.safe_effort(None))
+        self._outlets.activity(False)
+        if self._config.control.pause_garbage_collection:
+            realtime.resume_garbage_collection()
 
     def _give_up(self, reason: str) -> None:
         """End the episode because of a bug."""

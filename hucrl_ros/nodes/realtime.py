@@ -1,15 +1,25 @@
 """What the operating system and Python must do for a control loop."""
 
+import ctypes
 import gc
 import logging
 import os
+import resource
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from hucrl_ros.config import ControlSettings
 
 logger = logging.getLogger(__name__)
 
+PLANNING_THREAD = "planning"
+"""Begin of the names of the Python threads that plan."""
+LIMITS = "/etc/security/limits.d/realtime.conf"
 _THREADS = Path("/proc/self/task")
+_MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
+_CAP_IPC_LOCK = 14
 SWITCH_INTERVAL = 1e-3
 """[s] Longest time that another Python thread keeps the interpreter from the control loop."""
 
@@ -19,23 +29,38 @@ def prefer_control_loop() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL)
 
 
+def prepare(settings: ControlSettings) -> bool:
+    """Give this process priority, processors and locked memory as the settings ask for.
+
+    Returns:
+        Whether it runs as wished; each refusal is a warning that says what to do. Threads that a
+        new bundle brings need another call.
+    """
+    return all(
+        [
+            set_realtime_priority(settings.realtime_priority),
+            set_processors(settings.cpus),
+            not settings.lock_memory or lock_memory(),
+        ]
+    )
+
+
 def try_realtime_priority(priority: int) -> OSError | None:
     """Give this process SCHED_FIFO `priority` (1..99); returns why that was refused.
 
     That is this thread and the threads of DDS and ONNX Runtime: they bring the joint states, and
-    hold locks that the control loop waits for. Other Python threads are left as they are, and
-    threads started later don't inherit it: loading a bundle must not compete with the loop.
+    hold locks that the control loop waits for. Threads that plan get one less, so that on a
+    single processor the tick can still end without them. Other Python threads are left as they
+    are, and threads started later don't inherit it: loading a bundle must not compete with the
+    loop.
     """
     policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
-    others = {thread.native_id for thread in threading.enumerate()} - {threading.get_native_id()}
-    for thread in {int(path.name) for path in _THREADS.iterdir()} - others:
-        try:
-            os.sched_setscheduler(thread, policy, os.sched_param(priority))
-        except ProcessLookupError:
-            continue  # it has ended meanwhile
-        except OSError as error:
-            return error
-    return None
+
+    def set_priority(thread: int, plans: bool) -> None:
+        level = max(priority - plans, 1)
+        os.sched_setscheduler(thread, policy, os.sched_param(level))
+
+    return _for_each_thread(set_priority)
 
 
 def set_realtime_priority(priority: int) -> bool:
@@ -51,13 +76,87 @@ def set_realtime_priority(priority: int) -> bool:
     if error is not None:
         logger.warning(
             "control.realtime_priority = %d: %s; ordinary scheduling is used. To allow it, add "
-            "'@realtime - rtprio %d' to /etc/security/limits.d/realtime.conf, join the group "
-            "'realtime' and log in again",
+            "'@realtime - rtprio %d' to %s, join the group 'realtime' and log in again",
             priority,
             error.strerror,
             priority,
+            LIMITS,
         )
     return error is None
+
+
+def set_processors(cpus: Sequence[int]) -> bool:
+    """Keep this process, but for the thread that loads bundles, on the processors `cpus`.
+
+    Args:
+        cpus: Their numbers; empty: leave it where it is.
+
+    Returns:
+        Whether it runs as wished; processors that aren't there are a warning.
+    """
+    if not cpus:
+        return True
+    error = _for_each_thread(lambda thread, plans: os.sched_setaffinity(thread, cpus))
+    if error is not None:
+        logger.warning(
+            "control.cpus = %s: %s; all processors are used. Choose among those that this "
+            "process may use: %s",
+            list(cpus),
+            error.strerror,
+            sorted(os.sched_getaffinity(0)),
+        )
+    return error is None
+
+
+def lock_memory() -> bool:
+    """Keep this process's memory from being paged out: what it uses now, and what it will use.
+
+    Memory that was reserved but never touched (stacks, arenas) stays free for others. Where a
+    limit is set, nothing is locked at all: at the limit, the next allocation would fail.
+
+    Returns:
+        Whether it is locked; a refused permission is a warning that says what to do.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    if limit != resource.RLIM_INFINITY and not _may_lock_all():
+        reason = f"only {limit >> 10} KiB may be locked"
+    else:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0:
+            return True
+        reason = os.strerror(ctypes.get_errno())
+    logger.warning(
+        "control.lock_memory: %s; memory may be paged out. To allow it, add "
+        "'@realtime - memlock unlimited' to %s, join the group 'realtime' and log in again",
+        reason,
+        LIMITS,
+    )
+    return False
+
+
+def _may_lock_all() -> bool:
+    """Whether the limit on locked memory doesn't hold for this process."""
+    status = Path("/proc/self/status").read_text()
+    effective = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+    return bool(int(effective.split()[1], 16) >> _CAP_IPC_LOCK & 1)
+
+
+def _for_each_thread(change: Callable[[int, bool], None]) -> OSError | None:
+    """Call `change(thread, whether it plans)`, but for the Python threads that do neither."""
+    python = {thread.native_id: thread.name for thread in threading.enumerate()}
+    python[threading.get_native_id()] = ""
+    for thread in {int(path.name) for path in _THREADS.iterdir()}:
+        name = python.get(thread, "")
+        plans = name.startswith(PLANNING_THREAD)
+        if name and not plans:
+            continue
+        try:
+            change(thread, plans)
+        except ProcessLookupError:
+            continue  # it has ended meanwhile
+        except OSError as error:
+            return error
+    return None
 
 
 def pause_garbage_collection() -> None:

@@ -32,6 +32,10 @@ class Budget:
         if self.seconds is not None:
             self._deadline = self._clock() + self.seconds - spent_s
 
+    def left(self) -> float:
+        """Time until the budget is spent [s]; 0 without a limit."""
+        return 0.0 if self.seconds is None else self._deadline - self._clock()
+
     def go_on(self) -> bool:
         """The last iteration ended, if there was one; is there time for another?"""
         if self.seconds is None:

@@ -8,12 +8,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hucrl_ros.config import ControlSettings
 from hucrl_ros.errors import JointStateError
 from hucrl_ros.robot import RobotSpec
-from hucrl_ros.runtime.agent import Source, Tick
 from hucrl_ros.runtime.counters import Counters
 from hucrl_ros.runtime.guard import Guard
 from hucrl_ros.runtime.joint_state import JointStateReader
+from hucrl_ros.runtime.latency import DelayCompensation, InForce
+from hucrl_ros.runtime.tick import Source, Tick
 from hucrl_ros.ticks import NANOSECONDS, TickRecord
 
 Array = NDArray[np.float64]
@@ -25,8 +27,14 @@ class Player(Protocol):
     def start_episode(self, seed: int) -> None:
         """Forget the last episode."""
 
-    def act(self, state: Array, spent_s: float = 0.0) -> Tick:
-        """Efforts for a state `(p,)`."""
+    def act(
+        self,
+        state: Array,
+        spent_s: float = 0.0,
+        coming: Sequence[InForce] = (),
+        periods: int = 1,
+    ) -> Tick:
+        """Efforts for a state `(p,)`, to be applied after the commands that are `coming`."""
 
     def expected_plan(self) -> NDArray[np.float32] | None:
         """`(H + 1, p)` that the last plan leads to without hallucination; slow."""
@@ -71,6 +79,7 @@ class ControlLoop:
         player: Player,
         guard: Guard,
         clock: Callable[[], float] = time.monotonic,
+        compensation: DelayCompensation | None = None,
     ) -> None:
         """Build a loop; `start` has to follow.
 
@@ -80,11 +89,16 @@ class ControlLoop:
             player: Chooses the actions.
             guard: Lets them through.
             clock: Steady time [s].
+            compensation: Knows which commands are in force until the next one; None: there is
+                no delay.
         """
         self.spec = spec
         self.steps = steps
         self.player = player
         self.guard = guard
+        self.compensation = compensation or DelayCompensation(
+            spec.period, spec.action_dim, ControlSettings(latency_compensation="off")
+        )
         self.counters = Counters()
         self.reader = JointStateReader(spec.joint_names)
         self._clock = clock
@@ -100,6 +114,7 @@ class ControlLoop:
         """Begin an episode with the robot under no effort."""
         self.player.start_episode(seed)
         self.guard.reset()
+        self.compensation.reset()
         self.reader.reset()
         self._step, self._stamp_ns = 0, None
 
@@ -108,6 +123,7 @@ class ControlLoop:
         self.player.start_episode(seed)
         self.guard.reset(other.guard.last)
         self.counters, self.reader = other.counters, other.reader
+        self.compensation = other.compensation
         self._step, self._stamp_ns = other._step, other._stamp_ns
 
     def answer(self, reading: JointReading, received: float) -> Answer | None:
@@ -127,10 +143,14 @@ class ControlLoop:
             tick, problem = _safe_tick(self.spec.action_dim), str(error)
             effort, clamped = self.guard.safe_effort(None), False
         else:
-            self._count_skipped(reading.stamp_ns)
+            periods = self._periods_until(reading.stamp_ns)
             if self._step >= self.steps:
                 return Answer(self.guard.safe_effort(None), None)
-            tick, problem = self.player.act(state, self._clock() - received), ""
+            coming = self.compensation.coming(received)
+            tick = self.player.act(state, self._clock() - received, coming, periods)
+            self.counters.compensated += bool(coming)
+            self.counters.overruns += tick.overrun
+            problem = ""
             effort, clamped, safe = self.guard.check(tick.action, state)
             if safe:
                 problem = f"the planner's efforts {tick.action.tolist()} make no sense"
@@ -142,7 +162,8 @@ class ControlLoop:
 
     def sent(self, record: TickRecord, received: float) -> TickRecord:
         """The tick's command has been published just now: complete its record and count it."""
-        elapsed = self._clock() - received
+        now = self._clock()
+        elapsed = now - received
         record = record._replace(tick_ms=1e3 * elapsed, missed=elapsed > self.spec.period)
         counters = self.counters
         counters.ticks += 1
@@ -150,14 +171,28 @@ class ControlLoop:
         counters.misses += record.missed
         counters.clamps += record.clamped
         counters.tick_ms.append(record.tick_ms)
+        self.compensation.ticked(elapsed)
+        self.compensation.sent(np.array(record.action), now)
+        counters.delay_ms = 1e3 * self.compensation.delay
         self._step += 1
         return record
 
-    def _count_skipped(self, stamp_ns: int) -> None:
+    def stale(self) -> Array:
+        """The command `(q,)` for a period without a joint state, to be sent now [N m or N]."""
+        effort = self.guard.safe_effort(None)
+        self.counters.stale_commands += 1
+        self.compensation.sent(effort, self._clock())
+        return effort
+
+    def _periods_until(self, stamp_ns: int) -> int:
+        """Control periods since the last joint state, by the stamps; counts those without one."""
+        periods = 1
         if self._stamp_ns is not None:
-            periods = round((stamp_ns - self._stamp_ns) / NANOSECONDS / self.spec.period)
-            self.counters.skipped_joint_states += max(periods - 1, 0)
+            elapsed = (stamp_ns - self._stamp_ns) / NANOSECONDS / self.spec.period
+            periods = max(round(elapsed), 1)
+            self.counters.skipped_joint_states += periods - 1
         self._stamp_ns = stamp_ns
+        return periods
 
     def _record(self, stamp_ns: int, tick: Tick, effort: Array, clamped: bool) -> TickRecord:
         seconds, nanoseconds = divmod(stamp_ns, NANOSECONDS)
