@@ -22,10 +22,10 @@ from hucrl_ros.nodes.controller import main
 from hucrl_ros.runtime.agent import Agent
 from hucrl_ros.runtime.control_loop import ControlLoop
 act = Agent.act
-def crash(self, state, *arguments):
+def crash(self, state, *arguments, **named):
     if state[0] == 1.0:
         raise ZeroDivisionError("a bug")
-    return act(self, state, *arguments)
+    return act(self, state, *arguments, **named)
 Agent.act = crash
 sys.exit(main())
 """

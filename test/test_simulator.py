@@ -4,6 +4,7 @@ import math
 import signal
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -204,3 +205,43 @@ def test_unknown_task_gets_one_line(ros_domain, tmp_path):
         assert harness.log("simulator") == (
             "simulator: task: 'juggling' is unknown; known tasks: pendulum\n"
         )
+
+
+def test_a_delayed_command_acts_that_much_later_however_late_the_physics_thread_wakes_up(
+    monkeypatch,
+):
+    clock = types.SimpleNamespace(now=100.0)
+    monkeypatch.setattr(
+        "hucrl_ros.nodes.pacing.time", types.SimpleNamespace(monotonic=lambda: clock.now)
+    )
+    published = []
+    pacing = RealTime(Plant(Pendulum(), seed=0), published.append, delay=0.020)
+    pacing._restart()
+    for arrival, effort in ((0.004, 0.5), (0.0165, -1.0)):
+        clock.now = 100.0 + arrival
+        pacing.apply(np.array([effort]))
+    clock.now = 100.101  # it overslept: everything up to now is made up for
+    while pacing._advance() == 0.0:
+        pass
+    # Substeps of 1.25 ms: 0.5 from 24 ms on is from 25 ms on, -1 from 36.5 ms on from 37.5 ms on.
+    efforts = [sample.efforts[0] for sample in published]
+    assert efforts[1:] == pytest.approx([0.0, 0.0, 0.5, -1.0, -1.0, -1.0, -1.0, -1.0])
+
+
+def test_a_reset_forgets_commands_on_their_way():
+    pacing = RealTime(Plant(Pendulum(), seed=0), lambda sample: None, delay=0.5)
+    pacing.apply(np.array([1.0]))
+    pacing.reset(1)
+    assert not pacing._coming
+
+
+@pytest.mark.ros
+@pytest.mark.parametrize(
+    ("mode", "delay", "reason"),
+    [("lockstep", 0.02, "only with mode = real_time"), ("real_time", -1.0, "from 0 to 1 s")],
+)
+def test_a_delay_that_makes_no_sense_gets_one_line(ros_domain, tmp_path, mode, delay, reason):
+    with Harness(tmp_path) as harness:
+        assert harness.start("simulator", mode=mode, command_delay=delay).wait(10) == 2
+        assert f"command_delay = {delay}: {reason}" in harness.log("simulator")
+        assert harness.log("simulator").count("\n") == 1

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 
 from hucrl_ros.envs.base import Array
@@ -76,8 +77,11 @@ class RealTime(Pacing):
     catches up, substep by substep, so simulated time never drifts from the steady clock.
     """
 
-    def __init__(self, plant: Plant, publish: Publish) -> None:
+    def __init__(self, plant: Plant, publish: Publish, delay: float = 0.0) -> None:
+        """Drive `plant`; a command acts `delay` [s] after it came, like one sent over a bus."""
         super().__init__(plant, publish)
+        self._delay = delay
+        self._coming: deque[tuple[float, Array]] = deque()
         self._lock = threading.Lock()
         self._stopping = False
         self._begin = 0.0
@@ -91,14 +95,15 @@ class RealTime(Pacing):
         self._thread.start()
 
     def apply(self, effort: Array) -> None:
-        """Apply the command from the next substep on."""
+        """Apply the command from the first substep on that begins after the delay."""
         with self._lock:
-            self._plant.command(effort)
+            self._coming.append((time.monotonic() + self._delay, effort))
 
     def reset(self, episode: int) -> None:
         """Publish the start of the episode; its first control period begins now."""
         with self._lock:
             self._plant.reset(episode)
+            self._coming.clear()
             self._restart()
 
     def stop(self) -> None:
@@ -127,17 +132,16 @@ class RealTime(Pacing):
         """Do what is due by now; returns the time until the next substep is [s]."""
         robot = self._plant.robot
         substep: float = robot.spec.period / robot.substeps
-        due = self._begin + (self._done + 1) * substep
+        begin = self._begin + self._done * substep
+        due = begin + substep
         now = time.monotonic()
         if now < due:
             return due - now
+        while self._coming and self._coming[0][0] <= begin:
+            self._plant.command(self._coming.popleft()[1])
         self._plant.substep()
         self._done += 1
         if self._done % robot.substeps == 0:
             self.overruns += now - due > robot.spec.period
             self._publish(self._plant.sample())
         return 0.0
-
-
-PACINGS: dict[str, type[Pacing]] = {"lockstep": Lockstep, "real_time": RealTime}
-"""By the setting `mode`."""

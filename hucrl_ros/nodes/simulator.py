@@ -16,7 +16,7 @@ from hucrl_ros.envs.plant import JointSample, Plant
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
-from hucrl_ros.nodes.pacing import PACINGS
+from hucrl_ros.nodes.pacing import Lockstep, Pacing, RealTime
 from hucrl_ros.nodes.parameters import own_parameter, read_config
 from hucrl_ros.nodes.qos import STREAM
 from hucrl_ros.nodes.runner import run_node
@@ -24,6 +24,8 @@ from hucrl_ros.runs import RunFolder
 
 REPEAT_PERIOD = 0.05
 """[s] In lockstep, between two copies of a joint state that nobody has answered."""
+LONGEST_DELAY = 1.0
+"""[s] Of a command."""
 LOG_PERIOD = 5.0
 """[s] Least time between two log lines about refused commands."""
 
@@ -31,15 +33,16 @@ LOG_PERIOD = 5.0
 class Simulator(Node):
     """Publishes joint states, takes efforts; `lockstep` or `real_time` (`docs/contracts.md`).
 
-    Parameters: the settings of a run, of which it uses `task`, `mode` and `seed`, and `run`, a
+    Parameters: the settings of a run, of which it uses `task`, `mode` and `seed`; `run`, a
     run's folder (optional): with it, the start of an episode depends on the episode's number
-    even after a stop and `--resume`.
+    even after a stop and `--resume`; `command_delay` [s] (real time only): commands act so much
+    later than they come, like those sent over a slow bus.
     """
 
     def __init__(self) -> None:
         super().__init__("simulator", automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
-        config = read_config(self, own=("run",))
+        config = read_config(self, own=("run", "command_delay"))
         if config.task not in TASK_ROBOTS:
             known = ", ".join(sorted(TASK_ROBOTS))
             raise ConfigError(f"task: {config.task!r} is unknown; known tasks: {known}")
@@ -47,12 +50,25 @@ class Simulator(Node):
         self._run = RunFolder.open(Path(folder)) if folder else None
         self._mode = config.mode
         self._plant = Plant(TASK_ROBOTS[config.task](), config.seed)
-        self._pacing = PACINGS[config.mode](self._plant, self._publish)
+        self._pacing = self._make_pacing()
         self._spec = self._plant.robot.spec
         self._resets = self._published = self._repeated = self._refused = 0
         self._connect()
         self._pacing.start()
         self.get_logger().info(f"{self._spec.name}, {config.mode}, {self._spec.period} s a period")
+
+    def _make_pacing(self) -> Pacing:
+        delay = own_parameter(self, "command_delay", 0.0)
+        if not 0.0 <= delay <= LONGEST_DELAY:
+            raise ConfigError(f"command_delay = {delay}: from 0 to {LONGEST_DELAY:g} s")
+        if self._mode == "real_time":
+            return RealTime(self._plant, self._publish, delay)
+        if delay > 0:
+            raise ConfigError(
+                f"command_delay = {delay}: only with mode = real_time; in lockstep physics waits "
+                "for each command"
+            )
+        return Lockstep(self._plant, self._publish)
 
     def _connect(self) -> None:
         self._message = JointState(name=list(self._spec.joint_names))
