@@ -35,7 +35,8 @@ def test_the_same_efforts_give_the_same_states_to_the_last_bit(make):
 @EACH_ROBOT
 def test_states_and_starts_are_as_the_spec_says(make):
     robot, spec = make(), make.spec
-    assert spec.state_dim == 2 * len(spec.joint_names)
+    assert spec.predicted_dim == 2 * len(spec.joint_names) + len(spec.observed)
+    assert spec.state_dim == spec.predicted_dim + len(spec.context)
     assert spec.action_dim == len(spec.actuated_joints) == len(spec.effort_limits)
     states = play(robot, random_efforts(spec, 20))
     assert states.shape == (21, spec.state_dim)

@@ -85,7 +85,7 @@ class Plant:
         efforts = np.zeros(joints)
         efforts[self._motors] = self._mean
         self._restart_mean()
-        return JointSample(self.stamp_ns, state[:joints], state[joints:], efforts)
+        return JointSample(self.stamp_ns, state[:joints], state[joints : 2 * joints], efforts)
 
     def _start_episode(self, episode: int) -> None:
         self.robot.reset(np.random.default_rng([self._seed, episode]))

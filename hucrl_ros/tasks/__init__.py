@@ -3,8 +3,13 @@
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.tasks.base import Task
 from hucrl_ros.tasks.pendulum import PendulumSwingUp
+from hucrl_ros.tasks.reacher import Reacher, SparseReacher
 
-TASKS: dict[str, type[Task]] = {"pendulum": PendulumSwingUp}
+TASKS: dict[str, type[Task]] = {
+    "pendulum": PendulumSwingUp,
+    "reacher": Reacher,
+    "sparse_reacher": SparseReacher,
+}
 
 
 def make_task(name: str, action_penalty: float) -> Task:
@@ -18,4 +23,4 @@ def make_task(name: str, action_penalty: float) -> Task:
     return TASKS[name](action_penalty)
 
 
-__all__ = ["TASKS", "PendulumSwingUp", "Task", "make_task"]
+__all__ = ["TASKS", "PendulumSwingUp", "Reacher", "SparseReacher", "Task", "make_task"]
