@@ -33,6 +33,8 @@ class Played(NamedTuple):
     """Ticks that had no finite plan [1]."""
     clamps: int
     """Ticks whose command the guard changed [1]."""
+    iterations: Array
+    """`(T,)` planner iterations in a tick [1]."""
 
 
 def open_bundle(path: Path) -> tuple[Bundle, Task]:
@@ -67,25 +69,23 @@ def with_settings(bundle: Bundle, changes: Mapping[str, Any]) -> Bundle:
     present = {group: getattr(manifest, group).model_dump() for group in CHANGEABLE}
     base = parse_config(present, f"{bundle.path}")
     asked: Config = override(base, changes)
-    if asked.planner.horizon != manifest.planner.horizon:
-        raise ConfigError(
-            f"planner.horizon = {asked.planner.horizon}: the bundle's rollout graph has "
-            f"{manifest.planner.horizon} steps; train with another horizon instead"
-        )
     updated = manifest.model_copy(update={g: getattr(asked, g) for g in CHANGEABLE})
     return dataclasses.replace(bundle, manifest=updated)
 
 
-def evaluate(bundle: Bundle, task: Task, episodes: int, seed: int) -> list[Played]:
-    """Play episodes without a time limit for planning, so that seeds decide everything.
+def evaluate(
+    bundle: Bundle, task: Task, episodes: int, seed: int, budget_s: float | None = None
+) -> list[Played]:
+    """Play episodes.
 
     Args:
         bundle: What to play.
         task: Its task.
         episodes: How many.
         seed: Of the first episode; each further one adds one.
+        budget_s: Time for planning in a tick [s]; None: no limit, so that seeds decide everything.
     """
-    agent = Agent(bundle, budget_s=None)
+    agent = Agent(bundle, budget_s)
     agent.warm_up()
     guard = Guard(task.spec, bundle.manifest.safety)
     return [_play(agent, guard, task, seed + k) for k in range(episodes)]
@@ -96,14 +96,16 @@ def _play(agent: Agent, guard: Guard, task: Task, seed: int) -> Played:
     state = robot.reset(np.random.default_rng(seed))
     agent.start_episode(seed)
     guard.reset()
-    states, actions, tick_ms, clamps = [], [], [], 0
+    states, actions, iterations, tick_ms, clamps = [], [], [], [], 0
     for _ in range(task.steps):
         began = time.perf_counter()
-        command = guard.check(agent.act(state).action, state)
+        tick = agent.act(state)
+        command = guard.check(tick.action, state)
+        iterations.append(tick.iterations)
         tick_ms.append(1e3 * (time.perf_counter() - began))
         clamps += command.clamped
         states.append(state)
         actions.append(command.effort)
         state = robot.step(command.effort)
     total = float(task.rewards(np.stack(states), np.stack(actions)).sum())
-    return Played(total, np.array(tick_ms), agent.fallbacks, clamps)
+    return Played(total, np.array(tick_ms), agent.fallbacks, clamps, np.array(iterations, float))

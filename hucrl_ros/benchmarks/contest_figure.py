@@ -1,0 +1,80 @@
+"""Figure of a contest between planners: return against milliseconds."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+from hucrl_ros.benchmarks.contest import CONTESTANTS, POLICY, Row, Score, scores
+from hucrl_ros.experiments.style import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    VERMILION,
+    save,
+    styled,
+)
+from hucrl_ros.tasks import Task
+
+SKY, PURPLE, BROWN = "#56B4E9", "#CC79A7", "#8C6D46"
+COLOURS = (INK, BLUE, SKY, PURPLE, VERMILION, AMBER, GREEN, BROWN, GREY)
+MARKERS = "_os^DdvPX"
+LOOKS = dict(zip(CONTESTANTS, zip(COLOURS, MARKERS, strict=True), strict=True))
+
+
+def draw(path: Path, rows: Sequence[Row], task: Task) -> Path:
+    """One panel for each bundle, and before them their mean, where there are several.
+
+    A planner's points are joined in the order of their time; bars are intervals over episodes.
+    """
+    names = list(dict.fromkeys(row.bundle for row in rows))
+    with styled():
+        panels = len(names) + (len(names) > 1)
+        columns = min(panels, 3)
+        lines = -(-panels // columns)
+        figure = Figure(figsize=(max(4.2 * columns, 7.0), 3.6 * lines + 1.0), layout="constrained")
+        grid = figure.subplots(lines, columns, squeeze=False).flat
+        axes = list(grid)
+        for unused in axes[panels:]:
+            unused.set_visible(False)
+        titled = [(name, [row for row in rows if row.bundle == name]) for name in names]
+        if len(names) > 1:
+            titled = [("mean over the bundles", list(rows)), *titled]
+        for panel, (title, own) in zip(axes, titled, strict=False):
+            _draw_panel(panel, scores(own), intervals=title in names)
+            panel.set_title(title, loc="left")
+            if task.optimum is not None and title in names:
+                panel.axhline(task.optimum, color=INK, lw=1.2, ls=(0, (1, 2)), zorder=1)
+        for left in axes[:panels:columns]:
+            left.set_ylabel("return")
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5))
+        figure.suptitle(
+            f"{task.name}: return against planning time", x=0.01, ha="left", fontsize=13,
+            fontweight="bold",
+        )  # fmt: skip
+        return save(figure, path)
+
+
+def _draw_panel(axes: Axes, found: Sequence[Score], intervals: bool) -> None:
+    for name in dict.fromkeys(score.planner for score in found):
+        own = sorted((s for s in found if s.planner == name), key=lambda s: s.tick_p50_ms)
+        colour, marker = LOOKS[name]
+        if name == POLICY:
+            axes.axhline(own[0].return_.mean, color=colour, lw=1.5, label="policy alone")
+            continue
+        times = [score.tick_p50_ms for score in own]
+        means = [score.return_.mean for score in own]
+        if intervals:
+            low, high = zip(*((s.return_.low, s.return_.high) for s in own), strict=True)
+            axes.vlines(times, low, high, color=colour, lw=1.5, alpha=0.4)
+        axes.plot(times, means, marker=marker, color=colour, ms=6, lw=1.2, label=name)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("median tick [ms]")
