@@ -193,6 +193,9 @@ class ControlSettings(Settings):
 
     budget: float = Field(0.7, gt=0, le=1)
     """Share of the control period that a tick may plan for, in real time [1]."""
+    engine: Literal["auto", "compiled", "onnx"] = "auto"
+    """What rolls particles out: machine code made by numba, or ONNX Runtime; `auto`: compiled
+    where the bundle allows it."""
     threads: int = Field(1, ge=1)
     """Threads of the planning engine [1]."""
     realtime_priority: int = Field(0, ge=0, le=99)

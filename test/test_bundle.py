@@ -181,10 +181,18 @@ def test_a_graph_of_other_shapes_is_refused(folder):
     assert "critic.onnx: outputs are" in refusal(folder)
 
 
-def test_planner_settings_that_do_not_fit_the_graph_are_refused(folder):
-    planner = read_manifest(folder).planner.model_dump(mode="json")
-    edit_manifest(folder, planner={**planner, "horizon": 99})
-    assert "rollout.onnx: inputs are" in refusal(folder)
+def test_a_graph_plans_as_far_ahead_as_it_is_asked_to(folder):
+    """The steps that two horizons share are the same ones."""
+    bundle = load_bundle(folder)
+    rng = np.random.default_rng(0)
+    offsets = rng.standard_normal((5, 40, bundle.manifest.width)).astype(np.float32)
+    noise = rng.standard_normal((40, 2)).astype(np.float32)
+    state, feedback = np.array([3.0, -0.5], np.float32), np.array(1.0, np.float32)
+    _, far, _ = bundle.run("rollout", state=state, offsets=offsets, noise=noise, feedback=feedback)
+    _, near, _ = bundle.run(
+        "rollout", state=state, offsets=offsets[:, :3], noise=noise[:3], feedback=feedback
+    )
+    np.testing.assert_allclose(near, far[:, :4], 1e-5, 1e-5)
 
 
 @pytest.mark.parametrize("content", [b"", b"not onnx"])

@@ -85,7 +85,6 @@ def test_settings_of_a_bundle_stay_as_they_were(learned):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"planner.horizon": 3}, r"planner\.horizon = 3: the bundle's rollout graph has 6"),
         ({"planner.horizn": 3}, "horizon"),
         ({"search.discount": 0.5}, r"search\.discount: fixed in a finished bundle"),
         ({"planner": 1}, "planner: fixed"),

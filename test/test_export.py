@@ -22,7 +22,7 @@ def rollout_inputs(modules, seed=0):
     return {
         "state": torch.tensor([3.0, -0.5]),
         "offsets": torch.randn(PARTICLES, horizon, width, generator=generator),
-        "noise": torch.randn(PARTICLES, horizon, 2, generator=generator),
+        "noise": torch.randn(horizon, 2, generator=generator),
     }
 
 
@@ -53,7 +53,7 @@ def test_rollout_graph_is_algorithm_7_after_a_weight_swap(tmp_path, strategy, fe
     outputs = bundle.run("rollout", **arrays, feedback=np.array(feedback, np.float32))
     with torch.no_grad():
         for i in range(PARTICLES):
-            offsets, noise = inputs["offsets"][i], inputs["noise"][i]
+            offsets, noise = inputs["offsets"][i], inputs["noise"]
             expected = imagined(modules, inputs["state"], offsets, noise, feedback)
             for output, reference in zip(outputs, expected, strict=True):
                 np.testing.assert_allclose(output[i], reference, TOLERANCE, TOLERANCE)

@@ -1,1 +1,1 @@
-"""What `hucrl bench` measures: the planning tick, the control loop, planners against each other."""
+"""What `hucrl bench` measures."""

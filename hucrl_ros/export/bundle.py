@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 
 from hucrl_ros.exploration import Step
-from hucrl_ros.export.graphs import cut, export_parts, make_model, rollout_graph, swap_weights
+from hucrl_ros.export.graphs import (
+    cut,
+    export_parts,
+    make_model,
+    rollout_graph,
+    score_graph,
+    swap_weights,
+)
+from hucrl_ros.export.networks import networks_of
 from hucrl_ros.export.parts import Parts
 from hucrl_ros.runtime.bundle import PARITY, PROMISE, Promise, load_bundle
 from hucrl_ros.runtime.manifest import (
@@ -23,6 +31,7 @@ from hucrl_ros.runtime.manifest import (
     Manifest,
     dump_manifest,
 )
+from hucrl_ros.runtime.networks import NETWORKS, to_arrays
 from hucrl_ros.search import Actors
 from hucrl_ros.tasks import Task
 
@@ -51,6 +60,7 @@ class BundleExporter:
         """
         self._task = task
         self._parts = Parts(task, step, actors)
+        self._width = task.spec.action_dim + step.hallucination_dim
         self._horizon = horizon
         self._discount = discount
         self._models: dict[str, ModelProto] | None = None
@@ -67,6 +77,9 @@ class BundleExporter:
             BundleError: the graphs disagree with torch.
         """
         contents = self._graphs()
+        networks = networks_of(self._parts)
+        if networks is not None:
+            contents[NETWORKS] = _npz(to_arrays(networks))
         contents[PARITY] = _npz(self._parity(fields.seed))
         if promise is not None:
             contents[PROMISE] = _npz(promise._asdict())
@@ -98,14 +111,16 @@ class BundleExporter:
     def _trace(self) -> dict[str, ModelProto]:
         whole = export_parts(self._parts)
         critic = cut(whole, ["state"], ["value"])
-        body = cut(
-            whole, ["state", "offset", "noise", "feedback"], ["next_state", "reward", "applied"]
-        )
+        reward = cut(whole, ["state", "action"], ["reward"])
+        limits = self._task.spec.effort_limits
+        score = score_graph(reward, critic, limits, self._width, self._discount)
+        body = cut(whole, ["state", "offset", "noise", "feedback"], ["next_state", "applied"])
         graphs = {
             "policy": cut(whole, ["state"], ["pi"]),
             "critic": critic,
             "dynamics": cut(whole, ["state", "action"], ["mean", "epistemic", "aleatoric"]),
-            "rollout": rollout_graph(body, critic, self._horizon, self._discount),
+            "score": score,
+            "rollout": rollout_graph(body, score),
         }
         if self._parts.step.hallucination_dim:
             graphs["hallucination"] = cut(whole, ["state"], ["eta"])
@@ -114,7 +129,7 @@ class BundleExporter:
     def _parity(self, seed: int) -> dict[str, NDArray[np.float32]]:
         """Inputs and torch's outputs of every graph, keyed `<graph>.in|out.<name>`."""
         spec, generator = self._task.spec, torch.Generator().manual_seed(seed)
-        count, width = PARITY_PARTICLES, spec.action_dim + self._parts.step.hallucination_dim
+        count, width = PARITY_PARTICLES, self._width
         states = self._task.imagined_states(count, generator)
         actions = self._parts.actors.effort(
             2.0 * torch.rand(count, spec.action_dim, generator=generator) - 1.0
@@ -122,7 +137,7 @@ class BundleExporter:
         rollout = {
             "state": states[0],
             "offsets": 0.3 * torch.randn(count, self._horizon, width, generator=generator),
-            "noise": torch.randn(count, self._horizon, spec.predicted_dim, generator=generator),
+            "noise": torch.randn(self._horizon, spec.predicted_dim, generator=generator),
             "feedback": torch.ones(()),
         }
         actors, model = self._parts.actors, self._parts.step.model
@@ -133,6 +148,10 @@ class BundleExporter:
                 "policy": ({"state": states}, {"pi": actors.policy(states)}),
                 "critic": ({"state": states}, {"value": actors.critic(states)}),
                 "dynamics": ({"state": states, "action": actions}, belief._asdict()),
+                "score": (
+                    {"states": imagined.states, "actions": imagined.actions},
+                    {"returns": imagined.returns},
+                ),
                 "rollout": (rollout, imagined._asdict()),
             }
             if actors.hallucination is not None:

@@ -13,12 +13,11 @@ from onnxscript.optimizer import fold_constants
 from torch import Tensor
 
 from hucrl_ros.export.parts import Parts, PartsOutput
+from hucrl_ros.runtime.signature import HORIZON, PARTICLES, STATES
 
 OPSET = 20
 """Newest operator set that both exporter and runtime are tested with."""
 IR_VERSION = 10
-PARTICLES = "particles"
-"""Name of the one dynamic dimension."""
 
 
 def export_parts(parts: Parts) -> GraphProto:
@@ -32,7 +31,7 @@ def export_parts(parts: Parts) -> GraphProto:
     inputs = (
         torch.zeros(count, spec.state_dim),
         torch.zeros(count, spec.action_dim + hallucination),
-        torch.zeros(count, spec.predicted_dim),
+        torch.zeros(spec.predicted_dim),
         torch.ones(()),
     )
     particles = torch.export.Dim(PARTICLES, min=1)
@@ -47,7 +46,7 @@ def export_parts(parts: Parts) -> GraphProto:
                 inputs,
                 input_names=["state", "offset", "noise", "feedback"],
                 output_names=list(PartsOutput._fields),
-                dynamic_shapes=({0: particles}, {0: particles}, {0: particles}, None),
+                dynamic_shapes=({0: particles}, {0: particles}, None, None),
                 opset_version=OPSET,
                 dynamo=True,
                 optimize=False,
@@ -68,7 +67,7 @@ def export_parts(parts: Parts) -> GraphProto:
     graph: GraphProto = program.model_proto.graph
     for node in graph.node:
         # All inputs have as many particles; `state` is the one that every cut has.
-        if node.op_type == "Shape" and node.input[0] in ("offset", "noise"):
+        if node.op_type == "Shape" and node.input[0] == "offset":
             node.input[0] = "state"
     return graph
 
@@ -120,61 +119,117 @@ def rename(graph: GraphProto, names: Mapping[str, str], prefix: str = "") -> Gra
     return copy
 
 
-def rollout_graph(
-    body: GraphProto, critic: GraphProto, horizon: int, discount: float
+def score_graph(
+    reward: GraphProto, critic: GraphProto, limits: Sequence[float], width: int, discount: float
 ) -> GraphProto:
-    """H steps of `body` by ONNX Scan, summed to returns that `critic` closes.
+    """Discounted returns of trajectories, all their steps at once.
 
     Args:
-        body: `(state, offset, noise, feedback) → (next_state, reward, applied)`.
-        critic: `state → value`.
-        horizon: H.
+        reward: `(state, action) → reward`.
+        critic: `state → value`, which closes the returns.
+        limits: Effort limits `(q,)`.
+        width: q + h.
         discount: γ.
     """
-    state_dim, width, noise_dim = (_shape(value)[1] for value in body.input[:3])
+    state_dim, action_dim = (_shape(value)[1] for value in reward.input)
+    steps = rename(reward, {"reward": "flat_rewards"}, prefix="reward/")
+    tail = rename(critic, {"state": "last_state", "value": "last_value"}, prefix="critic/")
+    nodes = [
+        helper.make_node("Shape", ["actions"], ["horizon"], start=1, end=2),
+        helper.make_node("Slice", ["states", "zero", "minus_one", "one"], ["present_states"]),
+        helper.make_node("Reshape", ["present_states", "state_rows"], ["reward/state"]),
+        helper.make_node("Slice", ["actions", "zero", "action_dim", "two"], ["shares"]),
+        helper.make_node("Reshape", ["shares", "action_rows"], ["share_rows"]),
+        helper.make_node("Mul", ["share_rows", "limits"], ["reward/action"]),
+        *steps.node,
+        helper.make_node("Concat", ["minus_one", "horizon"], ["reward_rows"], axis=0),
+        helper.make_node("Reshape", ["flat_rewards", "reward_rows"], ["rewards"]),
+        helper.make_node("Squeeze", ["horizon"], ["last"]),
+        helper.make_node("Range", ["start", "last", "step"], ["times"]),
+        helper.make_node("Cast", ["times"], ["exponents"], to=TensorProto.FLOAT),
+        helper.make_node("Pow", ["discount", "exponents"], ["discounts"]),
+        helper.make_node("MatMul", ["rewards", "discounts"], ["discounted"]),
+        helper.make_node("Gather", ["states", "last"], ["last_state"], axis=1),
+        *tail.node,
+        helper.make_node("Cast", ["last"], ["last_exponent"], to=TensorProto.FLOAT),
+        helper.make_node("Pow", ["discount", "last_exponent"], ["last_discount"]),
+        helper.make_node("Mul", ["last_value", "last_discount"], ["rest"]),
+        helper.make_node("Add", ["discounted", "rest"], ["returns"]),
+    ]
+    integers = {
+        "zero": [0],
+        "one": [1],
+        "two": [2],
+        "minus_one": [-1],
+        "action_dim": [action_dim],
+        "state_rows": [-1, state_dim],
+        "action_rows": [-1, action_dim],
+        "start": 0,
+        "step": 1,
+    }
+    constants = [numpy_helper.from_array(np.array(v, np.int64), k) for k, v in integers.items()]
+    numbers = {"discount": discount, "limits": limits}
+    constants += [numpy_helper.from_array(np.array(v, np.float32), k) for k, v in numbers.items()]
+    weights = {tensor.name: tensor for tensor in (*steps.initializer, *tail.initializer)}
+    return helper.make_graph(
+        nodes,
+        "score",
+        [
+            _float("states", [PARTICLES, STATES, state_dim]),
+            _float("actions", [PARTICLES, HORIZON, width]),
+        ],
+        [_float("returns", [PARTICLES])],
+        [*weights.values(), *constants],
+    )
+
+
+def rollout_graph(body: GraphProto, score: GraphProto) -> GraphProto:
+    """Steps of `body` by ONNX Scan, closed by `score`.
+
+    Args:
+        body: `(state, offset, noise, feedback) → (next_state, applied)`.
+        score: Of `score_graph`.
+    """
+    (_, state_dim), (_, width), (noise_dim,) = (_shape(value) for value in body.input[:3])
     feedback = {"feedback": "feedback"}  # Taken from the outer scope.
     step = rename(body, feedback, prefix="step/")
-    tail = rename(critic, {"state": "last_state", "value": "last_value"}, prefix="critic/")
+    names = {name: name for name in ("states", "actions", "returns")}
+    end = rename(score, names, prefix="score/")
     nodes = [
         helper.make_node("Shape", ["offsets"], ["count"], start=0, end=1),
         helper.make_node("Concat", ["count", "state_dim"], ["start_shape"], axis=0),
-        helper.make_node("Expand", ["state", "start_shape"], ["start"]),
+        helper.make_node("Expand", ["state", "start_shape"], ["first"]),
         helper.make_node(
             "Scan",
-            ["start", "offsets", "noise"],
-            ["last_state", "later_states", "rewards", "actions"],
+            ["first", "offsets", "noise"],
+            ["last_state", "later_states", "actions"],
             body=_scan_body(step),
             num_scan_inputs=2,
-            scan_input_axes=[1, 1],
-            scan_output_axes=[1, 1, 1],
+            scan_input_axes=[1, 0],
+            scan_output_axes=[1, 1],
         ),
-        helper.make_node("Unsqueeze", ["start", "axis_1"], ["first_states"]),
+        helper.make_node("Unsqueeze", ["first", "axis_1"], ["first_states"]),
         helper.make_node("Concat", ["first_states", "later_states"], ["states"], axis=1),
-        helper.make_node("MatMul", ["rewards", "discounts"], ["discounted"]),
-        *tail.node,
-        helper.make_node("Mul", ["last_value", "last_discount"], ["rest"]),
-        helper.make_node("Add", ["discounted", "rest"], ["returns"]),
+        *end.node,
     ]
     constants = {
         "state_dim": np.array([state_dim], np.int64),
         "axis_1": np.array([1], np.int64),
-        "discounts": (discount ** np.arange(horizon)).astype(np.float32),
-        "last_discount": np.array(discount**horizon, np.float32),
     }
-    weights = {tensor.name: tensor for tensor in (*step.initializer, *tail.initializer)}
+    weights = {tensor.name: tensor for tensor in (*step.initializer, *end.initializer)}
     return helper.make_graph(
         nodes,
         "rollout",
         [
             _float("state", [state_dim]),
-            _float("offsets", [PARTICLES, horizon, width]),
-            _float("noise", [PARTICLES, horizon, noise_dim]),
+            _float("offsets", [PARTICLES, HORIZON, width]),
+            _float("noise", [HORIZON, noise_dim]),
             _float("feedback", []),
         ],
         [
             _float("returns", [PARTICLES]),
-            _float("states", [PARTICLES, horizon + 1, state_dim]),
-            _float("actions", [PARTICLES, horizon, width]),
+            _float("states", [PARTICLES, STATES, state_dim]),
+            _float("actions", [PARTICLES, HORIZON, width]),
         ],
         [*weights.values(), *(numpy_helper.from_array(v, k) for k, v in constants.items())],
     )
@@ -203,14 +258,14 @@ def swap_weights(model: ModelProto, weights: Mapping[str, Tensor]) -> None:
 def _scan_body(step: GraphProto) -> GraphProto:
     """`step` with inputs and outputs as Scan wants them; its weights move to the outer graph."""
     state, offset, noise, _ = step.input
-    next_state, reward, applied = step.output
+    next_state, applied = step.output
     emitted = "step/emitted_state"
     copy = helper.make_node("Identity", [next_state.name], [emitted])
     return helper.make_graph(
         [*step.node, copy],
         "step",
         [state, offset, noise],
-        [next_state, _float(emitted, _shape(next_state)), reward, applied],
+        [next_state, _float(emitted, _shape(next_state)), applied],
     )
 
 

@@ -63,7 +63,7 @@ class Parts(nn.Module):
         Args:
             state: `(N, p)`.
             offset: `(N, q + h)` added to the policies, in [-1, 1] units.
-            noise: `(N, m)` standard normal.
+            noise: `(m,)` standard normal.
             feedback: `()`; 1 adds the policies, 0 plans open loop.
         """
         pi, eta = self.actors.policy(state), self.actors.eta(state)
@@ -92,14 +92,14 @@ class Parts(nn.Module):
         Args:
             state: `(p,)` start of all particles.
             offsets: `(N, H, q + h)`.
-            noise: `(N, H, m)`.
+            noise: `(H, m)`.
             feedback: `()`.
             discount: γ.
         """
         states, actions = [state.expand(len(offsets), -1)], []
         returns = torch.zeros(len(offsets))
         for t in range(offsets.shape[1]):
-            output = self(states[-1], offsets[:, t], noise[:, t], feedback)
+            output = self(states[-1], offsets[:, t], noise[t], feedback)
             returns = returns + discount**t * output.reward
             states.append(output.next_state)
             actions.append(output.applied)

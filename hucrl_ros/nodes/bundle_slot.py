@@ -103,19 +103,20 @@ class BundleSlot:
                 f"{config.task!r}"
             )
         planner = override(manifest.planner, self._planner)
-        if planner.horizon != manifest.planner.horizon:
-            raise BundleError(
-                f"{path}: planner.horizon = {planner.horizon}: the bundle's graph looks "
-                f"{manifest.planner.horizon} periods ahead"
-            )
         guard = Guard(manifest.spec, override(manifest.safety, self._safety))
         bundle = replace(bundle, manifest=manifest.model_copy(update={"planner": planner}))
         control, compensation = config.control, None
         if config.mode == "lockstep":  # physics waits: no hurry, and no delay
-            agent = Agent(bundle, None)
+            agent = Agent(bundle, None, engine=control.engine, threads=control.threads)
         else:
             budget_s = control.budget * manifest.period
-            agent = Agent(bundle, budget_s, executor=self._planning)
+            agent = Agent(
+                bundle,
+                budget_s,
+                executor=self._planning,
+                engine=control.engine,
+                threads=control.threads,
+            )
             action_dim = manifest.spec.action_dim
             compensation = DelayCompensation(manifest.period, action_dim, control)
         agent.warm_up()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hucrl_ros.errors import BundleError
 from hucrl_ros.robot import RobotSpec
 from hucrl_ros.runtime.manifest import Manifest, read_manifest
+from hucrl_ros.runtime.networks import NETWORKS, Networks, from_arrays
 from hucrl_ros.runtime.signature import Shape, Signature, fits, signatures
 
 PARITY = "parity.npz"
@@ -38,7 +39,11 @@ class Bundle:
     path: Path
     manifest: Manifest
     graphs: Mapping[str, onnxruntime.InferenceSession]
-    """By file name without `.onnx`: policy, hallucination (if any), critic, dynamics, rollout."""
+    """By file name without `.onnx`, see `signature.signatures`."""
+    networks: Networks | None
+    """Weights for the compiled engine; None where it can't play this bundle."""
+    parity: Mapping[str, NDArray[np.float32]]
+    """Inputs and torch's outputs of every graph, keyed `<graph>.in|out.<name>`."""
     promise: Promise | None
     """The imagined episode; None for a random bundle."""
 
@@ -54,7 +59,7 @@ def load_bundle(path: Path, spec: RobotSpec | None = None, threads: int = 1) -> 
     Args:
         path: Its folder.
         spec: The robot it has to be made for, if that is to be checked.
-        threads: Threads of each graph.
+        threads: Threads of `rollout.onnx`.
 
     Raises:
         BundleError: it isn't what it says, or isn't made for `spec`; names what differs.
@@ -65,16 +70,48 @@ def load_bundle(path: Path, spec: RobotSpec | None = None, threads: int = 1) -> 
     expected = signatures(manifest)
     contents = _read_files(path, manifest, {f"{name}.onnx" for name in expected} | {PARITY})
     graphs = {
-        name: _open_graph(path, name, contents[f"{name}.onnx"], signature, threads)
+        # The others are too small to be worth a second thread.
+        name: _open_graph(
+            path, name, contents[f"{name}.onnx"], signature, threads if name == "rollout" else 1
+        )
         for name, signature in expected.items()
     }
     parity = _read_arrays(path, PARITY, contents[PARITY])
-    for name, signature in expected.items():
-        _check_parity(path, name, graphs[name], signature, parity, manifest.parity_tolerance)
-    promise = None
+    networks = promise = None
+    if NETWORKS in contents:
+        networks = _read_networks(path, manifest, contents[NETWORKS])
     if PROMISE in contents:
         promise = _read_promise(path, manifest, contents[PROMISE])
-    return Bundle(path, manifest, graphs, promise)
+    bundle = Bundle(path, manifest, graphs, networks, parity, promise)
+    for name, signature in expected.items():
+        _check_graph(bundle, name, signature)
+    return bundle
+
+
+def check_outputs(
+    bundle: Bundle, source: str, graph: str, outputs: Mapping[str, NDArray[np.float32]]
+) -> None:
+    """Compare outputs on a graph's parity inputs with torch's.
+
+    Args:
+        bundle: The bundle.
+        source: Name of the file that they come from.
+        graph: Name of the graph that computes the same.
+        outputs: By their names.
+
+    Raises:
+        BundleError: they differ by more than the manifest tolerates.
+    """
+    tolerance = bundle.manifest.parity_tolerance
+    for key, output in outputs.items():
+        reference = bundle.parity[f"{graph}.out.{key}"]
+        difference = np.max(np.abs(output - reference) / (1.0 + np.abs(reference)), initial=0.0)
+        if not difference <= tolerance:
+            raise BundleError(
+                f"{bundle.path}: {source}: output {key!r} differs from torch's by "
+                f"{difference:.3g} (relative to 1 + |value|), more than the tolerance of "
+                f"{tolerance:.3g}"
+            )
 
 
 def _check_robot(path: Path, made_for: RobotSpec, here: RobotSpec) -> None:
@@ -125,10 +162,7 @@ def _open_graph(
         ("input", session.get_inputs(), signature.inputs),
         ("output", session.get_outputs(), signature.outputs),
     ):
-        shapes = {
-            value.name: tuple(dim if isinstance(dim, int) else None for dim in value.shape)
-            for value in found
-        }
+        shapes = {value.name: tuple(value.shape) for value in found}
         if shapes != expected:
             raise BundleError(f"{path}: {name}.onnx: {kind}s are {shapes}, expected {expected}")
     return session
@@ -142,28 +176,23 @@ def _read_arrays(path: Path, name: str, content: bytes) -> dict[str, NDArray[np.
         raise BundleError(f"{path}: {name} can't be read: {error}") from None
 
 
-def _check_parity(
-    path: Path,
-    name: str,
-    session: onnxruntime.InferenceSession,
-    signature: Signature,
-    parity: Mapping[str, NDArray[np.float32]],
-    tolerance: float,
-) -> None:
+def _check_graph(bundle: Bundle, name: str, signature: Signature) -> None:
     """Compare a graph with what torch computed on the same inputs."""
     shapes = {f"{name}.in.{key}": shape for key, shape in signature.inputs.items()}
     shapes |= {f"{name}.out.{key}": shape for key, shape in signature.outputs.items()}
-    _check_arrays(path, PARITY, parity, shapes)
-    inputs = {key: parity[f"{name}.in.{key}"].astype(np.float32) for key in signature.inputs}
-    outputs = session.run(None, inputs)
-    for key, output in zip(signature.outputs, outputs, strict=True):
-        reference = parity[f"{name}.out.{key}"]
-        difference = np.max(np.abs(output - reference) / (1.0 + np.abs(reference)), initial=0.0)
-        if not difference <= tolerance:
-            raise BundleError(
-                f"{path}: {name}.onnx: output {key!r} differs from torch's by {difference:.3g} "
-                f"(relative to 1 + |value|), more than the tolerance of {tolerance:.3g}"
-            )
+    _check_arrays(bundle.path, PARITY, bundle.parity, shapes)
+    inputs = {
+        key: bundle.parity[f"{name}.in.{key}"].astype(np.float32) for key in signature.inputs
+    }
+    outputs = dict(zip(signature.outputs, bundle.run(name, **inputs), strict=True))
+    check_outputs(bundle, f"{name}.onnx", name, outputs)
+
+
+def _read_networks(path: Path, manifest: Manifest, content: bytes) -> Networks:
+    try:
+        return from_arrays(_read_arrays(path, NETWORKS, content), manifest)
+    except (KeyError, ValueError) as error:
+        raise BundleError(f"{path}: {NETWORKS}: {error.args[0]}") from None
 
 
 def _read_promise(path: Path, manifest: Manifest, content: bytes) -> Promise:

@@ -19,44 +19,38 @@ class Signature(NamedTuple):
 
 def signatures(manifest: Manifest) -> dict[str, Signature]:
     """The graphs that a bundle must hold."""
-    state, action = manifest.spec.state_dim, manifest.spec.action_dim
-    predicted = manifest.spec.predicted_dim
-    horizon, width, hallucination = (
-        manifest.planner.horizon,
-        manifest.width,
-        manifest.hallucination_dim,
-    )
+    spec, width = manifest.spec, manifest.width
+    state, predicted = (PARTICLES, spec.state_dim), (PARTICLES, spec.predicted_dim)
+    action, value = (PARTICLES, spec.action_dim), (PARTICLES,)
+    states = (PARTICLES, STATES, spec.state_dim)
+    actions = (PARTICLES, HORIZON, width)
     graphs = {
-        "policy": Signature({"state": (None, state)}, {"pi": (None, action)}),
-        "critic": Signature({"state": (None, state)}, {"value": (None,)}),
+        "policy": Signature({"state": state}, {"pi": action}),
+        "critic": Signature({"state": state}, {"value": value}),
         "dynamics": Signature(
-            {"state": (None, state), "action": (None, action)},
-            dict.fromkeys(("mean", "epistemic", "aleatoric"), (None, predicted)),
+            {"state": state, "action": action},
+            dict.fromkeys(("mean", "epistemic", "aleatoric"), predicted),
         ),
+        "score": Signature({"states": states, "actions": actions}, {"returns": value}),
         "rollout": Signature(
             {
-                "state": (state,),
-                "offsets": (None, horizon, width),
-                "noise": (None, horizon, predicted),
+                "state": (spec.state_dim,),
+                "offsets": actions,
+                "noise": (HORIZON, spec.predicted_dim),
                 "feedback": (),
             },
-            {
-                "returns": (None,),
-                "states": (None, horizon + 1, state),
-                "actions": (None, horizon, width),
-            },
+            {"returns": value, "states": states, "actions": actions},
         ),
     }
-    if hallucination:
-        graphs["hallucination"] = Signature(
-            {"state": (None, state)}, {"eta": (None, hallucination)}
-        )
+    if manifest.hallucination_dim:
+        eta = (PARTICLES, manifest.hallucination_dim)
+        graphs["hallucination"] = Signature({"state": state}, {"eta": eta})
     return graphs
 
 
 def fits(found: Sequence[int], expected: Shape) -> bool:
     """Whether an array of the shape `found` may stand where `expected` is wanted."""
     return len(found) == len(expected) and all(
-        size == wanted if wanted is not None else size > 0
+        size > 0 if isinstance(wanted, str) else size == wanted
         for size, wanted in zip(found, expected, strict=True)
     )

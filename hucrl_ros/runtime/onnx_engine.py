@@ -1,4 +1,6 @@
-"""`rollout.onnx` with buffers that are allocated once."""
+"""The plain planning engine: `rollout.onnx` with buffers that are allocated once."""
+
+from collections.abc import Mapping
 
 import numpy as np
 import onnxruntime
@@ -6,19 +8,25 @@ from numpy.typing import NDArray
 
 from hucrl_ros.planners import Rollouts
 from hucrl_ros.planners.base import Array
-from hucrl_ros.runtime.bundle import Bundle
-from hucrl_ros.runtime.signature import Shape, signatures
+from hucrl_ros.runtime.signature import HORIZON, PARTICLES, STATES, Shape, Signature
 
 
-class RolloutEngine:
+class OnnxEngine:
     """Runs a fixed number of particles without allocating or copying results."""
 
-    def __init__(self, bundle: Bundle, particles: int) -> None:
-        signature = signatures(bundle.manifest)["rollout"]
-        self._session = bundle.graphs["rollout"]
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        signature: Signature,
+        particles: int,
+        horizon: int,
+    ) -> None:
+        """Prepare `session` of `rollout.onnx` for `particles` over `horizon` steps."""
+        sizes = {PARTICLES: particles, HORIZON: horizon, STATES: horizon + 1}
+        self._session = session
         self._binding = self._session.io_binding()
-        self._inputs = {k: _buffer(s, particles) for k, s in signature.inputs.items()}
-        outputs = {k: _buffer(s, particles) for k, s in signature.outputs.items()}
+        self._inputs = {k: _buffer(s, sizes) for k, s in signature.inputs.items()}
+        outputs = {k: _buffer(s, sizes) for k, s in signature.outputs.items()}
         for name, array in self._inputs.items():
             self._binding.bind_input(name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
         for name, array in outputs.items():
@@ -39,5 +47,5 @@ class RolloutEngine:
         return self._rollouts
 
 
-def _buffer(shape: Shape, particles: int) -> Array:
-    return np.zeros([particles if size is None else size for size in shape], np.float32)
+def _buffer(shape: Shape, sizes: Mapping[str, int]) -> Array:
+    return np.zeros([sizes[x] if isinstance(x, str) else x for x in shape], np.float32)

@@ -1,0 +1,96 @@
+"""Rollouts in plain numpy, a step at a time: what the other engines are measured against."""
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from hucrl_ros.planners import Rollouts
+from hucrl_ros.planners.base import Array
+from hucrl_ros.runtime.networks import Dense, Networks
+
+
+class NumpyEngine:
+    """The rollout of `planners.Imagine`, written as one would first write it.
+
+    Rewards come from `score.onnx`, as for the compiled engine.
+    """
+
+    def __init__(self, networks: Networks, score: onnxruntime.InferenceSession) -> None:
+        self._networks = networks
+        self._score = score
+        self._state: NDArray[np.float64] = np.zeros(0)
+
+    def set_state(self, state: NDArray[np.float64]) -> None:
+        """Start of the rollouts from now on: `(p,)`."""
+        self._state = state
+
+    def __call__(self, offsets: Array, noise: Array, feedback: float) -> Rollouts:
+        """Roll out; see `planners.Imagine`."""
+        states = [np.tile(self._state.astype(np.float32), (len(offsets), 1))]
+        actions = []
+        for t in range(offsets.shape[1]):
+            features = self._features(states[-1])
+            applied = offsets[:, t]
+            if feedback:
+                applied = applied + np.float32(feedback) * self._policies(features)
+            applied = np.clip(applied, -1.0, 1.0)
+            actions.append(applied)
+            states.append(self._step(states[-1], features, applied, noise[t]))
+        every_state, every_action = np.stack(states, axis=1), np.stack(actions, axis=1)
+        inputs = {"states": every_state, "actions": every_action}
+        return Rollouts(self._score.run(None, inputs)[0], every_state, every_action)
+
+    def _features(self, state: Array) -> Array:
+        angles = list(self._networks.angles)
+        others = [i for i in range(state.shape[1]) if i not in angles]
+        rest = state[:, others] / self._networks.constants["scales"]
+        return np.concatenate([np.cos(state[:, angles]), np.sin(state[:, angles]), rest], axis=1)
+
+    def _policies(self, features: Array) -> Array:
+        networks = [self._networks.policy, self._networks.hallucination]
+        outputs = [np.tanh(_network(layers, features, "silu")) for layers in networks if layers]
+        return np.concatenate(outputs, axis=1)
+
+    def _step(self, state: Array, features: Array, applied: Array, noise: Array) -> Array:
+        constants = self._networks.constants
+        predicted, actions = len(constants["target_mean"]), len(constants["limits"])
+        seen = len(constants["input_mean"]) - actions
+        efforts = applied[:, :actions] * constants["limits"]
+        inputs = np.concatenate([features[:, :seen], efforts], axis=1)
+        inputs = (inputs - constants["input_mean"]) / constants["input_std"]
+        outputs = [
+            _network(
+                [Dense(w[head], b[head]) for w, b in self._networks.model], inputs, self._inner
+            )
+            for head in range(len(constants["choice"]))
+        ]
+        every = np.stack(outputs)
+        means, raw = every[..., :predicted], every[..., predicted:]
+        aleatoric = ((constants["min_aleatoric"] + np.logaddexp(raw, 0)) ** 2).mean(axis=0)
+        epistemic = means.var(axis=0)
+        deviation = np.sqrt(aleatoric + constants["total"] * epistemic)
+        change = np.tensordot(constants["choice"], means, axes=1) + deviation * noise
+        if self._networks.hallucination:
+            change += constants["beta"] * np.sqrt(epistemic) * applied[:, actions:]
+        following = state.copy()
+        following[:, :predicted] += constants["target_mean"] + change * constants["target_std"]
+        reach = constants["reach"]
+        following[:, :predicted] = np.clip(following[:, :predicted], -reach, reach)
+        return following
+
+    @property
+    def _inner(self) -> str:
+        return self._networks.activation
+
+
+def _network(layers: list[Dense], x: Array, activation: str) -> Array:
+    for index, (weights, biases) in enumerate(layers):
+        x = x @ weights + biases
+        if index < len(layers) - 1:
+            if activation == "silu":
+                x = np.asarray(x / (1.0 + np.exp(-x)), np.float32)
+            elif activation == "tanh":
+                x = np.asarray(np.tanh(x), np.float32)
+            else:
+                x = np.maximum(x, 0.0)
+    return x

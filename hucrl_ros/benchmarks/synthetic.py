@@ -1,0 +1,57 @@
+"""Untrained bundles of any size, to measure with."""
+
+from pathlib import Path
+
+import torch
+
+from hucrl_ros.config import (
+    ExplorationSettings,
+    ModelSettings,
+    PlannerSettings,
+    SafetySettings,
+    SearchSettings,
+)
+from hucrl_ros.exploration import make_step
+from hucrl_ros.export import BundleExporter, BundleFields
+from hucrl_ros.models import Ensemble
+from hucrl_ros.runtime.bundle import Bundle, load_bundle
+from hucrl_ros.search import Actors
+from hucrl_ros.tasks import make_task
+
+
+def untrained_bundle(
+    folder: Path,
+    task_name: str,
+    model: ModelSettings,
+    planner: PlannerSettings | None = None,
+    search: SearchSettings | None = None,
+) -> Bundle:
+    """Write and load a bundle of random networks that plans as a learned one does.
+
+    Args:
+        folder: Where to write it.
+        task_name: Task that gives the robot and the reward.
+        model: Size of the ensemble.
+        planner: Planning in the tick; None: the default.
+        search: Sizes of the policies; None: the default.
+    """
+    task, generator = make_task(task_name, 0.1), torch.Generator().manual_seed(0)
+    planner, search = planner or PlannerSettings(), search or SearchSettings()
+    ensemble = Ensemble(task, model, generator)
+    step = make_step("optimistic", ensemble, ExplorationSettings())
+    actors = Actors(task, step.hallucination_dim, search, generator)
+    fields = BundleFields(
+        strategy="optimistic",
+        seed=0,
+        episode=1,
+        random=False,
+        beta=1.0,
+        planner=planner,
+        safety=SafetySettings(),
+        data_hash="",
+        versions={"torch": torch.__version__},
+        revision="untrained",
+    )
+    exporter = BundleExporter(task, step, actors, planner.horizon, search.discount)
+    exporter.write(folder, fields, None)
+    return load_bundle(folder)

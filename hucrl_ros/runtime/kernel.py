@@ -1,0 +1,301 @@
+"""The planning kernel: rollouts of small networks, compiled when it is first used.
+
+numba keeps the compiled code on disk, so that takes some seconds once on a machine.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hucrl_ros.runtime.simd import (
+    BLOCK,
+    PAIR,
+    ROW_BYTES,
+    VECTOR,
+    dense_block_1,
+    dense_block_2,
+    dense_pair_1,
+    dense_pair_2,
+    relu,
+    silu,
+    softplus,
+    tanh,
+)
+
+Floats = NDArray[np.float32]
+NONE, RELU, SILU, TANH = range(4)
+ACTIVATIONS = {"relu": RELU, "silu": SILU, "tanh": TANH}
+OUTPUT_ROWS = PAIR - 1
+"""Rows that a layer may write beyond its outputs."""
+
+
+class Layer(NamedTuple):
+    """A row of `Program.layers`."""
+
+    weights: int
+    """Where they begin in `Program.weights`, packed by `pack`."""
+    biases: int
+    """Where they begin in `Program.weights`."""
+    inputs: int
+    outputs: int
+    activation: int
+
+
+class Program(NamedTuple):
+    """Networks and constants of one bundle.
+
+    States have p entries, of which the model predicts m from f features and q efforts.
+    """
+
+    layers: NDArray[np.int64]
+    """`(…, 5)`: each a `Layer`; those of π, of η, then of each head."""
+    weights: Floats
+    policy_layers: int
+    hallucination_layers: int
+    head_layers: int
+    angles: NDArray[np.int64]
+    """State entries whose cosines, then sines, are the first features."""
+    others: NDArray[np.int64]
+    """The other state entries, in units of `scales`."""
+    scales: Floats
+    limits: Floats
+    """`(q,)` effort limits."""
+    input_mean: Floats
+    """`(f + q,)`."""
+    input_std: Floats
+    target_mean: Floats
+    """`(m,)` of the change of state."""
+    target_std: Floats
+    reach: Floats
+    """`(m,)` bound of the imagined states."""
+    choice: Floats
+    """`(heads,)` weight of each head in the imagined next state."""
+    min_aleatoric: np.float32
+    beta: np.float32
+    total: bool
+    """Noise has the epistemic deviation as well."""
+
+
+class Scratch(NamedTuple):
+    """Memory of one thread: rows of `LANES` particles."""
+
+    state: Floats
+    features: Floats
+    inputs: Floats
+    applied: Floats
+    hidden: Floats
+    """`(2, rows, LANES)`, by turns input and output of a layer."""
+    heads: Floats
+    """`(heads, 2 m, LANES)` means and deviations, normalised."""
+
+
+def pack(weights: Floats) -> Floats:
+    """Weights `(inputs, outputs)` in the order in which `_layer` reads them."""
+    inputs, outputs = weights.shape
+    padded = np.zeros((inputs, outputs + outputs % PAIR), np.float32)
+    padded[:, :outputs] = weights
+    parts, first = [], 0
+    while first < padded.shape[1]:
+        size = BLOCK if padded.shape[1] - first >= BLOCK else PAIR
+        parts.append(padded[:, first : first + size].ravel())
+        first += size
+    return np.concatenate(parts)
+
+
+@njit(nogil=True, error_model="numpy")
+def _layer(
+    x: int, weights: int, biases: int, y: int, inputs: int, outputs: int, vectors: int
+) -> None:
+    row = 0
+    while row < outputs:
+        w, b, out = weights + 4 * row * inputs, biases + 4 * row, y + row * ROW_BYTES
+        if outputs + outputs % PAIR - row >= BLOCK:
+            if vectors == 2:
+                dense_block_2(x, w, b, out, inputs)
+            else:
+                dense_block_1(x, w, b, out, inputs)
+            row += BLOCK
+        else:
+            if vectors == 2:
+                dense_pair_2(x, w, b, out, inputs)
+            else:
+                dense_pair_1(x, w, b, out, inputs)
+            row += PAIR
+
+
+@njit(nogil=True, error_model="numpy")
+def _activate(y: int, rows: int, vectors: int, activation: int) -> None:
+    for row in range(rows):
+        for v in range(vectors):
+            at = y + row * ROW_BYTES + 4 * VECTOR * v
+            if activation == SILU:
+                silu(at)
+            elif activation == TANH:
+                tanh(at)
+            elif activation == RELU:
+                relu(at)
+
+
+@njit(nogil=True, error_model="numpy")
+def _network(program: Program, first: int, count: int, x: int, hidden: Floats, vectors: int) -> int:
+    """Run `count` layers on the rows at address `x`; returns the half of `hidden` with outputs."""
+    base = program.weights.ctypes.data
+    side = 0
+    for index in range(first, first + count):
+        weights, biases, inputs, outputs, activation = program.layers[index]
+        y = hidden[side].ctypes.data
+        _layer(x, base + 4 * weights, base + 4 * biases, y, inputs, outputs, vectors)
+        if activation != NONE:
+            _activate(y, outputs, vectors, activation)
+        x, side = y, 1 - side
+    return 1 - side
+
+
+@njit(nogil=True, error_model="numpy")
+def _act(
+    program: Program,
+    scratch: Scratch,
+    offsets: Floats,
+    feedback: float,
+    first: int,
+    count: int,
+    t: int,
+    vectors: int,
+) -> None:
+    """clip(feedback · (π, η) + offsets, −1, 1) into `applied`; fills `features`, `inputs` too."""
+    state, features, applied = scratch.state, scratch.features, scratch.applied
+    lanes, angles = vectors * VECTOR, len(program.angles)
+    for i in range(angles):
+        for lane in range(lanes):
+            angle = state[program.angles[i], lane]
+            features[i, lane] = math.cos(angle)
+            features[angles + i, lane] = math.sin(angle)
+    for i in range(len(program.others)):
+        for lane in range(lanes):
+            features[2 * angles + i, lane] = state[program.others[i], lane] / program.scales[i]
+    width = offsets.shape[2]
+    for d in range(width):
+        for lane in range(lanes):
+            applied[d, lane] = offsets[first + lane, t, d] if lane < count else np.float32(0.0)
+    if feedback != 0.0:
+        row = 0
+        for network in range(2):
+            layers = program.hallucination_layers if network else program.policy_layers
+            if layers == 0:
+                continue
+            at = program.policy_layers if network else 0
+            side = _network(program, at, layers, features.ctypes.data, scratch.hidden, vectors)
+            for d in range(program.layers[at + layers - 1, 3]):
+                for lane in range(lanes):
+                    applied[row, lane] += feedback * scratch.hidden[side, d, lane]
+                row += 1
+    for d in range(width):
+        for lane in range(lanes):
+            applied[d, lane] = min(max(applied[d, lane], np.float32(-1.0)), np.float32(1.0))
+    known = len(program.input_mean) - len(program.limits)  # without the context
+    for i in range(known + len(program.limits)):
+        for lane in range(lanes):
+            if i < known:
+                value = features[i, lane]
+            else:
+                value = applied[i - known, lane] * program.limits[i - known]
+            scratch.inputs[i, lane] = (value - program.input_mean[i]) / program.input_std[i]
+
+
+@njit(nogil=True, error_model="numpy")
+def _believe(program: Program, scratch: Scratch, vectors: int) -> None:
+    """Each head's normalised mean and deviation into `heads`."""
+    first = program.policy_layers + program.hallucination_layers
+    heads, dim, lanes = len(program.choice), len(program.target_mean), vectors * VECTOR
+    for head in range(heads):
+        at = first + head * program.head_layers
+        x = scratch.inputs.ctypes.data
+        side = _network(program, at, program.head_layers, x, scratch.hidden, vectors)
+        for row in range(2 * dim):
+            for lane in range(lanes):
+                scratch.heads[head, row, lane] = scratch.hidden[side, row, lane]
+        for row in range(dim, 2 * dim):
+            for v in range(vectors):
+                softplus(scratch.heads[head, row].ctypes.data + 4 * VECTOR * v)
+
+
+@njit(nogil=True, error_model="numpy")
+def _imagine(program: Program, scratch: Scratch, noise: Floats, t: int, vectors: int) -> None:
+    """The strategy's next state, from `heads` and `applied` into `state`."""
+    count, dim, lanes = len(program.choice), len(program.target_mean), vectors * VECTOR
+    actions, hallucinated = len(program.limits), program.hallucination_layers > 0
+    heads, share = scratch.heads, np.float32(1.0 / count)
+    for i in range(dim):
+        for lane in range(lanes):
+            mean = chosen = aleatoric = epistemic = np.float32(0.0)
+            for head in range(count):
+                mean += heads[head, i, lane]
+                chosen += program.choice[head] * heads[head, i, lane]
+                deviation = program.min_aleatoric + heads[head, dim + i, lane]
+                aleatoric += deviation * deviation
+            mean *= share
+            for head in range(count):
+                away = heads[head, i, lane] - mean
+                epistemic += away * away
+            epistemic *= share
+            aleatoric *= share
+            if program.total:
+                aleatoric += epistemic
+            change = chosen + np.sqrt(aleatoric) * noise[t, i]
+            if hallucinated:
+                eta = scratch.applied[actions + i, lane]
+                change += program.beta * np.sqrt(epistemic) * eta
+            value = (
+                scratch.state[i, lane] + program.target_mean[i] + change * program.target_std[i]
+            )
+            scratch.state[i, lane] = min(max(value, -program.reach[i]), program.reach[i])
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def roll_out(
+    program: Program,
+    scratch: Scratch,
+    start: Floats,
+    offsets: Floats,
+    noise: Floats,
+    feedback: float,
+    first: int,
+    last: int,
+    states: Floats,
+    actions: Floats,
+) -> None:
+    """Imagine the particles `first` to `last`; see `planners.Imagine`.
+
+    Args:
+        program: The bundle.
+        scratch: Memory of this thread.
+        start: `(p,)` float32.
+        offsets: `(N, H, q + h)` float32.
+        noise: `(H, m)` float32.
+        feedback: 1 adds the policies, 0 plans open loop.
+        first: First particle.
+        last: One behind the last particle.
+        states: `(N, H + 1, p)`, filled.
+        actions: `(N, H, q + h)`, filled.
+    """
+    while first < last:
+        vectors = 2 if last - first > VECTOR else 1
+        count = min(last - first, vectors * VECTOR)
+        for i in range(len(start)):
+            scratch.state[i, :] = start[i]
+        for t in range(offsets.shape[1] + 1):
+            for lane in range(count):
+                for i in range(len(start)):
+                    states[first + lane, t, i] = scratch.state[i, lane]
+            if t == offsets.shape[1]:
+                break
+            _act(program, scratch, offsets, feedback, first, count, t, vectors)
+            for lane in range(count):
+                for d in range(offsets.shape[2]):
+                    actions[first + lane, t, d] = scratch.applied[d, lane]
+            _believe(program, scratch, vectors)
+            _imagine(program, scratch, noise, t, vectors)
+        first += count

@@ -1,0 +1,132 @@
+"""`networks.npz`: the weights of a bundle, for the compiled planning kernel."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.runtime.manifest import Manifest
+
+NETWORKS = "networks.npz"
+Arrays = Mapping[str, NDArray[np.generic]]
+Floats = NDArray[np.float32]
+
+
+class Dense(NamedTuple):
+    """One layer; `(heads, ...)` for the model's."""
+
+    weights: Floats
+    """`(inputs, outputs)`."""
+    biases: Floats
+    """`(outputs,)`."""
+
+
+class Networks(NamedTuple):
+    """Everything that an imagined step needs, besides the reward."""
+
+    policy: list[Dense]
+    """π: SiLU between the layers, tanh at the end."""
+    hallucination: list[Dense]
+    """η, like π; empty for a strategy without one."""
+    model: list[Dense]
+    """Ensemble: features and efforts, normalised, to 2 m outputs."""
+    activation: str
+    """Of the model: relu, silu or tanh."""
+    constants: dict[str, Floats]
+    """See `CONSTANTS`."""
+    angles: tuple[int, ...]
+    """State entries that are angles."""
+
+
+CONSTANTS = (
+    "scales",
+    "limits",
+    "input_mean",
+    "input_std",
+    "target_mean",
+    "target_std",
+    "reach",
+    "choice",
+    "min_aleatoric",
+    "beta",
+    "total",
+)
+"""Like the fields of `kernel.Program` of these names."""
+_NETWORKS = ("policy", "hallucination", "model")
+
+
+def to_arrays(networks: Networks) -> dict[str, NDArray[np.generic]]:
+    """What goes into the file."""
+    arrays: dict[str, NDArray[np.generic]] = {
+        "angles": np.array(networks.angles, np.int64),
+        "activation": np.array(networks.activation),
+        **networks.constants,
+    }
+    for name in _NETWORKS:
+        for index, layer in enumerate(getattr(networks, name)):
+            arrays[f"{name}.{index}.weights"] = layer.weights
+            arrays[f"{name}.{index}.biases"] = layer.biases
+    return arrays
+
+
+def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
+    """Check and sort the arrays of the file.
+
+    Raises:
+        KeyError, ValueError: it doesn't fit the manifest; says what differs.
+    """
+    networks = Networks(
+        policy=_layers(arrays, "policy"),
+        hallucination=_layers(arrays, "hallucination"),
+        model=_layers(arrays, "model"),
+        activation=str(arrays["activation"]),
+        constants={name: arrays[name].astype(np.float32) for name in CONSTANTS},
+        angles=tuple(int(i) for i in arrays["angles"]),
+    )
+    spec, features = manifest.spec, len(networks.angles) * 2 + len(networks.constants["scales"])
+    predicted, actions = spec.predicted_dim, spec.action_dim
+    seen = features - len(spec.context) + actions
+    heads = len(networks.constants["choice"])
+    if any(not 0 <= i < spec.predicted_dim for i in networks.angles):
+        raise ValueError(f"angles are {networks.angles} of {spec.predicted_dim} entries")
+    shapes = {
+        "scales": (spec.state_dim - len(networks.angles),),
+        "limits": (actions,),
+        **dict.fromkeys(("input_mean", "input_std"), (seen,)),
+        **dict.fromkeys(("target_mean", "target_std", "reach"), (predicted,)),
+        "choice": (heads,),
+        **dict.fromkeys(("min_aleatoric", "beta", "total"), ()),
+    }
+    for name, shape in shapes.items():
+        if networks.constants[name].shape != shape:
+            raise ValueError(f"{name} has the shape {networks.constants[name].shape}, not {shape}")
+    _check_chain("policy", networks.policy, (), features, actions)
+    if manifest.hallucination_dim:
+        _check_chain("hallucination", networks.hallucination, (), features, predicted)
+    _check_chain("model", networks.model, (heads,), seen, 2 * predicted)
+    return networks
+
+
+def _layers(arrays: Arrays, name: str) -> list[Dense]:
+    layers: list[Dense] = []
+    while f"{name}.{len(layers)}.weights" in arrays:
+        key = f"{name}.{len(layers)}"
+        weights, biases = arrays[f"{key}.weights"], arrays[f"{key}.biases"]
+        layers.append(Dense(weights.astype(np.float32), biases.astype(np.float32)))
+    return layers
+
+
+def _check_chain(
+    name: str, layers: list[Dense], batch: tuple[int, ...], inputs: int, outputs: int
+) -> None:
+    """Each layer takes what the one before gives."""
+    for index, layer in enumerate(layers):
+        given = layer.weights.shape
+        if len(given) != len(batch) + 2 or given[:-1] != (*batch, inputs):
+            raise ValueError(f"{name}.{index}.weights has the shape {given}, inputs are {inputs}")
+        if layer.biases.shape != (*batch, given[-1]):
+            raise ValueError(f"{name}.{index}.biases has the shape {layer.biases.shape}")
+        inputs = given[-1]
+    if not layers or inputs != outputs:
+        raise ValueError(f"{name} has {inputs} outputs in {len(layers)} layers, not {outputs}")

@@ -1,0 +1,216 @@
+"""Vector code for small networks: LLVM instructions that numba puts into the planning kernel.
+
+A register holds one quantity of several particles. So a layer reads each weight once for all of
+them, nothing has to be shuffled, and a network of any width runs near the processor's peak. Only
+LLVM's generic vectors are used; it turns them into AVX-512, AVX2 or NEON. Sums run in the same
+order on each, and in any number of threads.
+
+Addresses are int64, and `(rows, LANES)` arrays of float32 are what they point to.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import config, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_FEATURES: str = config.CPU_FEATURES or llvm.get_host_cpu_features().flatten()
+WIDE = "+avx512f" in _FEATURES
+"""Whether a register holds 16 numbers and there are 32 of them."""
+VECTOR = 16 if WIDE else 8
+"""Particles in a vector."""
+LANES = 2 * VECTOR
+"""Particles that are worked on together: two vectors hide the latency of a sum."""
+BLOCK = 8 if WIDE else 4
+"""Outputs of a layer that are summed together: with `LANES` they fill half of the registers."""
+PAIR = 2
+"""Outputs of the smaller blocks that end a layer."""
+ROW_BYTES = 4 * LANES
+
+_FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+_FLOATS, _INTS = ir.VectorType(_FLOAT, VECTOR), ir.VectorType(_INT32, VECTOR)
+_LOG2_E = 1.4426950408889634
+_LN_2_HIGH, _LN_2_LOW = 0.693359375, -2.12194440e-4
+_ROUNDING = 1.5 * 2.0**23
+"""Adding it leaves the nearest integer in the low bits."""
+_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 0.16666665459, 0.5)
+_SERIES = (1 / 11, 1 / 9, 1 / 7, 1 / 5, 1 / 3, 1.0)
+"""Of artanh."""
+# llvmlite has no types for mypy.
+_Builder: TypeAlias = Any
+_Vector: TypeAlias = Any
+_Address: TypeAlias = Any
+_Signature: TypeAlias = Any
+
+
+def _dense(rows: int, vectors: int) -> Callable[..., None]:
+    """`y = b + Wᵀ x` for `rows` outputs of `vectors` vectors of particles."""
+
+    @intrinsic
+    def dense(
+        typing_context: _Builder,
+        x: _Address,
+        weights: _Address,
+        biases: _Address,
+        y: _Address,
+        depth: _Address,
+    ) -> tuple[_Signature, Callable[..., _Vector]]:
+        def codegen(
+            context: _Builder, builder: _Builder, signature: _Signature, args: list[_Vector]
+        ) -> _Vector:
+            x, weights, biases, y, depth = args
+            before = builder.block
+            start = [
+                _splat(builder, _load(builder, biases, row, _FLOAT))
+                for row in range(rows)
+                for _ in range(vectors)
+            ]
+            loop = builder.append_basic_block("inputs")
+            after = builder.append_basic_block("done")
+            builder.branch(loop)
+            builder.position_at_end(loop)
+            index = _carried(builder, _INT64, ir.Constant(_INT64, 0), before)
+            x_at = _carried(builder, _INT64, x, before)
+            w_at = _carried(builder, _INT64, weights, before)
+            sums = [_carried(builder, _FLOATS, value, before) for value in start]
+            inputs = [_load(builder, x_at, v * VECTOR, _FLOATS) for v in range(vectors)]
+            grown = []
+            for row in range(rows):
+                weight = _splat(builder, _load(builder, w_at, row, _FLOAT))
+                for v in range(vectors):
+                    grown.append(_fma(builder, weight, inputs[v], sums[row * vectors + v]))
+            following = builder.add(index, ir.Constant(_INT64, 1))
+            index.add_incoming(following, loop)
+            x_at.add_incoming(builder.add(x_at, ir.Constant(_INT64, ROW_BYTES)), loop)
+            w_at.add_incoming(builder.add(w_at, ir.Constant(_INT64, 4 * rows)), loop)
+            for value, larger in zip(sums, grown, strict=True):
+                value.add_incoming(larger, loop)
+            builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
+            builder.position_at_end(after)
+            for i, value in enumerate(grown):
+                row, v = divmod(i, vectors)
+                _store(builder, value, y, row * LANES + v * VECTOR)
+            return context.get_dummy_value()
+
+        return types.void(x, weights, biases, y, depth), codegen
+
+    return dense
+
+
+def _elementwise(function: Callable[[_Builder, _Vector], _Vector]) -> Callable[[int], None]:
+    """`function` on one vector in memory, in place."""
+
+    @intrinsic
+    def apply(
+        typing_context: _Builder, address: _Address
+    ) -> tuple[_Signature, Callable[..., _Vector]]:
+        def codegen(
+            context: _Builder, builder: _Builder, signature: _Signature, args: list[_Vector]
+        ) -> _Vector:
+            value = function(builder, _load(builder, args[0], 0, _FLOATS))
+            _store(builder, value, args[0], 0)
+            return context.get_dummy_value()
+
+        return types.void(address), codegen
+
+    return apply
+
+
+def _relu(builder: _Builder, x: _Vector) -> _Vector:
+    return builder.select(builder.fcmp_ordered(">", x, _all(0.0)), x, _all(0.0))
+
+
+def _silu(builder: _Builder, x: _Vector) -> _Vector:
+    return builder.fdiv(x, builder.fadd(_all(1.0), _exp(builder, builder.fneg(x))))
+
+
+def _tanh(builder: _Builder, x: _Vector) -> _Vector:
+    decay = _exp(builder, builder.fmul(x, _all(-2.0)))
+    return builder.fsub(builder.fdiv(_all(2.0), builder.fadd(_all(1.0), decay)), _all(1.0))
+
+
+def _softplus(builder: _Builder, x: _Vector) -> _Vector:
+    """max(x, 0) + log(1 + z), z = exp(−|x|); log(1 + z) = 2 artanh(z / (2 + z))."""
+    positive = _relu(builder, x)
+    z = _exp(builder, builder.fsub(x, builder.fmul(_all(2.0), positive)))
+    ratio = builder.fdiv(z, builder.fadd(_all(2.0), z))
+    square = builder.fmul(ratio, ratio)
+    return _fma(builder, builder.fmul(_all(2.0), ratio), _poly(builder, square, _SERIES), positive)
+
+
+def _exp(builder: _Builder, x: _Vector) -> _Vector:
+    """exp(x) = 2ⁿ exp(r), |r| ≤ ln(2) / 2, to a relative 2e-7; x is limited to ±87."""
+    for limit, beyond in ((87.0, ">"), (-87.0, "<")):
+        x = builder.select(builder.fcmp_ordered(beyond, x, _all(limit)), _all(limit), x)
+    shifted = _fma(builder, x, _all(_LOG2_E), _all(_ROUNDING))
+    n = builder.fsub(shifted, _all(_ROUNDING))
+    r = _fma(builder, n, _all(-_LN_2_LOW), _fma(builder, n, _all(-_LN_2_HIGH), x))
+    series = _poly(builder, r, _EXP)
+    value = _fma(builder, builder.fmul(r, r), series, builder.fadd(r, _all(1.0)))
+    exponent = builder.shl(builder.bitcast(shifted, _INTS), ir.Constant(_INTS, [23] * VECTOR))
+    return builder.bitcast(builder.add(builder.bitcast(value, _INTS), exponent), _FLOATS)
+
+
+def _poly(builder: _Builder, x: _Vector, coefficients: tuple[float, ...]) -> _Vector:
+    """Horner's rule, highest power first."""
+    value = _all(coefficients[0])
+    for coefficient in coefficients[1:]:
+        value = _fma(builder, value, x, _all(coefficient))
+    return value
+
+
+def _all(value: float) -> _Vector:
+    return ir.Constant(_FLOATS, [float(np.float32(value))] * VECTOR)
+
+
+def _splat(builder: _Builder, scalar: _Vector) -> _Vector:
+    """`scalar` in every place of a vector."""
+    undefined = ir.Constant(_FLOATS, ir.Undefined)
+    first = builder.insert_element(undefined, scalar, ir.Constant(_INT32, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(_INTS, [0] * VECTOR))
+
+
+def _fma(builder: _Builder, a: _Vector, b: _Vector, c: _Vector) -> _Vector:
+    """The value of a · b + c, rounded once."""
+    signature = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
+    name = f"llvm.fma.v{VECTOR}f32"
+    function = cgutils.get_or_insert_function(builder.module, signature, name)
+    return builder.call(function, [a, b, c])
+
+
+def _carried(builder: _Builder, kind: ir.Type, start: _Vector, before: _Vector) -> _Vector:
+    """A variable of the loop whose block begins here."""
+    value = builder.phi(kind)
+    value.add_incoming(start, before)
+    return value
+
+
+def _pointer(builder: _Builder, address: _Vector, index: int, kind: ir.Type) -> _Vector:
+    """To the float32 number `index` places behind `address`."""
+    return builder.inttoptr(
+        builder.add(address, ir.Constant(_INT64, 4 * index)), kind.as_pointer()
+    )
+
+
+def _load(builder: _Builder, address: _Vector, index: int, kind: ir.Type) -> _Vector:
+    value = builder.load(_pointer(builder, address, index, kind))
+    value.align = 4
+    return value
+
+
+def _store(builder: _Builder, value: _Vector, address: _Vector, index: int) -> None:
+    builder.store(value, _pointer(builder, address, index, _FLOATS)).align = 4
+
+
+dense_block_2 = _dense(BLOCK, 2)
+dense_block_1 = _dense(BLOCK, 1)
+dense_pair_2 = _dense(PAIR, 2)
+dense_pair_1 = _dense(PAIR, 1)
+relu = _elementwise(_relu)
+silu = _elementwise(_silu)
+tanh = _elementwise(_tanh)
+softplus = _elementwise(_softplus)
