@@ -166,7 +166,9 @@ class Agent:
         """
         ahead: NDArray[np.float32] = state.astype(np.float32)
         for effort, share in coming:
-            ahead = ahead + np.float32(share) * (self._expect(ahead, effort.astype(np.float32)) - ahead)
+            ahead = ahead + np.float32(share) * (
+                self._expect(ahead, effort.astype(np.float32)) - ahead
+            )
         return ahead.astype(np.float64) if coming and np.isfinite(ahead).all() else state.copy()
 
     def _make_plan(self, state: NDArray[np.float64]) -> Planned:
