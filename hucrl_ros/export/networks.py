@@ -38,7 +38,9 @@ def networks_of(parts: Parts) -> Networks | None:
             "reach": _numpy(step.reach),
             "choice": _choice(step),
             "min_aleatoric": np.array(model.settings.min_aleatoric_std, np.float32),
-            "beta": np.array(step.beta if isinstance(step, OptimisticStep) else 0.0, np.float32),
+            "beta": _numpy(step.beta)
+            if isinstance(step, OptimisticStep)
+            else np.zeros((), np.float32),
             "total": np.array(isinstance(step, GreedyStep), np.float32),
         },
         angles=task.angles,

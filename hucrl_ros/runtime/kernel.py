@@ -140,8 +140,10 @@ def _activate(y: int, rows: int, vectors: int, activation: int) -> None:
 
 
 @njit(nogil=True, error_model="numpy")
-def _network(program: Program, first: int, count: int, x: int, hidden: Floats, vectors: int) -> int:
-    """Run `count` layers on the rows at address `x`; returns the half of `hidden` with outputs."""
+def _network(
+    program: Program, first: int, count: int, x: int, hidden: Floats, vectors: int
+) -> int:
+    """Run `count` layers on the rows at address `x`; returns the half of `hidden` filled last."""
     base = program.weights.ctypes.data
     side = 0
     for index in range(first, first + count):
