@@ -1,8 +1,7 @@
 """Where a point of a robot is, as a differentiable function of its joints.
 
-Written here because `pytorch-kinematics`, which does the same with a chain of 4 × 4 matrix
-products, needs a hundred small operators in the exported graph where nine suffice, and it is
-evaluated at every imagined step of a control tick.
+Written here because `pytorch-kinematics` 0.10 exports as 147 operators where 9 suffice, it is
+evaluated for every imagined state of a control tick, and it can't read an MJCF by MuJoCo 3.17.
 """
 
 import itertools
