@@ -6,6 +6,7 @@ import importlib
 BENCHMARKS = {
     "tick": "how long a planning tick takes, beside what the processor can do",
     "loop": "latency and jitter from joint state to command, between two processes over DDS",
+    "delay": "return against the delay of commands, with and without latency compensation",
     "planners": "return on the true robot against planning time, planner by planner",
 }
 """Each is a module of `hucrl_ros.benchmarks` with `add_arguments(parser)` and `run(args)`."""
