@@ -1,12 +1,138 @@
-"""Latency from joint state to command."""
+"""Latency and jitter from joint state to command, between two processes over DDS.
+
+One process publishes joint states at a steady rate and times the commands that come back; the
+other is the controller as it is. A period is missed where the command isn't back before the next
+joint state is due. Without BUNDLE, networks of the given size are made; their weights are random,
+which doesn't change how long they take.
+"""
 
 import argparse
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hucrl_ros.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hucrl_ros.benchmarks.loop_report import Row
+
+TASKS = ("pendulum", "reacher")
+LAYERS = {"pendulum": (64, 64), "reacher": (200, 200)}
+"""Hidden units of each head's layers, for bundles made here."""
+PLANNING: dict[str, dict[str, Any]] = {
+    "off": {"planner.algorithm": "policy", "planner.horizon": 1},
+    "on": {},
+}
+"""Settings of the controller."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `hucrl bench loop`."""
+    parser.add_argument("--bundle", type=Path, metavar="BUNDLE", help="its folder")
+    parser.add_argument(
+        "--task", choices=TASKS, default=TASKS[0], help="without BUNDLE [pendulum]"
+    )
+    parser.add_argument(
+        "--rates", type=float, nargs="+", default=[80, 250, 500], metavar="HZ", help="[80 250 500]"
+    )
+    parser.add_argument(
+        "--planning", choices=PLANNING, nargs="+", default=list(PLANNING), help="[off on]"
+    )
+    parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="of each [20]")
+    parser.add_argument("--hog", action="store_true", help="keep one core busy beside it")
+    parser.add_argument(
+        "--priority", type=int, default=0, metavar="P", help="SCHED_FIFO priority; 0: none [0]"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the controller, e.g. planner.particles=200; repeatable",
+    )
+    parser.add_argument("--json", action="store_true", help="print the table as JSON")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="for table.csv, a figure and README.md"
+    )
+    parser.add_argument(
+        "--machine", default=f"{os.cpu_count()} cores", help="what to call this one in README.md"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table."""
-    raise NotImplementedError
+    from hucrl_ros.benchmarks import loop_report as report
+
+    _check(args)
+    rows: list[Row] = []
+    for row in _measure(args):
+        if not args.json:
+            print(*report.text_table([row])[bool(rows) :], sep="\n", flush=True)
+        rows.append(row)
+    if args.json:
+        print(report.as_json(rows))
+    if args.out is not None:
+        files = report.write(args.out, rows, command_line(args), args.machine)
+        if not args.json:
+            print(*files, sep="\n")
+    return 0
+
+
+def command_line(args: argparse.Namespace) -> str:
+    """The command that measures the same."""
+    words = ["hucrl", "bench", "loop"]
+    words += ["--task", args.task] if args.bundle is None else ["--bundle", str(args.bundle)]
+    words += ["--rates", *(f"{rate:g}" for rate in args.rates), "--planning", *args.planning]
+    words += ["--seconds", f"{args.seconds:g}", "--priority", str(args.priority)]
+    words += ["--hog"] if args.hog else []
+    for setting in args.set:
+        words += ["--set", setting]
+    words += [] if args.out is None else ["--out", os.fspath(args.out)]
+    return shlex.join(words)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what makes no sense.
+
+    Raises:
+        ConfigError: something does not.
+    """
+    for rate in args.rates:
+        if not 1 <= rate <= 2000:
+            raise ConfigError(f"--rates {rate:g}: from 1 to 2000 Hz")
+    if not 1 <= args.seconds <= 86400:
+        raise ConfigError(f"--seconds {args.seconds:g}: from 1 to 86400")
+    if not 0 <= args.priority <= 99:
+        raise ConfigError(f"--priority {args.priority}: from 0 to 99")
+
+
+def _measure(args: argparse.Namespace) -> "Iterator[Row]":
+    """A row for each rate and planning."""
+    import tempfile
+
+    from hucrl_ros.benchmarks.loop_report import Row
+    from hucrl_ros.benchmarks.loop_trial import LoopTrial, paced
+    from hucrl_ros.runtime.manifest import read_manifest
+    from hucrl_ros.starting import parse_setting
+
+    with tempfile.TemporaryDirectory(prefix="hucrl-loop-") as scratch:
+        folder = Path(scratch)
+        original = args.bundle or _untrained(args.task, folder / "untrained")
+        task = read_manifest(original).task
+        for rate in args.rates:
+            name = folder / f"{rate:g}"
+            bundle = paced(original, name, rate, round(args.seconds * rate))
+            for planning in args.planning:
+                settings = {**dict(map(parse_setting, args.set)), **PLANNING[planning]}
+                trial = LoopTrial(bundle, task, args.priority, args.hog, settings)
+                yield Row.of(task, rate, planning, args.priority, args.hog, trial.run())
+
+
+def _untrained(task: str, folder: Path) -> Path:
+    """A bundle of random networks."""
+    from hucrl_ros.benchmarks.synthetic import untrained_bundle
+    from hucrl_ros.config import ModelSettings
+
+    return untrained_bundle(folder, task, ModelSettings(layers=LAYERS[task])).path

@@ -1,0 +1,87 @@
+"""Runs nodes as processes of their own, for benchmarks: in a domain and at a priority."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hucrl_ros.domain import Domain
+from hucrl_ros.errors import RunError
+from hucrl_ros.experiments.children import child_environment
+from hucrl_ros.graph import CONTROLLER, NodeSpec, Value
+from hucrl_ros.processes import ProcessGroup
+
+POLL_S = 0.05
+START_S = 180.0
+"""[s] For all nodes to start, meet and load: compiling takes a while at the first time."""
+
+
+def run_trial(
+    nodes: Callable[[int], Sequence[NodeSpec]],
+    controller: Mapping[str, Value],
+    seconds: float,
+    hog: bool = False,
+) -> dict[str, Any]:
+    """What the last of `nodes` leaves in its file.
+
+    Args:
+        nodes: Given the controller's process number, what to start beside it.
+        controller: Parameters of the controller.
+        seconds: What the trial takes besides starting [s].
+        hog: Keep one core busy beside it.
+
+    Raises:
+        RunError: a process ended in another way, or the trial doesn't end.
+    """
+    with tempfile.TemporaryDirectory(prefix="hucrl-bench-") as scratch, Domain() as domain:
+        folder = Path(scratch)
+        environment = child_environment(
+            ROS_DOMAIN_ID=str(domain.number),
+            ROS_AUTOMATIC_DISCOVERY_RANGE="LOCALHOST",
+            ROS_LOG_DIR=scratch,
+            HUCRL_PARENT_PID=str(os.getpid()),
+        )
+        environment.pop("ROS_LOCALHOST_ONLY", None)
+        group = ProcessGroup(folder, environment)
+        try:
+            node = NodeSpec(CONTROLLER, parameters=controller)
+            pid = group.start(node.name, node.command)
+            last = ""
+            for node in nodes(pid):
+                last, out = node.name, folder / f"{node.name}.json"
+                group.start(node.name, [*node.command, "-p", f"out:={out}"])
+            with _busy(hog):
+                _wait(group, last, time.monotonic() + START_S + seconds)
+            result: dict[str, Any] = json.loads(out.read_text())
+            return result
+        finally:
+            group.stop()
+
+
+def _wait(group: ProcessGroup, last: str, deadline: float) -> None:
+    while True:
+        for end in group.ended():
+            if end.name == last and end.code == 0:
+                return
+            raise RunError(end.description)
+        if time.monotonic() > deadline:
+            raise RunError(f"{last}: no end in sight")
+        time.sleep(POLL_S)
+
+
+@contextmanager
+def _busy(wanted: bool) -> Iterator[None]:
+    """One core is busy meanwhile, if that is wanted."""
+    hog = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if wanted else None
+    try:
+        yield
+    finally:
+        if hog is not None:
+            hog.kill()
+            hog.wait()

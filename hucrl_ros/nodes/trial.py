@@ -1,0 +1,97 @@
+"""For benchmarks: has the controller play an episode, and leaves what came of it in a file."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+
+from diagnostic_msgs.msg import DiagnosticArray
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from rclpy.task import Future
+from std_msgs.msg import Bool
+
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.parameters import own_parameter
+from hucrl_ros.nodes.qos import LATCHED
+
+LOOK_S = 0.02
+"""[s] Between two looks at whether the script can go on."""
+CONTROLLER = "controller"
+
+
+class Trial(Node, ABC):
+    """Configures and activates the controller, and waits for the end of the episode.
+
+    The process ends with code 0 and a JSON file written where the parameter `out` says, or with
+    1 where the controller refuses.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.exit_code: int | None = None
+        self.diagnostics: dict[str, str] = {}
+        """What the controller said of itself last."""
+        self._out = Path(own_parameter(self, "out", f"{name}.json"))
+        self._active = False
+        self._client = self.create_client(ChangeState, topics.CHANGE_STATE)
+        self.create_subscription(Bool, topics.ACTIVE, self._on_active, LATCHED)
+        self.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, 10)
+        self.steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._script = self._play()
+        self.create_timer(LOOK_S, self._go_on, clock=self.steady)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    @abstractmethod
+    def ready(self) -> bool:
+        """Whether everybody is connected."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """The controller has become active."""
+
+    @abstractmethod
+    def result(self) -> dict[str, object]:
+        """What came of it, for JSON."""
+
+    def _on_active(self, message: Bool) -> None:
+        self._active = message.data
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            if status.name == CONTROLLER:
+                self.diagnostics = {value.key: value.value for value in status.values}
+
+    def _go_on(self) -> None:
+        if next(self._script, False):
+            self.exit_code = 1
+
+    def _play(self) -> Iterator[bool]:
+        """Yields False while it waits, True when the controller has refused."""
+        while not (self._client.service_is_ready() and self.ready()):
+            yield False
+        for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE):
+            future = self._change(transition)
+            while not future.done():
+                yield False
+            if not future.result().success:
+                self.get_logger().error(f"the controller refused transition {transition}")
+                yield True
+        while not self._active:
+            yield False
+        self.begin()
+        while self._active:
+            yield False
+        self.diagnostics = {}
+        while not self.diagnostics:  # those that count the whole episode
+            yield False
+        self._out.write_text(json.dumps({**self.result(), "diagnostics": self.diagnostics}))
+        self.exit_code = 0
+
+    def _change(self, transition: int) -> Future:
+        request = ChangeState.Request(transition=Transition(id=transition))
+        return self._client.call_async(request)
