@@ -144,7 +144,7 @@ class PlannerSettings(Settings):
     """Share of the old sampling distribution kept in a refinement; not for `mppi` [1]."""
     warm_start: bool = True
     """Start from the previous tick's plan, shifted; not for `random_shooting`, `poplin_a`."""
-    temperature: float = Field(0.3, gt=0)
+    temperature: float = Field(0.1, gt=0)
     """`mppi`: difference of returns that makes a factor of e in a particle's weight [standard
     deviations of the returns]."""
     colour: float = Field(2.0, ge=0)

@@ -1,186 +1,45 @@
-"""What every planner does, and how good Dyna-MPC is where the optimum is known."""
-
-import functools
+"""What sets the planners apart, and the random sequences they share."""
 
 import numpy as np
 import pytest
+from planning_system import (
+    HORIZON,
+    NO_NOISE,
+    OPTIMAL_GAIN,
+    START,
+    SYSTEM,
+    Recorder,
+    allow,
+    always,
+    closed_loop_cost,
+    planner,
+)
 
 from hucrl_ros.config import PlannerSettings
-from hucrl_ros.planners import PLANNERS, Rollouts, make_planner
-from hucrl_ros.planners.dyna_mpc import DynaMpc, correlated, shifted
-
-HORIZON = 15
-ROUNDING = 1e-9
-SETTINGS = PlannerSettings(particles=64, horizon=HORIZON, iterations=3, elites=8)
+from hucrl_ros.planners import DynaMpc, make_planner
+from hucrl_ros.planners.icem import refits
+from hucrl_ros.planners.mppi import softmax
+from hucrl_ros.planners.sampling import Noise, constant, geometric, power_law, root, shifted
 
 
-class LinearQuadratic:
-    """x' = A x + B u, r = −xᵀQx − ρu², closed by the exact value −xᵀPx; |u| ≤ 1."""
-
-    a = np.array([[1.0, 0.1], [0.0, 1.0]])
-    b = np.array([[0.0], [0.1]])
-    q = np.diag([1.0, 0.1])
-    rho = 0.01
-    discount = 0.98
-
-    @functools.cached_property
-    def value(self):
-        """P by value iteration of the discounted Riccati equation."""
-        p = self.q
-        for _ in range(2000):
-            k = self.gain(p)
-            closed = self.a - self.b @ k
-            p = self.q + self.rho * k.T @ k + self.discount * closed.T @ p @ closed
-        return p
-
-    def gain(self, p):
-        """K of the optimal u = −Kx."""
-        left = self.rho * np.eye(1) + self.discount * self.b.T @ p @ self.b
-        return np.linalg.solve(left, self.discount * self.b.T @ p @ self.a)
-
-    def imagine(self, state, policy_gain=None):
-        """Rolls out from `state` around u = −`policy_gain` x (none: u = 0)."""
-        k = np.zeros((1, 2)) if policy_gain is None else policy_gain
-        p = self.value
-
-        def rollouts(offsets, noise, feedback):
-            assert noise.shape == (HORIZON, 2)
-            x = np.repeat(np.asarray(state, float)[None], len(offsets), axis=0)
-            states, actions, returns = [x], [], np.zeros(len(offsets))
-            for t in range(offsets.shape[1]):
-                u = np.clip(feedback * -x @ k.T + offsets[:, t], -1.0, 1.0)
-                cost = np.einsum("ni,ij,nj->n", x, self.q, x) + self.rho * (u**2)[:, 0]
-                returns -= self.discount**t * cost
-                x = x @ self.a.T + u @ self.b.T
-                states.append(x)
-                actions.append(u)
-            returns -= self.discount ** len(actions) * np.einsum("ni,ij,nj->n", x, p, x)
-            return Rollouts(returns, np.stack(states, 1), np.stack(actions, 1))
-
-        return rollouts
+def spread(offsets):
+    """Mean standard deviation over the particles `(N, H, d)`."""
+    return offsets.std(axis=0).mean()
 
 
-SYSTEM = LinearQuadratic()
-START = (0.3, -0.2)
+def test_dyna_mpc_is_the_default():
+    assert isinstance(make_planner(PlannerSettings(), 2, 1), DynaMpc)
 
 
-def always():
-    return True
-
-
-def allow(times):
-    """Go on that many times."""
-    answers = iter([True] * times)
-    return lambda: next(answers, False)
-
-
-def planner(name="dyna_mpc", seed=0, **changes):
-    made = make_planner(SETTINGS.model_copy(update=changes), 2, 1)
-    made.reset(np.random.default_rng(seed))
-    return made
-
-
-class Recorder:
-    """Keeps what a planner asked for and what it was told."""
-
-    def __init__(self, imagine):
-        self.imagine = imagine
-        self.offsets, self.returns = [], []
-
-    def __call__(self, offsets, noise, feedback):
-        rollouts = self.imagine(offsets, noise, feedback)
-        self.offsets.append(offsets.copy())
-        self.returns.append(rollouts.returns.copy())
-        return rollouts
-
-
-every_planner = pytest.mark.parametrize("name", PLANNERS)
-
-
-@every_planner
-def test_equal_generators_give_equal_plans(name):
-    plans = []
-    for _ in range(2):
-        made = planner(algorithm=name, seed=3)
-        plans.append([made.plan(SYSTEM.imagine(START), always) for _ in range(3)])
-    for one, other in zip(*plans, strict=True):
-        np.testing.assert_array_equal(one.actions, other.actions)
-        assert one.planned_return == other.planned_return
-
-
-@every_planner
-def test_the_promised_return_is_that_of_the_planned_actions(name):
-    plan = planner(algorithm=name).plan(SYSTEM.imagine(START, np.array([[0.5, 0.5]])), always)
-    replay = SYSTEM.imagine(START)(plan.actions[None], np.zeros((HORIZON, 2)), 0.0)
-    assert plan.planned_return == pytest.approx(replay.returns[0], rel=1e-5)
-    np.testing.assert_allclose(plan.states, replay.states[0], rtol=1e-5)
-    assert plan.actions.shape == (HORIZON, 1)
-    assert plan.states.shape == (HORIZON + 1, 2)
-
-
-@every_planner
-def test_a_plan_is_never_worse_than_the_policy_in_the_model(name):
-    for seed in range(5):
-        gain = np.random.default_rng(seed).normal(size=(1, 2))
-        imagine = SYSTEM.imagine(START, gain)
-        policy = imagine(np.zeros((1, HORIZON, 1)), np.zeros((HORIZON, 2)), 1.0).returns[0]
-        plan = planner(algorithm=name, seed=seed, particles=4, elites=2).plan(imagine, always)
-        assert plan.planned_return >= policy - ROUNDING
-
-
-@every_planner
-def test_without_time_there_is_no_plan_and_no_imagination(name):
-    def imagine(*_):
-        raise AssertionError("there was no time for this")
-
-    assert planner(algorithm=name).plan(imagine, allow(0)) is None
-
-
-@every_planner
-def test_a_planner_stops_when_it_is_told_to(name):
-    recorder = Recorder(SYSTEM.imagine(START))
-    plan = planner(algorithm=name).plan(recorder, allow(1))
-    assert plan.iterations == len(recorder.offsets) == 1
-
-
-@every_planner
-def test_all_particles_are_used_and_actions_stay_in_bounds(name):
-    made = planner(algorithm=name, noise=5.0)
-    recorder = Recorder(SYSTEM.imagine((30.0, 20.0)))
-    plan = made.plan(recorder, always)
-    assert all(offsets.shape == (made.particles, HORIZON, 1) for offsets in recorder.offsets)
-    assert np.abs(plan.actions).max() <= 1.0
-
-
-@every_planner
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_model_that_diverges_gives_no_plan(name, bad):
-    def imagine(offsets, noise, feedback):
-        rollouts = SYSTEM.imagine(START)(offsets, noise, feedback)
-        return rollouts._replace(returns=np.full(len(offsets), bad))
-
-    assert planner(algorithm=name).plan(imagine, always) is None
-
-
-@every_planner
-def test_reset_forgets_the_last_plan(name):
-    made = planner(algorithm=name, seed=1)
-    first = made.plan(SYSTEM.imagine(START), always)
-    made.plan(SYSTEM.imagine((-5.0, 2.0)), always)
-    made.reset(np.random.default_rng(1))
-    np.testing.assert_array_equal(made.plan(SYSTEM.imagine(START), always).actions, first.actions)
-
-
-def test_a_plan_is_never_worse_than_the_previous_one_shifted():
-    made = planner(particles=8, elites=4, iterations=1, noise=0.5)
-    for seed in range(10):
-        made.reset(np.random.default_rng(seed))
-        first = Recorder(SYSTEM.imagine(START))
-        made.plan(first, always)
-        previous = shifted(first.offsets[0][np.argmax(first.returns[0])])
-        imagine = SYSTEM.imagine((0.25, -0.15))
-        value = imagine(previous[None], np.zeros((HORIZON, 2)), 1.0).returns[0]
-        assert made.plan(imagine, always).planned_return >= value - ROUNDING
+def test_dyna_mpc_comes_close_to_the_riccati_optimum_in_closed_loop():
+    """Cost over 60 steps within 3% of the optimal controller's, around a policy of zero."""
+    made = planner(particles=128, elites=12, iterations=3)
+    optimal = closed_loop_cost(lambda x: -OPTIMAL_GAIN @ x)
+    planned = closed_loop_cost(lambda x: made.plan(SYSTEM.imagine(x), always).actions[0])
+    idle = closed_loop_cost(lambda x: np.zeros(1))
+    assert idle > 1.3 * optimal
+    assert optimal <= planned * (1 + 1e-6)
+    assert planned < 1.03 * optimal
 
 
 def test_a_tick_without_time_still_shifts_the_previous_plan():
@@ -194,46 +53,18 @@ def test_a_tick_without_time_still_shifts_the_previous_plan():
     np.testing.assert_array_equal(third.offsets[0][0], shifted(shifted(best)))
 
 
-def test_one_infinite_return_does_not_win():
-    def imagine(offsets, noise, feedback):
-        rollouts = SYSTEM.imagine(START)(offsets, noise, feedback)
-        rollouts.returns[3] = np.inf
-        rollouts.returns[4] = np.nan
-        return rollouts
-
-    assert np.isfinite(planner().plan(imagine, always).planned_return)
-
-
-def test_iterations_improve_the_plan():
+@pytest.mark.parametrize("name", ["dyna_mpc", "cem", "icem", "poplin_a", "poplin_bias"])
+def test_iterations_improve_the_plan(name):
     def mean_return(iterations):
         plans = (
-            planner(seed=seed, iterations=iterations).plan(SYSTEM.imagine(START), always)
+            planner(seed=seed, algorithm=name, iterations=iterations, decay=1.0).plan(
+                SYSTEM.imagine(START, 0.5 * OPTIMAL_GAIN), always
+            )
             for seed in range(20)
         )
         return np.mean([plan.planned_return for plan in plans])
 
     assert mean_return(1) < mean_return(2) < mean_return(4)
-
-
-def test_planning_comes_close_to_the_riccati_optimum_in_closed_loop():
-    """Cost over 60 steps within 3% of the optimal controller's, around a policy of zero."""
-    gain = SYSTEM.gain(SYSTEM.value)
-
-    def cost(control):
-        x, total = np.array(START), 0.0
-        for t in range(60):
-            u = control(x)
-            total += SYSTEM.discount**t * (x @ SYSTEM.q @ x + SYSTEM.rho * u @ u)
-            x = SYSTEM.a @ x + SYSTEM.b @ u
-        return total
-
-    made = planner(particles=128, elites=12, iterations=3)
-    optimal = cost(lambda x: -gain @ x)
-    planned = cost(lambda x: made.plan(SYSTEM.imagine(x), always).actions[0])
-    idle = cost(lambda x: np.zeros(1))
-    assert idle > 1.3 * optimal
-    assert optimal <= planned * (1 + 1e-6)
-    assert planned < 1.03 * optimal
 
 
 def test_the_policy_planner_does_what_the_policy_says():
@@ -242,19 +73,127 @@ def test_the_policy_planner_does_what_the_policy_says():
     np.testing.assert_allclose(plan.actions[0], -gain @ START, rtol=1e-6)
 
 
+def test_random_shooting_never_narrows_and_cem_does():
+    spreads = {}
+    for name in ("random_shooting", "cem"):
+        recorder = Recorder(SYSTEM.imagine(START))
+        planner(algorithm=name).plan(recorder, always)
+        spreads[name] = [spread(offsets) for offsets in recorder.offsets]
+    assert spreads["random_shooting"][2] == pytest.approx(spreads["random_shooting"][0], rel=0.2)
+    assert spreads["cem"][0] > 1.3 * spreads["cem"][1] > 1.3 * 1.3 * spreads["cem"][2]
+
+
+def test_icem_waits_for_a_whole_population_before_it_narrows():
+    made = planner(algorithm="icem", iterations=3, decay=2.0)
+    recorder = Recorder(SYSTEM.imagine(START))
+    made.plan(recorder, always)
+    first, second, third = (spread(offsets) for offsets in recorder.offsets)
+    assert second == pytest.approx(first, rel=0.2)
+    assert third < 0.8 * second
+
+
+@pytest.mark.parametrize(
+    ("iterations", "decay", "ends"),
+    [
+        (1, 1.0, {1}),
+        (4, 1.0, {1, 2, 3, 4}),
+        (3, 2.0, {2, 3}),
+        (7, 2.0, {4, 6, 7}),
+        (5, 1.25, {3, 4, 5}),
+        (2, 9.0, {2}),
+    ],
+)
+def test_populations_of_icem_shrink_to_one_iteration(iterations, decay, ends):
+    assert refits(iterations, decay) == ends
+
+
+def test_icem_tries_the_shifted_elites_of_the_last_tick():
+    made = planner(algorithm="icem", iterations=1, elites=8, kept_elites=0.5)
+    recorder = Recorder(SYSTEM.imagine(START))
+    made.plan(recorder, always)
+    order = np.argsort(-recorder.returns[0])
+    made.plan(recorder, always)
+    expected = shifted(recorder.offsets[0][order[:4]])
+    np.testing.assert_array_equal(recorder.offsets[1][1:5], expected)
+    made.plan(SYSTEM.imagine(START), allow(0))
+    made.reset(np.random.default_rng(0))
+    made.plan(recorder, always)
+    np.testing.assert_array_equal(recorder.offsets[2], recorder.offsets[0])
+
+
+def test_mppi_sends_the_weighted_mean():
+    made = planner(algorithm="mppi", iterations=1, temperature=0.5)
+    recorder = Recorder(SYSTEM.imagine(START))
+    plan = made.plan(recorder, always)
+    returns = recorder.returns[0]
+    weights = np.exp((returns - returns.max()) / (0.5 * returns.std()))
+    weights /= weights.sum()
+    expected = np.einsum("n,nhd->hd", weights, recorder.offsets[0])
+    np.testing.assert_allclose(plan.actions, expected, rtol=1e-4, atol=1e-6)
+    replay = SYSTEM.imagine(START)(plan.actions[None], NO_NOISE, 0.0).returns[0]
+    assert plan.planned_return == pytest.approx(weights @ returns, rel=1e-5)
+    assert plan.planned_return < replay  # The return is concave.
+
+
+def test_weights_don_t_depend_on_the_size_of_returns():
+    returns = np.array([1.0, 2.0, 4.0, -np.inf])
+    weights, finite = softmax(returns, 0.7)
+    other, _ = softmax(1e3 * returns - 5.0, 0.7)
+    np.testing.assert_allclose(weights, other, rtol=1e-5)
+    assert finite.tolist() == [True, True, True, False]
+    assert weights.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(softmax(np.full(3, -2.0), 0.7)[0], 1 / 3)
+
+
+def test_poplin_refines_the_actions_of_the_policy_without_feedback():
+    gain = np.array([[0.4, 0.3]])
+    imagine = SYSTEM.imagine(START, gain)
+    policy = imagine(np.zeros((1, HORIZON, 1)), NO_NOISE, 1.0).actions[0]
+    recorder = Recorder(imagine)
+    planner(algorithm="poplin_a", iterations=2, elites=1, noise=0.0).plan(recorder, always)
+    np.testing.assert_allclose(recorder.offsets[0], 0.0)
+    np.testing.assert_allclose(recorder.offsets[1], np.repeat(policy[None], 64, 0), rtol=1e-5)
+
+
+def test_a_bias_is_constant_over_the_horizon():
+    made = planner(algorithm="poplin_bias")
+    recorder = Recorder(SYSTEM.imagine(START, 0.5 * OPTIMAL_GAIN))
+    for _ in range(2):
+        made.plan(recorder, always)
+    for offsets in recorder.offsets:
+        np.testing.assert_allclose(offsets, offsets[:, :1].repeat(HORIZON, 1), atol=1e-5)
+    assert np.ptp(recorder.offsets[0][:, 0]) > 0.3
+
+
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
-def test_offsets_have_unit_variance_and_the_correlation_asked_for(correlation):
-    white = np.random.default_rng(0).normal(size=(20000, HORIZON))
-    draws = white @ correlated(HORIZON, correlation)
-    covariance = np.cov(draws.T)
+def test_steps_have_unit_variance_and_the_correlation_asked_for(correlation):
+    draws = Noise(geometric(HORIZON, correlation), 2, 20000).draw(np.random.default_rng(0))
+    assert draws.shape == (20000, HORIZON, 2)
+    covariance = np.cov(draws[..., 0].T)
     np.testing.assert_allclose(np.diag(covariance), 1.0, atol=0.05)
     np.testing.assert_allclose(np.diag(covariance, 1), correlation, atol=0.05)
     np.testing.assert_allclose(np.diag(covariance, 3), correlation**3, atol=0.05)
+    between = np.mean(draws[..., 0] * draws[..., 1])
+    assert abs(between) < 0.02
+
+
+def test_coloured_noise_has_a_power_that_falls_with_frequency():
+    for colour in (0.0, 1.0, 2.0):
+        covariance = power_law(200, colour)
+        np.testing.assert_allclose(np.diag(covariance), 1.0)
+        wave = np.exp(-2j * np.pi * np.outer([5, 50], np.arange(200)) / 200)
+        low, high = np.real(np.einsum("fi,ij,fj->f", wave, covariance, wave.conj()))
+        assert low / high == pytest.approx(10**colour, rel=0.3)
+    np.testing.assert_allclose(power_law(HORIZON, 0.0), np.eye(HORIZON), atol=1e-12)
+
+
+@pytest.mark.parametrize("covariance", [constant(6), power_law(6, 5.0), geometric(6, 0.99)])
+def test_the_root_gives_back_the_covariance(covariance):
+    colour = root(covariance)
+    np.testing.assert_allclose(colour.T @ colour, covariance, atol=1e-5)
 
 
 def test_shifting_drops_the_first_step_and_ends_with_none():
     np.testing.assert_array_equal(shifted(np.array([[1.0], [2.0], [3.0]])), [[2.0], [3.0], [0.0]])
-
-
-def test_dyna_mpc_is_the_default():
-    assert isinstance(make_planner(PlannerSettings(), 2, 1), DynaMpc)
+    stack = np.arange(12.0).reshape(2, 3, 2)
+    np.testing.assert_array_equal(shifted(stack)[1], shifted(stack[1]))
