@@ -1,11 +1,15 @@
 import gc
 import os
+import resource
+import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from hucrl_ros.config import ControlSettings
 from hucrl_ros.nodes import realtime
 
 
@@ -102,3 +106,107 @@ def test_other_threads_hold_the_interpreter_for_a_millisecond_at_most():
         assert sys.getswitchinterval() <= 1.01e-3
     finally:
         sys.setswitchinterval(before)
+
+
+def test_the_thread_that_plans_gets_a_priority_below_the_one_that_ends_the_tick(scheduler):
+    with ThreadPoolExecutor(1, realtime.PLANNING_THREAD) as pool:
+        planning = pool.submit(threading.get_native_id).result()
+        assert realtime.set_realtime_priority(42)
+        given = {thread: priority for thread, _, priority in scheduler}
+        assert (given[threading.get_native_id()], given[planning]) == (42, 41)
+        scheduler.clear()
+        realtime.set_realtime_priority(1)
+        assert {priority for *_, priority in scheduler} == {1}, "0 would be none at all"
+
+
+def test_the_control_loop_and_its_planning_stay_on_the_processors_that_are_wished(monkeypatch):
+    calls = {}
+    monkeypatch.setattr(os, "sched_setaffinity", calls.__setitem__)
+    end = threading.Event()
+    loader = threading.Thread(target=end.wait)
+    loader.start()
+    try:
+        with ThreadPoolExecutor(1, realtime.PLANNING_THREAD) as pool:
+            planning = pool.submit(threading.get_native_id).result()
+            assert realtime.set_processors((1,))
+    finally:
+        end.set()
+        loader.join()
+    assert calls.keys() >= {threading.get_native_id(), planning}
+    assert loader.native_id not in calls
+    assert set(calls.values()) == {(1,)}
+
+
+def test_without_a_wish_all_processors_are_used(monkeypatch):
+    monkeypatch.delattr(os, "sched_setaffinity")
+    assert realtime.set_processors(())
+
+
+def test_a_processor_that_is_not_there_is_one_warning_that_names_those_that_are(caplog):
+    before = os.sched_getaffinity(0)
+    assert not realtime.set_processors((1023,))
+    assert os.sched_getaffinity(0) == before
+    (record,) = caplog.records
+    assert "control.cpus = [1023]: Invalid argument" in record.getMessage()
+    assert str(sorted(before)) in record.getMessage()
+
+
+def run_child(code):
+    """What a process of its own prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def may_lock_memory():
+    unlimited = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY
+    return unlimited or realtime._may_lock_all()
+
+
+@pytest.mark.skipif(not may_lock_memory(), reason="not allowed to lock memory")
+def test_locked_memory_is_locked_and_untouched_memory_is_left_to_others():
+    locked, kib, more = run_child(
+        """
+import mmap
+from pathlib import Path
+from hucrl_ros.nodes.realtime import lock_memory
+def figure(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(name)))
+print(lock_memory(), figure("VmLck"))
+before = figure("VmRSS")
+reserved = mmap.mmap(-1, 200 << 20)
+print(figure("VmRSS") - before)
+"""
+    )
+    assert locked == "True"
+    assert int(kib) > 0
+    assert int(more) < 50 << 10
+
+
+@pytest.mark.parametrize("limit", [64 << 10, resource.RLIM_INFINITY])
+def test_refused_memory_is_one_warning_that_says_what_to_do(monkeypatch, caplog, limit):
+    def refuse(name, **unused):
+        monkeypatch.setattr(realtime.ctypes, "get_errno", lambda: 1)
+        return type("Libc", (), {"mlockall": staticmethod(lambda flags: -1)})
+
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
+    monkeypatch.setattr(realtime, "_may_lock_all", lambda: False)
+    monkeypatch.setattr(realtime.ctypes, "CDLL", refuse)
+    assert not realtime.lock_memory()
+    (record,) = caplog.records
+    message = record.getMessage()
+    reason = "Operation not permitted" if limit < 0 else "only 64 KiB may be locked"
+    assert f"control.lock_memory: {reason}" in message
+    assert "memlock unlimited" in message
+    assert "\n" not in message
+
+
+def test_every_refusal_is_told_not_only_the_first(monkeypatch, caplog):
+    asked = []
+    for name in ("set_realtime_priority", "set_processors", "lock_memory"):
+        monkeypatch.setattr(realtime, name, lambda *_, name=name: bool(asked.append(name)))
+    assert not realtime.prepare(ControlSettings(lock_memory=True))
+    assert asked == ["set_realtime_priority", "set_processors", "lock_memory"]
+    asked.clear()
+    realtime.prepare(ControlSettings())
+    assert asked == ["set_realtime_priority", "set_processors"]
