@@ -10,6 +10,7 @@ import pytest
 
 from hucrl_ros import health
 from hucrl_ros.cli import main
+from hucrl_ros.config import ControlSettings
 from hucrl_ros.health import CHECKS, Finding, Level, examine, machine, middleware, software
 from hucrl_ros.health.rendering import check_rendering
 
@@ -141,6 +142,27 @@ def test_a_refused_right_is_a_note_that_says_how_to_get_it(check, word, monkeypa
     assert finding.level is Level.NOTE
     assert "Operation not permitted" in finding.found
     assert word in finding.advice
+
+
+def test_isolated_processors_are_named(monkeypatch, tmp_path):
+    listed = tmp_path / "isolated"
+    monkeypatch.setattr(machine, "ISOLATED", listed)
+    assert "none isolated" in machine.check_processors().found
+    listed.write_text("2-3\n")
+    assert (
+        "isolated: 2-3, for the controller with control.cpus" in machine.check_processors().found
+    )
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["realtime_priority", "lock_memory", "cpus", "pause_garbage_collection"],
+)
+def test_what_a_setting_of_the_control_loop_needs_is_looked_at(monkeypatch, setting):
+    monkeypatch.setattr(machine, "_in_child", lambda attempt: "")
+    assert setting in ControlSettings.model_fields
+    findings = [check().found for check in machine.MACHINE.values()]
+    assert [f"control.{setting}" in found for found in findings].count(True) == 1
 
 
 def test_trying_for_rights_changes_nothing_here():

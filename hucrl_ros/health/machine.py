@@ -1,11 +1,13 @@
 """Cores, real-time rights, memory and disk."""
 
 import ctypes
+import gc
 import mmap
 import multiprocessing
 import os
 import resource
 import shutil
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,9 +21,10 @@ LITTLE_SHARED_MEMORY = 32 * 2**20
 """[bytes] Six processes of Fast DDS keep about 1 MB each."""
 LITTLE_DISK = 500 * 2**20
 """[bytes] A run of the demo takes about 20 MB."""
+ISOLATED = Path("/sys/devices/system/cpu/isolated")
 PRIORITY = 50
 _LIMITS = "/etc/security/limits.d/hucrl.conf"
-_MCL_CURRENT = 1
+_MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 
 
 def check_cores() -> Finding:
@@ -36,11 +39,30 @@ def check_cores() -> Finding:
     return Finding.ok(found)
 
 
+def check_processors() -> Finding:
+    """Processors that the controller could have for itself."""
+    allowed = ", ".join(map(str, sorted(os.sched_getaffinity(0))))
+    isolated = ISOLATED.read_text().strip() if ISOLATED.exists() else ""
+    if not isolated:
+        return Finding.ok(f"{allowed}; none isolated; control.cpus keeps the controller on some")
+    return Finding.ok(f"{allowed}; isolated: {isolated}, for the controller with control.cpus")
+
+
+def check_garbage_collection() -> Finding:
+    """How long a tick would stand still for Python's garbage collector."""
+    began = time.perf_counter()
+    gc.collect()
+    duration_ms = 1e3 * (time.perf_counter() - began)
+    return Finding.ok(
+        f"{duration_ms:.0f} ms, between episodes only (control.pause_garbage_collection)"
+    )
+
+
 def check_realtime_priority() -> Finding:
     """Whether a process may get SCHED_FIFO, which removes the tail of the tick times."""
     error = _in_child(_try_realtime)
     if not error:
-        return Finding.ok(f"SCHED_FIFO {PRIORITY} is allowed")
+        return Finding.ok(f"SCHED_FIFO {PRIORITY} is allowed: control.realtime_priority")
     soft = resource.getrlimit(resource.RLIMIT_RTPRIO)[0]
     return Finding.note(
         f"SCHED_FIFO {PRIORITY} is refused ({error}; limit {soft})",
@@ -53,7 +75,7 @@ def check_memory_lock() -> Finding:
     """Whether a process may keep its memory from being paged out."""
     error = _in_child(_try_memory_lock)
     if not error:
-        return Finding.ok("mlockall is allowed")
+        return Finding.ok("mlockall is allowed: control.lock_memory")
     soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     limit = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft >> 10} KiB"
     return Finding.note(
@@ -102,7 +124,7 @@ def _try_memory_lock() -> str:
     libc = ctypes.CDLL(None, use_errno=True)
     page = mmap.mmap(-1, mmap.PAGESIZE)  # at least this much beside the code
     try:
-        if libc.mlockall(_MCL_CURRENT) != 0:
+        if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) != 0:
             return os.strerror(ctypes.get_errno())
     finally:
         page.close()
@@ -136,6 +158,8 @@ MACHINE: dict[str, Callable[[], Finding]] = {
     "cores": check_cores,
     "real-time priority": check_realtime_priority,
     "memory lock": check_memory_lock,
+    "processors": check_processors,
+    "garbage collection": check_garbage_collection,
     "shared memory": check_shared_memory,
     "disk": check_disk,
 }
