@@ -53,8 +53,7 @@ def test_the_spec_is_what_the_mjcf_says(make):
     assert set(spec.actuated_joints) <= set(spec.joint_names)
     assert model.nu == spec.action_dim
     assert all(limit > 0 for limit in spec.effort_limits)
-    strength = model.actuator_gear[:, 0] * model.actuator_ctrlrange[:, 1]
-    assert strength.tolist() == list(spec.effort_limits)
+    assert model.actuator_ctrlrange[:, 1].tolist() == list(spec.effort_limits)
     for index, name in enumerate(spec.actuated_joints):
         assert model.actuator_trntype[index] == mujoco.mjtTrn.mjTRN_JOINT
         assert model.actuator_trnid[index, 0] == model.joint(name).id
@@ -113,10 +112,43 @@ def test_a_reset_forgets_everything_before_it(make):
 
 @EACH_ROBOT
 def test_a_state_that_was_set_is_the_state(make):
+    state = play(make(), random_efforts(make.spec, 20))[-1]
     robot = make()
-    state = np.random.default_rng(0).normal(size=make.spec.state_dim)
     robot.set_state(state)
-    assert np.array_equal(robot.state, state)
+    joints = 2 * len(make.spec.joint_names)
+    assert np.array_equal(robot.state[:joints], state[:joints])
+    assert np.abs(robot.state - state).max() < 1e-15
+
+
+@EACH_ROBOT
+def test_the_context_stays_and_everything_else_moves(make):
+    states = play(make(), random_efforts(make.spec, 50))
+    moving = make.spec.predicted_dim
+    assert (states[:, moving:] == states[0, moving:]).all()
+    still = [name for name in make.spec.observed if name.startswith("object")]
+    assert (np.ptp(states[:, : moving - len(still)], axis=0) > 0).all()
+
+
+@pytest.mark.parametrize("name", [name for name in ROBOTS if name != "pendulum"])
+def test_starts_are_drawn(name):
+    robot = ROBOTS[name]()
+    starts = [robot.reset(np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    assert np.array_equal(starts[0], starts[1])
+    assert not np.array_equal(starts[0], starts[2])
+
+
+@EACH_ROBOT
+def test_nothing_gains_energy_without_a_motor(make):
+    robot = make()
+    robot.model.opt.enableflags |= mujoco.mjtEnableBit.mjENBL_ENERGY
+    robot.reset(np.random.default_rng(0))
+    totals = []
+    for _ in range(100):
+        robot.step(np.zeros(make.spec.action_dim))
+        mujoco.mj_forward(robot.model, robot.data)
+        totals.append(robot.data.energy.sum())
+    # A foot that is pressed into the floor at the start is pushed out of it.
+    assert max(totals[5:]) < totals[4] + 1e-3 * (1.0 + abs(totals[4]))
 
 
 def equation_of_motion(_, state, torque):

@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.envs.markers import Markers
+from hucrl_ros.envs.extras import Extras
 from hucrl_ros.paths import share_directory
 from hucrl_ros.robot import RobotSpec
 
@@ -39,7 +39,7 @@ class MujocoRobot(ABC):
         self._qpos = np.array([int(joint.qposadr[0]) for joint in joints])
         self._qvel = np.array([int(joint.dofadr[0]) for joint in joints])
         self._limits = np.asarray(self.spec.effort_limits)
-        self._markers = Markers(self.model, (*self.spec.observed, *self.spec.context))
+        self._extras = Extras(self.model, (*self.spec.observed, *self.spec.context))
 
     @abstractmethod
     def initial_state(self, rng: np.random.Generator) -> Array:
@@ -52,7 +52,7 @@ class MujocoRobot(ABC):
         What the spec calls observed and context follows [m].
         """
         joints = [self.data.qpos[self._qpos], self.data.qvel[self._qvel]]
-        return np.concatenate([*joints, self._markers.read(self.data)])
+        return np.concatenate([*joints, self._extras.read(self.data)])
 
     def set_state(self, state: Array) -> None:
         """Put the robot into `state` `(p,)` with no effort applied."""
@@ -60,7 +60,7 @@ class MujocoRobot(ABC):
         joints = len(self.spec.joint_names)
         self.data.qpos[self._qpos] = state[:joints]
         self.data.qvel[self._qvel] = state[joints : 2 * joints]
-        self._markers.place(self.data, state[2 * joints :])
+        self._extras.write(self.data, state[2 * joints :])
         mujoco.mj_forward(self.model, self.data)
 
     def reset(self, rng: np.random.Generator) -> Array:

@@ -1,0 +1,157 @@
+"""The robots of the paper, each against its own numbers."""
+
+import mujoco
+import numpy as np
+import pytest
+
+from hucrl_ros.envs import TASK_ROBOTS, Cartpole, HalfCheetah, Pr2Pusher, Pr2Reacher
+from hucrl_ros.envs.extras import Extras
+from hucrl_ros.envs.pr2_reacher import JOINTS
+from hucrl_ros.tasks import TASKS
+
+AT_REST = np.zeros(17)
+
+
+def starts(robot, count: int = 400) -> np.ndarray:
+    return np.stack([robot.initial_state(np.random.default_rng(k)) for k in range(count)])
+
+
+@pytest.mark.parametrize(
+    ("task", "state", "action", "limit", "period", "steps"),
+    [
+        ("pendulum", 2, 1, 1.0, 1 / 80, 400),
+        ("cartpole", 4, 1, 3.0, 0.04, 200),
+        ("reacher", 14 + 3, 7, 20.0, 0.02, 150),
+        ("sparse_reacher", 14 + 3, 7, 20.0, 0.02, 150),
+        ("pusher", 14 + 3, 7, 2.0, 0.04, 150),
+        ("half_cheetah", 17, 6, 2.0, 0.05, 1000),
+    ],
+)
+def test_sizes_limits_and_periods_are_the_papers(task, state, action, limit, period, steps):
+    spec = TASK_ROBOTS[task].spec
+    assert (spec.state_dim, spec.action_dim) == (state, action)
+    assert set(spec.effort_limits) == {limit}
+    assert spec.period == period
+    assert TASKS[task].steps == steps
+
+
+def test_every_task_has_the_robot_that_the_simulator_takes():
+    assert {name: task.robot for name, task in TASKS.items()} == TASK_ROBOTS
+
+
+def test_the_cartpole_follows_its_equations_of_motion():
+    """(M + m) ẍ + (m l/2) (cos θ θ̈ − sin θ θ̇²) = 100 u − ẋ, and the pole's, θ = 0 hanging."""
+    robot = Cartpole()
+    state, command = np.array([0.1, 0.9, 0.4, -1.3]), 1.7
+    robot.set_state(state)
+    robot.data.ctrl[:] = command
+    mujoco.mj_forward(robot.model, robot.data)
+    mass, arm, inertia = 5.02, 0.3, 0.189
+    _, angle, speed, turning = state
+    # The hinge turns about y: a positive angle moves the tip to negative x.
+    matrix = np.array(
+        [
+            [10.47 + mass, -mass * arm * np.cos(angle)],
+            [-mass * arm * np.cos(angle), inertia + mass * arm**2],
+        ]
+    )
+    forces = [
+        100.0 * command - speed - mass * arm * np.sin(angle) * turning**2,
+        -turning - mass * 9.81 * arm * np.sin(angle),
+    ]
+    assert robot.data.qacc == pytest.approx(np.linalg.solve(matrix, forces), rel=1e-6)
+
+
+def test_the_cartpole_stays_on_its_rail():
+    robot = Cartpole()
+    robot.reset(np.random.default_rng(0))
+    positions = [robot.step(np.array([3.0]))[0] for _ in range(100)]
+    assert 2.5 < max(positions) < 2.7
+
+
+def test_the_cartpole_starts_near_hanging():
+    drawn = starts(Cartpole())
+    assert drawn.mean(axis=0) == pytest.approx(np.zeros(4), abs=0.03)
+    assert drawn.std(axis=0) == pytest.approx(np.full(4, 0.1), rel=0.15)
+
+
+@pytest.mark.parametrize(("make", "tool", "base"), [(Pr2Reacher, 0.168, 0), (Pr2Pusher, 0, -0.6)])
+def test_the_arms_have_the_pr2s_joints_axes_and_lengths(make, tool, base):
+    model = make().model
+    hinges = [model.joint(name) for name in JOINTS]
+    axes = ["xyz"[int(np.argmax(joint.axis))] for joint in hinges]
+    assert axes == ["z", "y", "x", "y", "x", "y", "x"]
+    assert [float(joint.damping[0]) for joint in hinges] == (
+        [10, 10, 0.1, 1, 0.1, 0.1, 0.1] if make is Pr2Reacher else [1, 1, *[0.1] * 5]
+    )
+    assert all(joint.armature[0] == 0.04 for joint in hinges)
+    assert not model.opt.gravity.any()
+    robot = make()
+    robot.set_state(AT_REST)
+    site = robot.data.site(0).xpos
+    assert site == pytest.approx([0.1 + 0.4 + 0.321 + tool, base, 0.0])
+
+
+def test_goals_of_the_reacher_are_drawn_around_the_papers_place():
+    drawn = starts(Pr2Reacher())
+    assert not drawn[:, :14].any()
+    assert drawn[:, 14:].mean(axis=0) == pytest.approx([0.0, 0.25, 0.0], abs=0.02)
+    assert drawn[:, 14:].std(axis=0) == pytest.approx(np.full(3, 0.1), rel=0.1)
+
+
+def test_the_reachers_goal_is_seen_where_it_is():
+    robot = Pr2Reacher()
+    state = robot.reset(np.random.default_rng(4))
+    assert robot.data.body("goal").xpos == pytest.approx(state[14:])
+
+
+def test_the_pusher_starts_with_the_object_beside_the_goal():
+    drawn = starts(Pr2Pusher())
+    assert not drawn[:, :7].any()
+    assert np.abs(drawn[:, 7:14]).max() <= 0.005
+    assert drawn[:, 14:16].mean(axis=0) == pytest.approx([0.2, 0.1], abs=0.005)
+    assert drawn[:, 14:16].std(axis=0) == pytest.approx([0.025, 0.025], rel=0.1)
+    assert (drawn[:, 16] == -0.275).all()
+
+
+def test_the_pushers_object_moves_when_it_is_pushed_and_only_then():
+    robot = Pr2Pusher()
+    start = robot.reset(np.random.default_rng(0))
+    rested = [robot.step(np.zeros(7))[14:] for _ in range(20)]
+    assert np.abs(np.stack(rested) - start[14:]).max() < 1e-12
+    pushed = start.copy()
+    pushed[14:] = np.add(robot.data.body("r_wrist_roll_link").xpos, [0.0, 0.16, 0.0])
+    pushed[16] = -0.275
+    robot.model.body("object").pos[2] = 0.0  # as high as the fork
+    robot.set_state(pushed)
+    moved = [robot.step(np.array([2.0, *[0.0] * 6]))[14:] for _ in range(30)]
+    assert moved[-1][1] > pushed[15] + 0.05
+
+
+def test_the_cheetah_stands_still_on_its_feet():
+    robot = HalfCheetah()
+    robot.reset(np.random.default_rng(0))
+    states = np.stack([robot.step(np.zeros(6)) for _ in range(100)])
+    assert np.abs(states[-1, 8:]).max() < 0.02
+    assert abs(states[-1, 0]) < 0.2
+    assert robot.model.body_mass.sum() == pytest.approx(14.0)
+
+
+def test_the_cheetahs_speed_is_how_far_it_runs():
+    robot = HalfCheetah()
+    robot.set_state(np.array([*[0.0] * 16, 1.5]))
+    assert robot.state[16] == 1.5
+    before = float(robot.data.qpos[0])
+    state = robot.step(np.zeros(6))
+    assert robot.data.qpos[0] - before == pytest.approx(0.05 * (1.5 + state[16]) / 2, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["gaol_x", "goal", "goal_w", "r_wrist_velocity"])
+def test_a_state_entry_that_the_mjcf_lacks_is_refused(name):
+    with pytest.raises(ValueError, match=f"state entry '{name}': the MJCF has no such body"):
+        Extras(Pr2Reacher().model, (name,))
+
+
+def test_a_link_of_the_robot_is_no_observed_body():
+    with pytest.raises(ValueError, match="of body 'r_wrist_roll_link': only a mocap body"):
+        Extras(Pr2Reacher().model, ("r_wrist_roll_link_x",))
