@@ -103,6 +103,7 @@ class Bench(Harness):
         self.client = node.create_client(ChangeState, "controller/change_state")
         self.asker = node.create_client(GetState, "controller/get_state")
         self.stamp_ns = 1_000_000_000
+        self.published = 0
 
     def _on_command(self, message):
         label = message.layout.dim[0].label if message.layout.dim else ""
@@ -156,12 +157,27 @@ class Bench(Harness):
         message = JointState(name=list(names), position=list(position), velocity=list(velocity))
         message.header.stamp.sec, message.header.stamp.nanosec = divmod(self.stamp_ns, 10**9)
         self.states.publish(message)
+        self.published += 1
 
     def ask(self, **state):
         """Publish a joint state and return its command, or None if none comes."""
         count = len(self.commands)
         self.publish(**state)
         return self.commands[count][1] if self.wait(lambda: len(self.commands) > count) else None
+
+    def drive(self, over):
+        """Publish joint states at 80 Hz, whatever comes back, until `over()`; returns how many.
+
+        Then wait for the last one's tick.
+        """
+        begin, count = time.monotonic(), 0
+        while not over():
+            self.publish(position=(3.0 + 0.01 * (count % 7),))
+            count += 1
+            self.wait(lambda due=begin + count * PERIOD: time.monotonic() >= due)
+        last_ns = self.stamp_ns
+        assert self.wait(lambda: self.ticks and self.ticks[-1].stamp_ns == last_ns)
+        return count
 
     def offer(self, path):
         """Publish a bundle's path."""

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from concurrent.futures import Executor, ThreadPoolExecutor, TimeoutError
 from threading import Event
 
@@ -222,17 +221,6 @@ sys.exit(main())
 """
 
 
-def drive(bench, states, then=lambda step: None):
-    """Publish joint states at 80 Hz, whatever comes back; then wait for the last tick."""
-    begin = time.monotonic()
-    for step in range(states):
-        then(step)
-        bench.publish(position=(3.0 + 0.01 * (step % 7),))
-        bench.wait(lambda due=begin + (step + 1) * PERIOD: time.monotonic() >= due)
-    last_ns = bench.stamp_ns
-    assert bench.wait(lambda: bench.ticks and bench.ticks[-1].stamp_ns == last_ns)
-
-
 @pytest.mark.ros
 def test_a_controller_that_stalls_beside_a_busy_process_accounts_for_every_period(
     ros_domain, tmp_path
@@ -248,7 +236,7 @@ def test_a_controller_that_stalls_beside_a_busy_process_accounts_for_every_perio
             bench.meet(process)
             assert bench.transition("configure")
             assert bench.transition("activate")
-            drive(bench, STATES)
+            assert bench.drive(lambda: bench.published == STATES) == STATES
             health = bench.health("controller")
             ticks, commands = list(bench.ticks), list(bench.commands)
     finally:
