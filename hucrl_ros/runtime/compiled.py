@@ -59,14 +59,7 @@ class CompiledEngine:
         self._pool = ThreadPoolExecutor(helpers, "rollout") if helpers else None
         self._score = score
         self._options = onnxruntime.RunOptions()
-        self._binding = score.io_binding()
-        for name, bind in (
-            ("states", self._binding.bind_input),
-            ("actions", self._binding.bind_input),
-            ("returns", self._binding.bind_output),
-        ):
-            array = getattr(self._rollouts, name)
-            bind(name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
+        self._bindings = [_bind(score, self._rollouts, *share) for share in self._shares]
 
     def set_state(self, state: NDArray[np.float64]) -> None:
         """Start of the rollouts from now on: `(p,)`."""
@@ -85,7 +78,6 @@ class CompiledEngine:
         self._run(0, share)
         for other in others:
             other.result()
-        self._score.run_with_iobinding(self._binding, self._options)
         return self._rollouts
 
     def _run(self, index: int, feedback: np.float32) -> None:
@@ -100,6 +92,22 @@ class CompiledEngine:
             self._rollouts.states,
             self._rollouts.actions,
         )
+        self._score.run_with_iobinding(self._bindings[index], self._options)
+
+
+def _bind(
+    score: onnxruntime.InferenceSession, rollouts: Rollouts, first: int, last: int
+) -> onnxruntime.IOBinding:
+    """Let `score` read and write the particles `first` to `last` where they lie."""
+    binding = score.io_binding()
+    for name, bind in (
+        ("states", binding.bind_input),
+        ("actions", binding.bind_input),
+        ("returns", binding.bind_output),
+    ):
+        array = getattr(rollouts, name)[first:last]
+        bind(name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
+    return binding
 
 
 def compile_program(networks: Networks) -> Program:

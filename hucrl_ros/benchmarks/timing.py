@@ -1,0 +1,129 @@
+"""Durations of planning ticks, beside what the processor can do at that moment."""
+
+import gc
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hucrl_ros.benchmarks.numpy_engine import NumpyEngine
+from hucrl_ros.config import PlannerSettings
+from hucrl_ros.planners import make_planner
+from hucrl_ros.runtime.bundle import Bundle, load_bundle
+from hucrl_ros.runtime.engine import Engine, make_engine
+from hucrl_ros.runtime.networks import Networks
+
+YARDSTICK_SIZE = 512
+ROUNDS, YARDSTICKS = 5, 8
+"""Ticks are measured in rounds; so many matrix products come before each."""
+CALM = 0.05
+"""[s] After the products, whose threads spin for a while before they sleep."""
+WARM_UP_TICKS = 5
+FEWEST_TICKS, MOST_TICKS = 40, 20000
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A measurement."""
+
+    ticks_ms: NDArray[np.float64]
+    """`(n,)` in the order in which they ran."""
+    gflop: float
+    """Of one tick, see `tick_gflop` [1e9 operations]."""
+    yardstick_gflops: float
+    """Median rate of a square matrix product between the ticks [1e9 operations a second]."""
+
+    def percentile(self, percent: float) -> float:
+        """Of the ticks [ms]."""
+        return float(np.percentile(self.ticks_ms, percent))
+
+    @property
+    def gflops(self) -> float:
+        """Rate of the median tick [1e9 operations a second]."""
+        return 1e3 * self.gflop / self.percentile(50)
+
+
+def tick_gflop(networks: Networks, settings: PlannerSettings) -> float:
+    """Operations of a tick's policies and models [1e9]; a multiplication and a sum are two.
+
+    Critic, reward and everything elementwise are work, too, but not counted.
+    """
+    layers = [*networks.policy, *networks.hallucination, *networks.model]
+    step = 2.0 * sum(layer.weights.size for layer in layers)
+    rollouts = settings.particles * settings.iterations
+    return 1e-9 * rollouts * settings.horizon * step
+
+
+def time_engine(
+    name: str, bundle: Bundle, settings: PlannerSettings, threads: int, seconds: float
+) -> Timing:
+    """Time an engine (`compiled`, `onnx` or `numpy`) for about so many seconds.
+
+    Args:
+        name: The engine.
+        bundle: What it plays.
+        settings: The planner and its size.
+        threads: Of the engine and the yardstick.
+        seconds: Time to take [s].
+    """
+    assert bundle.networks is not None
+    gflop = tick_gflop(bundle.networks, settings)
+    size = settings.particles, settings.horizon
+    engine: Engine
+    if name == "numpy":
+        engine = NumpyEngine(bundle.networks, bundle.graphs["score"])
+    elif name == "onnx":
+        engine = make_engine(load_bundle(bundle.path, threads=threads), *size, name, threads)
+    else:
+        engine = make_engine(bundle, *size, name, threads)
+    return time_ticks(bundle, engine, settings, threads, seconds, gflop)
+
+
+def time_ticks(
+    bundle: Bundle,
+    engine: Engine,
+    settings: PlannerSettings,
+    threads: int,
+    seconds: float,
+    gflop: float,
+) -> Timing:
+    """Plan one tick after the other, with a yardstick of as many threads in between."""
+    spec = bundle.manifest.spec
+    planner = make_planner(settings, spec.predicted_dim, bundle.manifest.width)
+    rng = np.random.default_rng(0)
+    planner.reset(rng)
+    states = 0.5 * rng.standard_normal((64, spec.state_dim))
+
+    def tick(index: int) -> float:
+        began = time.perf_counter()
+        engine.set_state(states[index % len(states)])
+        planner.plan(engine, lambda: True)
+        return time.perf_counter() - began
+
+    torch.set_num_threads(threads)
+    square = torch.rand(YARDSTICK_SIZE, YARDSTICK_SIZE)
+    typical = float(np.median([tick(index) for index in range(WARM_UP_TICKS)]))
+    count = int(np.clip(seconds / typical, FEWEST_TICKS, MOST_TICKS))
+    ticks, rates = list[float](), list[float]()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        for _ in range(ROUNDS):
+            rates += [_rate(square) for _ in range(YARDSTICKS)]
+            time.sleep(CALM)
+            tick(0)
+            ticks += [tick(index) for index in range(math.ceil(count / ROUNDS))]
+    finally:
+        gc.unfreeze()
+        gc.enable()
+    return Timing(1e3 * np.array(ticks), gflop, float(np.median(rates)))
+
+
+def _rate(square: torch.Tensor) -> float:
+    began = time.perf_counter()
+    torch.mm(square, square)
+    return 2e-9 * YARDSTICK_SIZE**3 / (time.perf_counter() - began)

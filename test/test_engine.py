@@ -1,0 +1,267 @@
+"""Every planning engine computes what torch's modules compute, on any number of threads."""
+
+import itertools
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from bundle_factory import STRATEGIES, learned, shake
+from bundle_factory import write_bundle as write
+from numba import njit
+
+from hucrl_ros.benchmarks.numpy_engine import NumpyEngine
+from hucrl_ros.benchmarks.synthetic import untrained_bundle
+from hucrl_ros.config import ModelSettings, PlannerSettings, SearchSettings
+from hucrl_ros.errors import BundleError
+from hucrl_ros.export.parts import Parts
+from hucrl_ros.runtime import compiled, simd
+from hucrl_ros.runtime.bundle import load_bundle
+from hucrl_ros.runtime.engine import make_engine
+from hucrl_ros.runtime.networks import from_arrays, to_arrays
+from hucrl_ros.runtime.onnx_engine import OnnxEngine
+
+ENGINES = ("compiled", "onnx", "numpy")
+STATE = np.array([3.0, -0.5])
+DISCOUNT = 0.97
+TOLERANCE = 2e-4
+
+
+def engine_of(name, bundle, particles, horizon, threads=1):
+    if name == "numpy":
+        return NumpyEngine(bundle.networks, bundle.graphs["score"])
+    return make_engine(bundle, particles, horizon, name, threads)
+
+
+def inputs(width, noise_dim, particles, horizon, seed=0):
+    rng = np.random.default_rng(seed)
+    offsets = rng.standard_normal((particles, horizon, width)).astype(np.float32)
+    return offsets, rng.standard_normal((horizon, noise_dim)).astype(np.float32)
+
+
+def copied(rollouts):
+    return {name: array.copy() for name, array in rollouts._asdict().items()}
+
+
+def assert_equal(found, expected):
+    for name, array in copied(found).items():
+        reference = np.asarray(expected[name])
+        np.testing.assert_allclose(array, reference, TOLERANCE, TOLERANCE, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return load_bundle(write(tmp_path_factory.mktemp("engine") / "bundle"))
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("feedback", [0.0, 1.0, 0.5])
+def test_engines_compute_algorithm_7_as_torch_does(tmp_path, name, strategy, feedback):
+    modules = learned(strategy)
+    shake(modules, seed=5)
+    bundle = load_bundle(write(tmp_path / "bundle", strategy))
+    parts = Parts(modules.task, modules.step, modules.actors)
+    offsets, noise = inputs(bundle.manifest.width, 2, particles=37, horizon=5)
+    tensors = [torch.tensor(STATE, dtype=torch.float32), *map(torch.from_numpy, (offsets, noise))]
+    with torch.no_grad():
+        expected = parts.rollout(*tensors, torch.tensor(feedback), DISCOUNT)
+    engine = engine_of(name, bundle, 37, 5)
+    engine.set_state(STATE)
+    assert_equal(engine(offsets, noise, feedback), expected._asdict())
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_particle_does_not_know_of_the_others(bundle, name):
+    offsets, noise = inputs(3, 2, particles=50, horizon=4)
+    engine = engine_of(name, bundle, 50, 4)
+    engine.set_state(STATE)
+    straight = copied(engine(offsets, noise, 1.0))
+    backward = copied(engine(offsets[::-1], noise, 1.0))
+    for key, array in straight.items():
+        np.testing.assert_allclose(backward[key][::-1], array, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["compiled", "onnx"])
+def test_a_second_call_owes_nothing_to_the_first(bundle, name):
+    first, noise = inputs(3, 2, particles=20, horizon=3)
+    engine = engine_of(name, bundle, 20, 3)
+    engine.set_state(STATE)
+    expected = copied(engine(first, noise, 1.0))
+    engine.set_state(-STATE)
+    engine(-first, -noise, 0.0)
+    engine.set_state(STATE)
+    for key, array in copied(engine(first, noise, 1.0)).items():
+        np.testing.assert_array_equal(array, expected[key])
+
+
+@pytest.mark.parametrize("particles", [2, 15, 16, 17, 33, 64, 70])
+def test_threads_change_no_bit(bundle, particles):
+    offsets, noise = inputs(3, 2, particles, horizon=4)
+    found = []
+    for threads in (1, 2, 3, 7):
+        engine = engine_of("compiled", bundle, particles, 4, threads)
+        engine.set_state(STATE)
+        found.append(copied(engine(offsets, noise, 1.0)))
+    for key, other in itertools.product(found[0], found[1:]):
+        np.testing.assert_array_equal(other[key], found[0][key])
+
+
+@pytest.mark.parametrize(
+    ("task", "heads", "layers", "policy_layers", "activation"),
+    [
+        ("pendulum", 1, (9, 16, 7), (33, 2), "tanh"),
+        ("reacher", 2, (20, 12), (10,), "relu"),
+    ],
+)
+def test_networks_of_any_size_and_states_with_a_context(
+    tmp_path, task, heads, layers, policy_layers, activation
+):
+    bundle = untrained_bundle(
+        tmp_path / "bundle",
+        task,
+        ModelSettings(heads=heads, layers=layers, activation=activation),
+        PlannerSettings(particles=16, horizon=4),
+        SearchSettings(policy_layers=policy_layers, critic_layers=(6,)),
+    )
+    spec = bundle.manifest.spec
+    state = np.random.default_rng(1).uniform(-0.5, 0.5, spec.state_dim)
+    offsets, noise = inputs(bundle.manifest.width, spec.predicted_dim, particles=21, horizon=6)
+    expected = None
+    for name in ENGINES:
+        engine = engine_of(name, bundle, 21, 6, threads=2)
+        engine.set_state(state)
+        found = engine(offsets, noise, 1.0)
+        if expected is None:
+            expected = copied(found)
+        assert_equal(found, expected)
+        context = found.states[:, :, spec.predicted_dim :]
+        assert (context == state[spec.predicted_dim :].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize(
+    ("function", "reference"),
+    [
+        (simd.silu, lambda x: x / (1.0 + np.exp(-x))),
+        (simd.tanh, np.tanh),
+        (simd.softplus, lambda x: np.logaddexp(x, 0.0)),
+        (simd.relu, lambda x: np.maximum(x, 0.0)),
+    ],
+)
+def test_activations_are_right_to_float32(function, reference):
+    @njit
+    def apply(array):
+        for i in range(0, len(array), simd.VECTOR):
+            function(array[i:].ctypes.data)
+
+    x = np.concatenate([np.linspace(-86, 86, 4096), np.linspace(-1e-3, 1e-3, 4096)])
+    found = x.astype(np.float32)
+    apply(found)
+    np.testing.assert_allclose(found, reference(x.astype(np.float32).astype(float)), 1e-6, 3e-7)
+
+
+def test_activations_stay_finite_beyond_the_range_of_exp():
+    @njit
+    def apply(array):
+        simd.silu(array.ctypes.data)
+
+    found = np.full(simd.VECTOR, -1e30, np.float32)
+    found[1::2] = 1e30
+    apply(found)
+    np.testing.assert_allclose(found[1::2], 1e30, rtol=1e-6)
+    assert np.isfinite(found).all()
+
+
+def test_auto_takes_the_compiled_engine_where_it_can(bundle):
+    assert isinstance(make_engine(bundle, 8, 3), compiled.CompiledEngine)
+    assert isinstance(make_engine(bundle, 8, 3, "onnx"), OnnxEngine)
+
+
+def without_networks(folder):
+    """The bundle as an exporter would write it for a model that the kernel doesn't know."""
+    text = (folder / "manifest.yaml").read_text().splitlines()
+    kept = [line for line in text if "networks.npz" not in line]
+    assert len(kept) == len(text) - 1
+    (folder / "manifest.yaml").write_text("\n".join(kept) + "\n")
+    return load_bundle(folder)
+
+
+def test_a_bundle_without_networks_plays_with_onnx_alone(tmp_path):
+    bundle = without_networks(write(tmp_path / "bundle"))
+    assert isinstance(make_engine(bundle, 8, 3), OnnxEngine)
+    with pytest.raises(BundleError, match=r"control\.engine = 'compiled'.*networks\.npz"):
+        make_engine(bundle, 8, 3, "compiled")
+
+
+def test_networks_that_differ_from_torch_are_refused(tmp_path):
+    modules = learned()
+    shake(modules, seed=2)
+    bundle = load_bundle(write(tmp_path / "bundle"))
+    constants = {**bundle.networks.constants}
+    constants["target_std"] = constants["target_std"] * np.float32(1.5)
+    bad = bundle.networks._replace(constants=constants)
+    changed = type(bundle)(
+        bundle.path, bundle.manifest, bundle.graphs, bad, bundle.parity, bundle.promise
+    )
+    with pytest.raises(BundleError, match=r"networks\.npz: output .* differs from torch's"):
+        make_engine(changed, 8, 3)
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("model.1.weights", r"model\.1\.weights has the shape"),
+        ("policy.0.biases", r"policy\.0\.biases has the shape"),
+        ("reach", "reach has the shape"),
+        ("scales", "scales has the shape"),
+    ],
+)
+def test_networks_of_a_wrong_shape_are_refused(bundle, key, message):
+    arrays = to_arrays(bundle.networks)
+    arrays[key] = np.zeros((2, 3, 5), np.float32)
+    with pytest.raises(ValueError, match=message):
+        from_arrays(arrays, bundle.manifest)
+
+
+def test_networks_survive_their_file(bundle):
+    again = from_arrays(to_arrays(bundle.networks), bundle.manifest)
+    for key, array in to_arrays(bundle.networks).items():
+        np.testing.assert_array_equal(to_arrays(again)[key], array)
+
+
+NARROW = """
+import sys
+import numpy as np
+from hucrl_ros.benchmarks.numpy_engine import NumpyEngine
+from hucrl_ros.runtime import simd
+from hucrl_ros.runtime.bundle import load_bundle
+from hucrl_ros.runtime.engine import make_engine
+
+assert simd.VECTOR == 8, simd.VECTOR
+bundle = load_bundle(__import__("pathlib").Path(sys.argv[1]))
+rng = np.random.default_rng(0)
+offsets = rng.standard_normal((37, 5, 3)).astype(np.float32)
+noise = rng.standard_normal((5, 2)).astype(np.float32)
+engines = [make_engine(bundle, 37, 5, "compiled", 2),
+           NumpyEngine(bundle.networks, bundle.graphs["score"])]
+for engine in engines:
+    engine.set_state(np.array([3.0, -0.5]))
+found, expected = (engine(offsets, noise, 1.0) for engine in engines)
+for a, b in zip(found, expected):
+    np.testing.assert_allclose(a, b, 2e-4, 2e-4)
+"""
+
+
+@pytest.mark.skipif(not simd.WIDE, reason="this processor has no wide vectors: tested above")
+def test_processors_without_avx512_compute_the_same(bundle, tmp_path):
+    environment = {
+        **os.environ,
+        "NUMBA_CPU_NAME": "haswell",
+        "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+sse4.2",
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
+    command = [sys.executable, "-c", NARROW, str(bundle.path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
