@@ -6,10 +6,10 @@ from bench import Bench, Process, short_bundle
 pytestmark = pytest.mark.ros
 
 
-SWAPS = 100
-
-
-def test_every_command_of_a_run_with_swaps_is_accounted_for(ros_domain, tmp_path):
+@pytest.mark.parametrize(
+    "swaps", [10, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
+)
+def test_every_command_of_a_run_with_swaps_is_accounted_for(ros_domain, tmp_path, swaps):
     bundles = [
         short_bundle(tmp_path / name, steps=10**6, episode=episode)
         for episode, name in enumerate("ab", start=1)
@@ -29,7 +29,7 @@ def test_every_command_of_a_run_with_swaps_is_accounted_for(ros_domain, tmp_path
             def swapped():
                 """Offer the other bundle as soon as the last one offered plays."""
                 if bench.bundles == offered:
-                    if len(offered) == SWAPS:
+                    if len(offered) == swaps:
                         return True
                     offered.append(str(bundles[len(offered) % 2]))
                     bench.offer(offered[-1])
@@ -40,7 +40,7 @@ def test_every_command_of_a_run_with_swaps_is_accounted_for(ros_domain, tmp_path
             ticks, commands = list(bench.ticks), list(bench.commands)
     finally:
         process.clean_up()
-    assert bench.bundles == offered and len(offered) == SWAPS
+    assert bench.bundles == offered and len(offered) == swaps
     assert len(ticks) + int(health["skipped_joint_states"]) == states
     assert [tick.step for tick in ticks] == list(range(len(ticks)))
     assert int(health["ticks"]) == len(ticks), "counted across all bundles"
