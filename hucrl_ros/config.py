@@ -206,7 +206,7 @@ class ControlSettings(Settings):
     """Processors that the controller may use; empty: all [1]."""
     pause_garbage_collection: bool = True
     """Collect Python's garbage between episodes only."""
-    latency_compensation: Literal["auto", "on", "off"] = "auto"
+    latency_compensation: Literal["auto", "always", "never"] = "auto"
     """Plan from where the robot will be when the command takes effect; `auto`: where the delay
     exceeds a tenth of the control period. Never in lockstep, where physics waits."""
     extra_delay: float = Field(0.0, ge=0, le=1)

@@ -20,7 +20,7 @@ PERIOD = 0.01
 SPEC = RobotSpec("cart", ("rail",), ("rail",), (2.0,), PERIOD)
 
 
-def compensation(mode="on", extra=0.0):
+def compensation(mode="always", extra=0.0):
     settings = ControlSettings(latency_compensation=mode, extra_delay=extra)
     return DelayCompensation(PERIOD, 1, settings)
 
@@ -81,8 +81,8 @@ def test_the_delay_is_the_usual_tick_and_what_the_loop_can_not_see():
     [
         ("auto", 0.09, False),
         ("auto", 0.11, True),
-        ("on", 0.01, True),
-        ("off", 5.0, False),
+        ("always", 0.01, True),
+        ("never", 5.0, False),
     ],
 )
 def test_auto_compensates_from_a_tenth_of_a_period_on(mode, share, active):
@@ -125,7 +125,7 @@ class Foreseer:
 def test_an_integrator_is_where_it_was_foreseen_when_the_command_takes_effect(extra):
     """Exact, as it moves along straight lines; also through clamps and safe commands."""
     clock = Clock()
-    settings = ControlSettings(latency_compensation="on", extra_delay=extra)
+    settings = ControlSettings(latency_compensation="always", extra_delay=extra)
     player, made = Foreseer(clock), DelayCompensation(PERIOD, 1, settings)
     loop = ControlLoop(SPEC, 1000, player, Guard(SPEC, SafetySettings()), clock, made)
     loop.start(seed=0)
@@ -193,7 +193,7 @@ def test_with_an_exact_model_a_delay_only_shifts_the_closed_loop(bundle, delay):
 
     def play(state, steps, delay):
         period = bundle.manifest.period
-        settings = ControlSettings(latency_compensation="on", extra_delay=delay * period)
+        settings = ControlSettings(latency_compensation="always", extra_delay=delay * period)
         made = DelayCompensation(period, 1, settings)
         queue, states = [np.zeros(1)] * delay, [np.array(state)]
         for k in range(steps):

@@ -7,6 +7,7 @@ and controller as they are.
 """
 
 import argparse
+import itertools
 import os
 import shlex
 import tempfile
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from hucrl_ros.runtime.bundle import Bundle
     from hucrl_ros.tasks import Task
 
-MODES = ("off", "auto")
+MODES = ("never", "auto")
 """Of `control.latency_compensation`."""
 LONGEST_MS = 1000.0
 TRAINED = "pendulum"
@@ -50,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the first episode [0]")
     parser.add_argument(
         "--real-time", action="store_true", help="through ROS instead, on this machine's clock"
+    )
+    parser.add_argument(
+        "--priority", type=int, default=0, metavar="P", help="with --real-time: SCHED_FIFO [0]"
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     parser.add_argument(
@@ -81,7 +85,10 @@ def command_line(args: argparse.Namespace) -> str:
     if not args.bundles:
         words += ["--train-seeds", *map(str, args.train_seeds)]
     words += ["--delays", *(f"{delay:g}" for delay in args.delays)]
-    words += ["--real-time"] if args.real_time else ["--tick", f"{args.tick:g}"]
+    if args.real_time:
+        words += ["--real-time", "--priority", str(args.priority)]
+    else:
+        words += ["--tick", f"{args.tick:g}"]
     words += ["--episodes", str(args.episodes), "--seed", str(args.seed)]
     words += [] if args.out is None else ["--out", os.fspath(args.out)]
     return shlex.join(words)
@@ -98,6 +105,8 @@ def _check(args: argparse.Namespace) -> None:
     for seed in (args.seed, *args.train_seeds):
         if not 0 <= seed < 2**31:
             raise ConfigError(f"--seed = {seed}: from 0 to {2**31 - 1}")
+    if not 0 <= args.priority <= 99:
+        raise ConfigError(f"--priority {args.priority}: from 0 to 99")
     for name, values in (("--delays", args.delays), ("--tick", [args.tick])):
         for value in values:
             if not 0 <= value <= LONGEST_MS:
@@ -125,17 +134,22 @@ def _train(seeds: list[int], folder: Path) -> list[Path]:
 def _play(args: argparse.Namespace, entries: "list[tuple[Path, Bundle, Task]]") -> "Iterator[Row]":
     """A row for each episode."""
     from hucrl_ros.benchmarks.delay_report import Row
+    from hucrl_ros.benchmarks.delay_trial import play_real_time
     from hucrl_ros.config import ControlSettings
     from hucrl_ros.experiments.delayed import play_delayed
 
+    seeds = range(args.seed, args.seed + args.episodes)
     for path, bundle, task in entries:
         name = f"{path.absolute().parents[1].name}/{path.name}"
-        for delay in args.delays:
-            for mode in MODES:
-                control = ControlSettings(latency_compensation=mode, extra_delay=1e-3 * delay)
-                for seed in range(args.seed, args.seed + args.episodes):
-                    played = play_delayed(
-                        bundle, task, seed, 1e-3 * delay, 1e-3 * args.tick, control
-                    )
-                    share = played.compensated / task.steps
-                    yield Row(name, delay, args.tick, mode, seed, played.total, share)
+        for delay, mode, seed in itertools.product(args.delays, MODES, seeds):
+            control = ControlSettings(
+                latency_compensation=mode,
+                extra_delay=1e-3 * delay,
+                realtime_priority=args.priority,
+            )
+            if args.real_time:
+                total, share, tick_ms = play_real_time(bundle, task, seed, control)
+            else:
+                played = play_delayed(bundle, task, seed, 1e-3 * delay, 1e-3 * args.tick, control)
+                total, share, tick_ms = played.total, played.compensated / task.steps, args.tick
+            yield Row(name, delay, tick_ms, mode, seed, total, share)

@@ -15,9 +15,9 @@ from hucrl_ros.experiments.style import BLUE, INK, VERMILION, headline, save, si
 from hucrl_ros.runs import write_atomically
 from hucrl_ros.tasks import Task
 
-NAMES = {"off": "without compensation", "auto": "with compensation"}
-COLOURS = {"off": VERMILION, "auto": BLUE}
-MARKERS = {"off": "s", "auto": "o"}
+NAMES = {"never": "without compensation", "auto": "with compensation"}
+COLOURS = {"never": VERMILION, "auto": BLUE}
+MARKERS = {"never": "s", "auto": "o"}
 
 
 class Row(NamedTuple):
@@ -142,7 +142,7 @@ def _page(rows: Sequence[Row], command: str, task: Task, figure: str) -> str:
         f"{len({row.bundle for row in rows})} bundles and "
         f"{len({row.seed for row in rows})} seeds of planning with 95% bootstrap intervals "
         "(BCa). `episodes.csv` holds every episode. "
-        f"The tick takes {rows[0].tick_ms:g} ms, the control period "
+        f"The tick takes {np.median([row.tick_ms for row in rows]):.3g} ms, the control period "
         f"{1e3 * task.spec.period:g} ms; the controller is told the delay "
         "(`control.extra_delay`).",
         "",

@@ -52,10 +52,12 @@ def run_trial(
         try:
             node = NodeSpec(CONTROLLER, parameters=controller)
             pid = group.start(node.name, node.command)
-            last = ""
-            for node in nodes(pid):
-                last, out = node.name, folder / f"{node.name}.json"
-                group.start(node.name, [*node.command, "-p", f"out:={out}"])
+            last, out = "", folder / "out.json"
+            started = nodes(pid)
+            for node in started:
+                last = node.name
+                told = ["-p", f"out:={out}"] if node is started[-1] else []
+                group.start(node.name, [*node.command, *told])
             with _busy(hog):
                 _wait(group, last, time.monotonic() + START_S + seconds)
             result: dict[str, Any] = json.loads(out.read_text())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from rclpy.task import Future
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
@@ -79,6 +80,10 @@ class LoopSource(Trial):
         return self._states.get_subscription_count() > 0 and all(
             self.count_publishers(topic) > 0 for topic in heard
         )
+
+    def prepare(self) -> Future | None:
+        """Nothing to do."""
+        return None
 
     def begin(self) -> None:
         """Start the clock."""

@@ -51,6 +51,10 @@ class Trial(Node, ABC):
         """Whether everybody is connected."""
 
     @abstractmethod
+    def prepare(self) -> Future | None:
+        """The controller is about to become active; done when what is returned is."""
+
+    @abstractmethod
     def begin(self) -> None:
         """The controller has become active."""
 
@@ -74,12 +78,12 @@ class Trial(Node, ABC):
         """Yields False while it waits, True when the controller has refused."""
         while not (self._client.service_is_ready() and self.ready()):
             yield False
-        for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE):
-            future = self._change(transition)
-            while not future.done():
+        for request in (self._configure, self.prepare, self._activate):
+            future = request()
+            while future is not None and not future.done():
                 yield False
-            if not future.result().success:
-                self.get_logger().error(f"the controller refused transition {transition}")
+            if future is not None and not future.result().success:
+                self.get_logger().error("the controller refused to start")
                 yield True
         while not self._active:
             yield False
@@ -91,6 +95,12 @@ class Trial(Node, ABC):
             yield False
         self._out.write_text(json.dumps({**self.result(), "diagnostics": self.diagnostics}))
         self.exit_code = 0
+
+    def _configure(self) -> Future:
+        return self._change(Transition.TRANSITION_CONFIGURE)
+
+    def _activate(self) -> Future:
+        return self._change(Transition.TRANSITION_ACTIVATE)
 
     def _change(self, transition: int) -> Future:
         request = ChangeState.Request(transition=Transition(id=transition))

@@ -97,7 +97,7 @@ class ControlLoop:
         self.player = player
         self.guard = guard
         self.compensation = compensation or DelayCompensation(
-            spec.period, spec.action_dim, ControlSettings(latency_compensation="off")
+            spec.period, spec.action_dim, ControlSettings(latency_compensation="never")
         )
         self.counters = Counters()
         self.reader = JointStateReader(spec.joint_names)

@@ -67,7 +67,7 @@ class DelayCompensation:
         """Whether states are predicted."""
         if self._mode == "auto":
             return self.delay > NOTICEABLE * self._period
-        return self._mode == "on"
+        return self._mode == "always"
 
     def reset(self) -> None:
         """The robot is under no effort and no command is on its way."""

@@ -1,0 +1,82 @@
+"""For `hucrl bench delay`: has simulator and controller play, and writes down what came."""
+
+import sys
+from pathlib import Path
+
+from rclpy.task import Future
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+from std_srvs.srv import Trigger
+
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.parameters import own_parameter
+from hucrl_ros.nodes.qos import STREAM
+from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.tick_message import from_message
+from hucrl_ros.nodes.trial import Trial
+from hucrl_ros.runtime.joint_state import JointStateReader
+from hucrl_ros.runtime.manifest import read_manifest
+from hucrl_ros.ticks import NANOSECONDS
+
+
+class EpisodeWitness(Trial):
+    """Writes the episode's states `(T, p)` and the efforts `(T, q)` that acted.
+
+    Parameters: `bundle`, whose manifest says robot and steps; `out`, the file to write.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("episode_witness")
+        manifest = read_manifest(Path(own_parameter(self, "bundle", "")))
+        self._steps = manifest.steps
+        self._motors = [manifest.joint_names.index(name) for name in manifest.actuated_joints]
+        self._reader = JointStateReader(manifest.joint_names)
+        self._states: list[tuple[int, list[float], list[float]]] = []
+        self._ticks: list[tuple[int, float]] = []
+        self._reset = self.create_client(Trigger, topics.RESET)
+        self.create_subscription(JointState, topics.JOINT_STATES, self._on_state, STREAM)
+        self.create_subscription(Float64MultiArray, topics.TICKS, self._on_tick, STREAM)
+
+    def ready(self) -> bool:
+        """Simulator and controller are there and speak."""
+        return (
+            self._reset.service_is_ready()
+            and bool(self._states)
+            and self.count_publishers(topics.TICKS) > 0
+        )
+
+    def prepare(self) -> Future | None:
+        """Put the robot at the start of the episode."""
+        return self._reset.call_async(Trigger.Request())
+
+    def begin(self) -> None:
+        """Nothing to do."""
+
+    def result(self) -> dict[str, object]:
+        """States, efforts, and the ticks' durations [ms]."""
+        first_ns = self._ticks[0][0]
+        played = [entry for entry in self._states if entry[0] >= first_ns][: self._steps + 1]
+        return {
+            "states": [state for _, state, _ in played[:-1]],
+            "actions": [effort for _, _, effort in played[1:]],
+            "tick_ms": [duration for _, duration in self._ticks],
+        }
+
+    def _on_state(self, message: JointState) -> None:
+        stamp_ns = message.header.stamp.sec * NANOSECONDS + message.header.stamp.nanosec
+        state = self._reader.read(message.name, message.position, message.velocity, stamp_ns)
+        efforts = [float(message.effort[motor]) for motor in self._motors]
+        self._states.append((stamp_ns, state.tolist(), efforts))
+
+    def _on_tick(self, message: Float64MultiArray) -> None:
+        tick = from_message(message)
+        self._ticks.append((tick.stamp_ns, tick.tick_ms))
+
+
+def main() -> int:
+    """Run the node."""
+    return run_node(EpisodeWitness)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

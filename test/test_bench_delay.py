@@ -1,0 +1,128 @@
+"""`hucrl bench delay`: a simulated clock on which commands act late."""
+
+import json
+
+import numpy as np
+import pytest
+from bundle_factory import learned, shake, write_bundle
+
+from hucrl_ros.benchmarks.delay_report import Row, scores
+from hucrl_ros.cli import main
+from hucrl_ros.config import ControlSettings
+from hucrl_ros.envs import Pendulum
+from hucrl_ros.experiments.delayed import SlowBus, play_delayed
+from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings
+from hucrl_ros.tasks.pendulum import PendulumSwingUp
+
+PERIOD = Pendulum.spec.period
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    shake(learned("optimistic"), seed=1)
+    return write_bundle(tmp_path_factory.mktemp("run") / "bundles" / "bundle_001")
+
+
+@pytest.fixture(scope="module")
+def played(folder):
+    """The bundle, which follows its policy for a short episode, and its task."""
+    bundle, task = open_bundle(folder)
+    task.steps = 40
+    return with_settings(bundle, {"planner.algorithm": "policy"}), task
+
+
+def play(played, delay, mode="never", extra=None, tick_s=0.0):
+    control = ControlSettings(
+        latency_compensation=mode, extra_delay=delay if extra is None else extra
+    )
+    return play_delayed(*played, 0, delay, tick_s, control)
+
+
+def test_a_command_acts_from_the_substep_on_that_begins_after_the_delay():
+    bus = SlowBus(Pendulum(), delay=0.020)
+    bus.send(np.array([0.5]), 0.004)
+    bus.send(np.array([-1.0]), 0.0165)
+    applied = [float(bus.period(k * PERIOD)[0]) for k in range(5)]
+    # Substeps of 1.25 ms: 0.5 from 25 ms on, -1 from 37.5 ms on.
+    assert applied == pytest.approx([0.0, 0.0, 0.5, -1.0, -1.0])
+    bus = SlowBus(Pendulum(), delay=0.005)
+    bus.send(np.array([1.0]), 0.0)
+    assert float(bus.period(0.0)[0]) == pytest.approx(0.6)
+
+
+def test_without_delay_it_is_the_ordinary_episode(played):
+    (ordinary,) = evaluate(*played, episodes=1, seed=0)
+    assert play(played, 0.0).total == pytest.approx(ordinary.total)
+    assert play(played, 0.0, "auto").compensated == 0
+
+
+def test_a_delay_of_whole_periods_shifts_what_acts(played):
+    late = play(played, 3 * PERIOD)
+    np.testing.assert_array_equal(late.actions[:3], 0.0)
+    np.testing.assert_allclose(late.states[1:3] - late.states[0], 0.0, atol=1e-12)
+    soon = play(played, 0.0)
+    assert late.actions[3] == pytest.approx(soon.actions[0], abs=1e-3), "from the same state"
+
+
+def test_a_tick_delays_as_a_bus_does(played):
+    bus, tick = play(played, 2 * PERIOD, tick_s=0.0), play(played, PERIOD, tick_s=PERIOD)
+    np.testing.assert_array_equal(bus.states, tick.states)
+
+
+def test_auto_compensates_every_tick_after_a_noticeable_delay(played):
+    assert play(played, 0.02, "auto").compensated == 40
+    assert play(played, 0.02, "never").compensated == 0
+    assert play(played, 0.0, "auto", tick_s=0.005).compensated == 39, "from the second on"
+
+
+def test_equal_seeds_give_equal_episodes(played):
+    first, second = (play(played, 0.02, "auto") for _ in range(2))
+    np.testing.assert_array_equal(first.states, second.states)
+
+
+def test_a_score_is_the_mean_of_its_episodes():
+    rows = [
+        Row("a", delay, 2.0, mode, seed, 100.0 * seed + delay, 0.5)
+        for delay in (0.0, 20.0)
+        for mode in ("never", "auto")
+        for seed in range(3)
+    ]
+    found = scores(rows)
+    assert [(score.delay_ms, score.compensation) for score in found] == [
+        (0.0, "never"),
+        (0.0, "auto"),
+        (20.0, "never"),
+        (20.0, "auto"),
+    ]
+    assert found[2].return_.mean == pytest.approx(120.0)
+    assert (found[2].worst, found[2].compensated) == (20.0, 0.5)
+
+
+def test_the_command_prints_a_table_and_writes_page_figure_and_episodes(
+    folder, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(PendulumSwingUp, "steps", 5)
+    out = tmp_path / "latency"
+    words = ["bench", "delay", str(folder), "--delays", "20", "--episodes", "2", "--out", str(out)]
+    assert main(words) == 0
+    assert "20 ms" in capsys.readouterr().out
+    page = (out / "README.md").read_text()
+    assert "hucrl bench delay" in page and "return_against_delay.png" in page
+    assert (out / "return_against_delay.png").stat().st_size > 1000
+    assert len((out / "episodes.csv").read_text().splitlines()) == 1 + 2 * 2
+    assert main([*words[:-2], "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [entry["compensation"] for entry in found] == ["never", "auto"]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--delays", "-1"], "--delays = -1: from 0 to 1000 ms"),
+        (["--tick", "2000"], "--tick = 2000: from 0 to 1000 ms"),
+        (["--episodes", "0"], "--episodes = 0: at least 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(folder, capsys, words, reason):
+    assert main(["bench", "delay", str(folder), *words]) == 2
+    assert reason in capsys.readouterr().err
