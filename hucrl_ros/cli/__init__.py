@@ -16,6 +16,7 @@ COMMANDS = (
     "sweep",
     "optimum",
     "bench",
+    "tune",
     "list",
     "doctor",
 )
