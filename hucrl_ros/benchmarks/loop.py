@@ -102,8 +102,8 @@ def _check(args: argparse.Namespace) -> None:
     for rate in args.rates:
         if not 1 <= rate <= 2000:
             raise ConfigError(f"--rates {rate:g}: from 1 to 2000 Hz")
-    if not 1 <= args.seconds <= 86400:
-        raise ConfigError(f"--seconds {args.seconds:g}: from 1 to 86400")
+    if not 2 <= args.seconds <= 86400:
+        raise ConfigError(f"--seconds {args.seconds:g}: from 2 to 86400")
     if not 0 <= args.priority <= 99:
         raise ConfigError(f"--priority {args.priority}: from 0 to 99")
 
