@@ -80,9 +80,10 @@ def test_the_policy_is_always_among_the_planners_and_none_twice(learned):
     assert everyone == list(CONTESTANTS)
 
 
-def test_gain_is_over_the_policy_of_the_same_bundle():
+def test_gain_is_over_the_policy_with_the_same_bundle_and_seed():
     rows = [
         row("policy", 10.0, size=(1, 1)),
+        row("policy", 12.0, seed=1, size=(1, 1)),
         row("cem warm", 13.0),
         row("cem warm", 15.0, seed=1),
         row("policy", 100.0, bundle="b", size=(1, 1)),
@@ -90,7 +91,7 @@ def test_gain_is_over_the_policy_of_the_same_bundle():
     ]
     policy, cem = scores(rows)
     assert policy.gain.mean == 0.0
-    assert cem.gain.mean == pytest.approx((3.0 + 5.0 - 10.0) / 3)
+    assert cem.gain.mean == pytest.approx((3.0 + 3.0 - 10.0) / 3)
     assert cem.return_.mean == pytest.approx(118.0 / 3)
     assert cem.tick_p50_ms == 2.0
     assert cem.size == Size(64, 3)
@@ -105,7 +106,7 @@ def test_sizes_and_budgets_are_not_mixed():
 def test_table_and_json_say_the_same():
     (score,) = scores([row("mppi", 1.5, budget_ms=2.0, unplanned=0.25)])
     line = report.text_table([score])[1].split()
-    assert line[:6] == ["mppi", "64x3", "2", "1.5", "[1.5,", "1.5]"]
+    assert line[:6] == ["mppi", "64x3", "2", "1.50", "[1.50,", "1.50]"]
     assert line[-4:] == ["2.00", "3.00", "3.0", "25.0%"]
     values = report.as_json(score)
     assert values["return"] == 1.5

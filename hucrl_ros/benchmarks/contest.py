@@ -84,7 +84,7 @@ class Score(NamedTuple):
     budget_ms: float
     return_: Interval
     gain: Interval
-    """Return minus the mean return of the policy alone with the same bundle."""
+    """Return minus that of the policy alone, with the same bundle and seed."""
     tick_p50_ms: float
     """Median over the episodes."""
     tick_p99_ms: float
@@ -171,15 +171,12 @@ def _row(
 
 def scores(rows: Sequence[Row]) -> list[Score]:
     """One score for each planner, size and budget, in the order of the rows."""
-    policy: dict[str, list[float]] = {}
+    policy = {(r.bundle, r.seed): r.return_ for r in rows if r.planner == POLICY}
     groups: dict[tuple[str, Size, float], list[Row]] = {}
     for row in rows:
-        if row.planner == POLICY:
-            policy.setdefault(row.bundle, []).append(row.return_)
         key = row.planner, Size(row.particles, row.iterations), row.budget_ms
         groups.setdefault(key, []).append(row)
-    baseline = {name: float(np.mean(returns)) for name, returns in policy.items()}
-    return [_score(*key, group, baseline) for key, group in groups.items()]
+    return [_score(*key, group, policy) for key, group in groups.items()]
 
 
 def _score(
@@ -187,9 +184,9 @@ def _score(
     size: Size,
     budget_ms: float,
     rows: Sequence[Row],
-    baseline: Mapping[str, float],
+    policy: Mapping[tuple[str, int], float],
 ) -> Score:
-    gains = [row.return_ - baseline.get(row.bundle, np.nan) for row in rows]
+    gains = [row.return_ - policy.get((row.bundle, row.seed), np.nan) for row in rows]
     return Score(
         planner=planner,
         size=size,

@@ -24,6 +24,8 @@ COLUMNS = (
     "iterations",
     "no plan",
 )
+FEW_DECIMALS = 20.0
+"""Returns from this size on are told apart by one decimal."""
 WIDTHS = (16, 6, 9, 23, 23, 7, 7, 10, 7)
 
 
@@ -139,7 +141,9 @@ def _cells(score: Score) -> tuple[str, ...]:
 def _interval(interval: Interval) -> str:
     if math.isnan(interval.mean):
         return ""
-    return f"{signed(interval.mean)} [{signed(interval.low)}, {signed(interval.high)}]"
+    decimals = 1 if abs(interval.mean) >= FEW_DECIMALS else 2
+    mean, low, high = (signed(number, decimals) for number in interval)
+    return f"{mean} [{low}, {high}]"
 
 
 def _text_line(cells: Sequence[str]) -> str:
