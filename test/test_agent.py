@@ -212,7 +212,7 @@ def test_a_slow_machine_that_recovers_plans_again(bundle):
 
 def test_a_slow_warm_up_is_not_held_against_the_first_tick(bundle):
     agent = SlowAgent(bundle, 0.35, iteration_s=0.1)
-    durations = iter([30.0, 20.0])
+    durations = iter([30.0, 20.0, 10.0])
     run = agent.act
 
     def act(state, coming):
@@ -221,6 +221,8 @@ def test_a_slow_warm_up_is_not_held_against_the_first_tick(bundle):
 
     agent.act = act
     agent.warm_up()
+    assert next(durations, None) is None, "each of its ticks planned"
+    agent.iteration_s = 0.1
     assert run(STATE).iterations == 3
 
 

@@ -18,8 +18,8 @@ from hucrl_ros.errors import ConfigError
 if TYPE_CHECKING:
     from hucrl_ros.benchmarks.loop_report import Row
 
-TASKS = ("pendulum", "reacher")
-LAYERS = {"pendulum": (64, 64), "reacher": (200, 200)}
+TASKS = ("pendulum", "arm")
+LAYERS = {"pendulum": (64, 64), "arm": (200, 200)}
 """Hidden units of each head's layers, for bundles made here."""
 PLANNING: dict[str, dict[str, Any]] = {
     "off": {"planner.algorithm": "policy", "planner.horizon": 1},
@@ -132,7 +132,9 @@ def _measure(args: argparse.Namespace) -> "Iterator[Row]":
 
 def _untrained(task: str, folder: Path) -> Path:
     """A bundle of random networks."""
+    from hucrl_ros.benchmarks.arm import Arm
     from hucrl_ros.benchmarks.synthetic import untrained_bundle
     from hucrl_ros.config import ModelSettings
 
-    return untrained_bundle(folder, task, ModelSettings(layers=LAYERS[task])).path
+    made = Arm(0.1) if task == "arm" else task
+    return untrained_bundle(folder, made, ModelSettings(layers=LAYERS[task])).path

@@ -16,12 +16,12 @@ from hucrl_ros.export import BundleExporter, BundleFields
 from hucrl_ros.models import Ensemble
 from hucrl_ros.runtime.bundle import Bundle, load_bundle
 from hucrl_ros.search import Actors
-from hucrl_ros.tasks import make_task
+from hucrl_ros.tasks import Task, make_task
 
 
 def untrained_bundle(
     folder: Path,
-    task_name: str,
+    task: str | Task,
     model: ModelSettings,
     planner: PlannerSettings | None = None,
     search: SearchSettings | None = None,
@@ -30,12 +30,13 @@ def untrained_bundle(
 
     Args:
         folder: Where to write it.
-        task_name: Task that gives the robot and the reward.
+        task: Gives the robot and the reward; or its name.
         model: Size of the ensemble.
         planner: Planning in the tick; None: the default.
         search: Sizes of the policies; None: the default.
     """
-    task, generator = make_task(task_name, 0.1), torch.Generator().manual_seed(0)
+    task = make_task(task, 0.1) if isinstance(task, str) else task
+    generator = torch.Generator().manual_seed(0)
     planner, search = planner or PlannerSettings(), search or SearchSettings()
     ensemble = Ensemble(task, model, generator)
     step = make_step("optimistic", ensemble, ExplorationSettings())

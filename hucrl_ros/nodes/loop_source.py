@@ -82,13 +82,13 @@ class LoopSource(Trial):
         )
 
     def prepare(self) -> Future | None:
-        """Nothing to do."""
+        """Get ready to be on time."""
+        realtime.set_realtime_priority(self._priority)
+        realtime.pause_garbage_collection()
         return None
 
     def begin(self) -> None:
         """Start the clock."""
-        realtime.set_realtime_priority(self._priority)
-        realtime.pause_garbage_collection()
         self._before = ProcessUse.of(self._pid)
         self._timer = self.create_timer(self._period, self._publish, clock=self.steady)
 

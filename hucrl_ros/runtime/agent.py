@@ -84,9 +84,10 @@ class Agent:
         deadline, self._deadline = self._deadline, DeadlinePlanner()
         coming = [InForce(np.zeros(len(self._limits)), 1.0)]
         for _ in range(WARM_UP_TICKS):
-            self._budget.forget()  # The first iterations take longer than the later ones will.
+            self._budget.forget()  # The first iterations take longer than the later ones will,
             self.act(np.zeros_like(self._plan_state), coming=coming)
             self.expected_plan()
+        self._budget.forget()  # and all of them longer than in a thread with priority.
         self._deadline = deadline
         self.start_episode(self.bundle.manifest.seed)
 
