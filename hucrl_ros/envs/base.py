@@ -51,8 +51,15 @@ class MujocoRobot(ABC):
 
         What the spec calls observed and context follows [m].
         """
-        joints = [self.data.qpos[self._qpos], self.data.qvel[self._qvel]]
-        return np.concatenate([*joints, self._extras.read(self.data)])
+        return self.states(self.data.qpos, self.data.qvel)
+
+    def states(self, qpos: Array, qvel: Array) -> Array:
+        """States `(..., p)` of MuJoCo's coordinates `(..., nq)` and `(..., nv)`.
+
+        The context is the present one.
+        """
+        joints = [qpos[..., self._qpos], qvel[..., self._qvel]]
+        return np.concatenate([*joints, self._extras.read(self.data, qpos, qvel)], axis=-1)
 
     def set_state(self, state: Array) -> None:
         """Put the robot into `state` `(p,)` with no effort applied."""

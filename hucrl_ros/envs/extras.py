@@ -28,9 +28,18 @@ class Extras:
         """
         self._entries = [_find(model, name) for name in names]
 
-    def read(self, data: mujoco.MjData) -> Array:
-        """Present values `(entries,)`."""
-        return np.array([entry.read(data) for entry in self._entries])
+    def read(self, data: mujoco.MjData, qpos: Array, qvel: Array) -> Array:
+        """Values `(..., entries)`.
+
+        Args:
+            data: Holds what stays, the context.
+            qpos: MuJoCo's coordinates `(..., nq)`.
+            qvel: MuJoCo's velocities `(..., nv)`.
+        """
+        values = np.empty((*qpos.shape[:-1], len(self._entries)))
+        for index, entry in enumerate(self._entries):
+            values[..., index] = entry.read(data, qpos, qvel)
+        return values
 
     def write(self, data: mujoco.MjData, values: Array) -> None:
         """Put the robot's surroundings to `values` `(entries,)`."""
@@ -40,8 +49,8 @@ class Extras:
 
 class _Entry(ABC):
     @abstractmethod
-    def read(self, data: mujoco.MjData) -> float:
-        """Present value."""
+    def read(self, data: mujoco.MjData, qpos: Array, qvel: Array) -> Array | float:
+        """Value `(...)`."""
 
     @abstractmethod
     def write(self, data: mujoco.MjData, value: float) -> None:
@@ -52,8 +61,8 @@ class _Velocity(_Entry):
     def __init__(self, model: mujoco.MjModel, joint: str) -> None:
         self._index = int(model.joint(joint).dofadr[0])
 
-    def read(self, data: mujoco.MjData) -> float:
-        return float(data.qvel[self._index])
+    def read(self, data: mujoco.MjData, qpos: Array, qvel: Array) -> Array | float:
+        return qvel[..., self._index]
 
     def write(self, data: mujoco.MjData, value: float) -> None:
         data.qvel[self._index] = value
@@ -63,7 +72,7 @@ class _Mocap(_Entry):
     def __init__(self, index: int, axis: int) -> None:
         self._index, self._axis = index, axis
 
-    def read(self, data: mujoco.MjData) -> float:
+    def read(self, data: mujoco.MjData, qpos: Array, qvel: Array) -> Array | float:
         return float(data.mocap_pos[self._index, self._axis])
 
     def write(self, data: mujoco.MjData, value: float) -> None:
@@ -82,11 +91,12 @@ class _Sliding(_Entry):
             model.body_pos[body, axis] - self._directions @ model.qpos0[self._addresses]
         )
 
-    def read(self, data: mujoco.MjData) -> float:
-        return self._offset + float(self._directions @ data.qpos[self._addresses])
+    def read(self, data: mujoco.MjData, qpos: Array, qvel: Array) -> Array | float:
+        return np.asarray(self._offset + qpos[..., self._addresses] @ self._directions)
 
     def write(self, data: mujoco.MjData, value: float) -> None:
-        data.qpos[self._addresses] += self._directions * (value - self.read(data))
+        wanted = value - self._offset - data.qpos[self._addresses] @ self._directions
+        data.qpos[self._addresses] += self._directions * wanted
 
 
 def _find(model: mujoco.MjModel, name: str) -> _Entry:

@@ -75,7 +75,10 @@ def find_optimum(task: Task, grid_points: int = 401, torques: int = 41) -> Optim
     """
     if task.name not in EQUATIONS:
         known = ", ".join(sorted(EQUATIONS))
-        raise ConfigError(f"task: {task.name!r} has no known equation of motion; known: {known}")
+        raise ConfigError(
+            f"task: {task.name!r} has no known equation of motion; known: {known}; "
+            "--method planner needs none"
+        )
     if grid_points < 11:
         raise ConfigError(f"grid = {grid_points}: at least 11 points along each axis")
     if torques < 3 or torques % 2 == 0:

@@ -1,5 +1,6 @@
 """What every task provides to learning, planning and the nodes."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
@@ -30,6 +31,8 @@ class Task(nn.Module, ABC):
     reach: tuple[float, ...]
     """`(m,)` largest absolute value of each predicted entry that an imagined state may take;
     infinity where there is none, as for an angle that may wind."""
+    close: float = math.inf
+    """Largest `distance` at the end of an episode that counts as success [m]."""
     optima: ClassVar[dict[float, float]] = {}
     """Best achievable return for an action penalty, where it is known."""
 
@@ -77,6 +80,10 @@ class Task(nn.Module, ABC):
     @abstractmethod
     def reward(self, state: Tensor, action: Tensor) -> Tensor:
         """Reward `(...)` of `action` `(..., q)` [N m or N] in `state` `(..., p)`."""
+
+    def distance(self, state: Tensor) -> Tensor:
+        """`(...)` from the goal to what has to get there [m]; NaN where a task has neither."""
+        return torch.full(state.shape[:-1], math.nan)
 
     @abstractmethod
     def imagined_states(self, count: int, generator: torch.Generator) -> Tensor:

@@ -28,6 +28,7 @@ class Pusher(Task):
     name = "pusher"
     robot = Pr2Pusher
     steps = 150
+    close = 0.08
     angles = tuple(range(JOINTS))
     scales = (*SPEED_SCALES, OBJECT_SCALE, OBJECT_SCALE, OBJECT_SCALE)
     reach = (
@@ -54,6 +55,11 @@ class Pusher(Task):
         to_goal = ((place - torch.tensor(GOAL, dtype=state.dtype)) ** 2).sum(dim=-1)
         reward: Tensor = -0.5 * to_object - 1.25 * to_goal
         return reward - self.action_penalty * (action**2).sum(dim=-1)
+
+    def distance(self, state: Tensor) -> Tensor:
+        """`(...)` between object and goal [m]."""
+        away = state[..., 2 * JOINTS :] - torch.tensor(GOAL, dtype=state.dtype)
+        return (away**2).sum(dim=-1).sqrt()
 
     def imagined_states(self, count: int, generator: torch.Generator) -> Tensor:
         """Half as episodes start, half anywhere within the limits and moving."""

@@ -30,6 +30,7 @@ class Reach(Task):
 
     robot = Pr2Reacher
     steps = 150
+    close = 0.05
     angles = tuple(range(JOINTS))
     scales = (*SPEED_SCALES, 0.3, 0.3, 0.3)
     reach = (
@@ -56,6 +57,10 @@ class Reach(Task):
     @abstractmethod
     def reward(self, state: Tensor, action: Tensor) -> Tensor:
         """Reward `(...)` of states `(..., 17)` and torques `(..., 7)` [N m]."""
+
+    def distance(self, state: Tensor) -> Tensor:
+        """`(...)` between tool and goal [m]."""
+        return self.squared_distance(state).sqrt()
 
     def squared_distance(self, state: Tensor) -> Tensor:
         """`(...)` between tool and goal [m²]."""
