@@ -23,8 +23,9 @@ from hucrl_ros.summary import EpisodeSummary, Summary, TickStatistics
 
 ROOT = share_directory()
 README = ROOT / "README.md"
-GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("method", "ros", "your_robot")]
+GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("method", "ros", "your_robot", "reference")]
 DOCUMENTS = [README, *GUIDES]
+REFERENCE = ROOT / "docs" / "reference.md"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -214,7 +215,7 @@ def test_settings_that_are_named_exist(path):
 
 
 def test_the_table_of_parameters_is_the_schemas():
-    rows = table(README, "parameter", "type", "default", "meaning")
+    rows = table(REFERENCE, "parameter", "type", "default", "meaning")
     documented = {}
     for name, kind, default, _ in rows:
         (key,) = quoted(name)
@@ -229,6 +230,8 @@ def test_the_table_of_parameters_is_the_schemas():
 
 def kind_of(annotation: object) -> str:
     choices = get_args(annotation)
+    if choices and get_args(choices[0]):  # a constrained type
+        choices = get_args(choices[0])[:1]
     if choices:
         return "string" if isinstance(choices[0], str) else f"{choices[0].__name__}s"
     return annotation.__name__
@@ -238,14 +241,14 @@ def test_every_summary_field_is_documented():
     fields = set()
     for model in (Summary, EpisodeSummary, TickStatistics):
         fields |= {field.alias or name for name, field in model.model_fields.items()}
-    rows = table(README, "field", "meaning")
+    rows = table(REFERENCE, "field", "meaning")
     documented = {name for row in rows for cell in row for name in quoted(cell)}
     assert fields <= documented
     assert {name for row in rows for name in quoted(row[0])} <= fields
 
 
 def test_every_topic_and_service_is_documented():
-    rows = table(README, "topic or service", "type", "who", "QoS")
+    rows = table(REFERENCE, "topic or service", "type", "who", "QoS")
     documented = [name for row in rows for name in quoted(row[0])]
     assert sorted(documented) == sorted(getattr(topics, name) for name in topics.__all__)
     types = {name: row[1] for row in rows for name in quoted(row[0])}
@@ -259,7 +262,7 @@ def test_every_direct_dependency_has_a_reason():
     required = set()
     for name in ("requirements", "requirements-ros", "requirements-dev"):
         lines = (ROOT / f"{name}.in").read_text().splitlines()
-        required |= {re.match(r"[\w-]+", line)[0] for line in lines if not line.startswith("#")}
+        required |= {re.match(r"[\w.-]+", line)[0] for line in lines if not line.startswith("#")}
     rows = table(README, "package", "why")
     documented = [name.strip() for row in rows for name in row[0].split(",")]
     assert len(documented) == len(set(documented))

@@ -24,4 +24,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         module = importlib.import_module(f"hucrl_ros.benchmarks.{name}")
         benchmark = kinds.add_parser(name, help=summary, description=module.__doc__)
         module.add_arguments(benchmark)
-        benchmark.set_defaults(run=module.run)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the benchmark."""
+    return int(importlib.import_module(f"hucrl_ros.benchmarks.{args.benchmark}").run(args))
