@@ -92,6 +92,14 @@ def test_auto_compensates_from_a_tenth_of_a_period_on(mode, share, active):
     assert bool(made.coming(1.0)) is active
 
 
+@pytest.mark.parametrize("mode", ["never", "always"])
+def test_it_remembers_only_commands_that_may_still_act(mode):
+    made = compensation(mode, extra=0.03)
+    for k in range(1000):
+        made.sent(np.array([1.0]), k * PERIOD)
+    assert len(made._commands) <= 6
+
+
 class Clock:
     def __init__(self):
         self.now = 100.0

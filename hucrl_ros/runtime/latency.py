@@ -79,14 +79,14 @@ class DelayCompensation:
 
     def sent(self, effort: Array, now: float) -> None:
         """A command `(q,)` was sent at `now` [s]; it holds until the next one."""
+        self._forget_before(now)
         self._commands.append((now + self._extra, effort))
 
     def coming(self, received: float) -> tuple[InForce, ...]:
         """The commands in force between `received` [s] and `received` + d, the oldest first."""
         if not self.active:
             return ()
-        while len(self._commands) > 1 and self._commands[1][0] <= received:
-            self._commands.popleft()
+        self._forget_before(received)
         end = received + self.delay
         starts = [(-np.inf, self._none), *self._commands]
         ends = [start for start, _ in starts[1:]] + [end]
@@ -94,6 +94,11 @@ class DelayCompensation:
         for (start, effort), until in zip(starts, ends, strict=True):
             coming += self._split(effort, min(until, end) - max(start, received))
         return tuple(coming)
+
+    def _forget_before(self, now: float) -> None:
+        """Drop commands that were replaced before `now` [s]."""
+        while len(self._commands) > 1 and self._commands[1][0] <= now:
+            self._commands.popleft()
 
     def _split(self, effort: Array, seconds: float) -> list[InForce]:
         """A command in steps of about a period."""
