@@ -29,7 +29,8 @@ LOOKS = dict(zip(CONTESTANTS, zip(COLOURS, MARKERS, strict=True), strict=True))
 def draw(path: Path, rows: Sequence[Row], task: Task) -> Path:
     """One panel for each bundle, and before them their mean, where there are several.
 
-    A planner's points are joined in the order of their time; bars are intervals over episodes.
+    A planner's points of as many particles are joined; those of more particles than the fewest
+    are hollow. Bars are intervals over episodes.
     """
     names = list(dict.fromkeys(row.bundle for row in rows))
     with styled():
@@ -61,18 +62,30 @@ def draw(path: Path, rows: Sequence[Row], task: Task) -> Path:
 
 
 def _draw_panel(axes: Axes, found: Sequence[Score], intervals: bool) -> None:
-    for name in dict.fromkeys(score.planner for score in found):
-        own = sorted((s for s in found if s.planner == name), key=lambda s: s.tick_p50_ms)
+    planned = [score for score in found if score.planner != POLICY]
+    for score in found:
+        if score.planner == POLICY:
+            axes.axhline(score.return_.mean, color=INK, lw=1.5, label="policy alone")
+    fewest = min((score.size.particles for score in planned), default=0)
+    for name, particles in dict.fromkeys((s.planner, s.size.particles) for s in planned):
+        own = [s for s in planned if (s.planner, s.size.particles) == (name, particles)]
+        own.sort(key=lambda score: score.tick_p50_ms)
         colour, marker = LOOKS[name]
-        if name == POLICY:
-            axes.axhline(own[0].return_.mean, color=colour, lw=1.5, label="policy alone")
-            continue
         times = [score.tick_p50_ms for score in own]
-        means = [score.return_.mean for score in own]
         if intervals:
             low, high = zip(*((s.return_.low, s.return_.high) for s in own), strict=True)
             axes.vlines(times, low, high, color=colour, lw=1.5, alpha=0.4)
-        axes.plot(times, means, marker=marker, color=colour, ms=6, lw=1.2, label=name)
+        few = particles == fewest
+        axes.plot(
+            times,
+            [score.return_.mean for score in own],
+            marker=marker,
+            color=colour,
+            mfc=colour if few else "white",
+            ms=6,
+            lw=1.2,
+            label=name if few else None,
+        )
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(ScalarFormatter())

@@ -99,6 +99,7 @@ class Page(NamedTuple):
             "",
             "![Return against time](return_against_time.png)",
             "",
+            *_hollow(contest),
         ]
         if len(contest.entries) > 1:
             lines += ["## All bundles", "", *_markdown_table(scores(rows)), ""]
@@ -116,6 +117,15 @@ class Page(NamedTuple):
                 "",
             ]
         return "\n".join(lines)
+
+
+def _hollow(contest: Contest) -> list[str]:
+    """What hollow markers in the figure mean, where there are some."""
+    fewest, *more = sorted({size.particles for size in contest.sizes})
+    if not more:
+        return []
+    others = " or ".join(map(str, more))
+    return [f"Filled: {fewest} particles; hollow: {others}.", ""]
 
 
 def _markdown_table(found: Sequence[Score]) -> list[str]:
