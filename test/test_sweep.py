@@ -14,7 +14,7 @@ from pretended_training import FAILS, HANGS
 from hucrl_ros.cli import sweep as command
 from hucrl_ros.config import Config
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.experiments.cells import Variation, make_cells
+from hucrl_ros.experiments.cells import NOTHING, make_cells, one_setting
 from hucrl_ros.experiments.children import child_environment
 from hucrl_ros.experiments.results import collect
 from hucrl_ros.experiments.statistics import (
@@ -65,7 +65,7 @@ def gone(process):
 
 
 def test_cells_are_all_combinations_seed_by_seed():
-    variation = Variation("search.policy_noise", (0, 0.1))
+    variation = one_setting("search.policy_noise", (0, 0.1))
     cells = make_cells(BASE, ["greedy", "thompson"], [0.0, 0.2], [3, 4], variation)
     assert len({cell.name for cell in cells}) == len(cells) == 16
     assert [cell.config.seed for cell in cells] == [3] * 8 + [4] * 8
@@ -75,7 +75,7 @@ def test_cells_are_all_combinations_seed_by_seed():
 
 
 def test_cells_with_a_list_as_value_have_plain_folder_names():
-    cells = make_cells(BASE, ["greedy"], [0.2], [0], Variation("model.layers", ([8, 8], [16])))
+    cells = make_cells(BASE, ["greedy"], [0.2], [0], one_setting("model.layers", ([8, 8], [16])))
     assert [cell.config.model.layers for cell in cells] == [(8, 8), (16,)]
     assert all(set(cell.name).isdisjoint(" /[]") for cell in cells)
 
@@ -83,9 +83,9 @@ def test_cells_with_a_list_as_value_have_plain_folder_names():
 @pytest.mark.parametrize(
     ("seeds", "variation", "message"),
     [
-        ([1, 1], None, "seed1: the sweep asks for it more than once"),
-        ([0], Variation("search.policy_nose", (1,)), "policy_noise"),
-        ([-1], None, "seed"),
+        ([1, 1], NOTHING, "seed1: the sweep asks for it more than once"),
+        ([0], one_setting("search.policy_nose", (1,)), "policy_noise"),
+        ([-1], NOTHING, "seed"),
     ],
 )
 def test_senseless_cells_are_refused_by_name(seeds, variation, message):

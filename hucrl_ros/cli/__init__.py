@@ -14,6 +14,7 @@ COMMANDS = (
     "evaluate",
     "inspect",
     "sweep",
+    "experiment",
     "optimum",
     "bench",
     "tune",

@@ -13,9 +13,8 @@ from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.starting import RUNS, RunOptions, asked_config, parse_setting
 
 if TYPE_CHECKING:
-    from hucrl_ros.experiments.cells import Cell, Variation
+    from hucrl_ros.experiments.cells import Variation
     from hucrl_ros.experiments.sweep import Sweep
-    from hucrl_ros.processes import Exit
 
 STRATEGIES = ("greedy", "thompson", "optimistic")
 _SWEPT = ("strategy", "action_penalty", "seed")
@@ -58,7 +57,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from hucrl_ros.experiments.cells import make_cells
+    from hucrl_ros.cli.run_sweep import train
+    from hucrl_ros.experiments.cells import NOTHING, make_cells
     from hucrl_ros.experiments.sweep import Sweep
 
     if args.workers < 1:
@@ -67,14 +67,13 @@ def run(args: argparse.Namespace) -> int:
     if args.episodes is not None:
         overrides["episodes"] = args.episodes
     base = asked_config(RunOptions(args.task, args.config, overrides))
-    variation = None if args.vary is None else parse_variation(args.vary)
+    variation = NOTHING if args.vary is None else parse_variation(args.vary)
     for key in overrides:
-        if key in _SWEPT or (variation and key == variation.key):
+        if key in _SWEPT or key == variation.name:
             raise ConfigError(f"--set {key}: the sweep itself gives it values")
     cells = make_cells(base, args.strategies, args.action_penalties, args.seeds, variation)
     sweep = Sweep(args.runs or RUNS / f"sweep-{args.out.name}", cells)
-    print(f"{len(sweep.finished)} of {len(cells)} runs are finished already", flush=True)
-    failures = _train(sweep, args.workers)
+    failures = train(sweep, args.workers)
     _write(sweep, args, failures)
     if failures:
         raise RunError(f"{len(failures)} of {len(cells)} runs failed: {failures[0]}")
@@ -87,7 +86,7 @@ def parse_variation(text: str) -> "Variation":
     Raises:
         ConfigError: it has another form.
     """
-    from hucrl_ros.experiments.cells import Variation
+    from hucrl_ros.experiments.cells import one_setting
 
     key, equals, values = text.partition("=")
     try:
@@ -98,24 +97,7 @@ def parse_variation(text: str) -> "Variation":
         raise ConfigError(
             f"--vary {text}: expected KEY=V1,V2,..., e.g. search.policy_noise=0,0.1,0.2"
         )
-    return Variation(key.strip(), tuple(parsed))
-
-
-def _train(sweep: "Sweep", workers: int) -> list[str]:
-    """Run what isn't finished, a line for each; returns a line for each that failed."""
-    from hucrl_ros.summary import read_summary
-
-    def report(cell: "Cell", failure: "Exit | None") -> None:
-        if failure is None:
-            summary = read_summary(sweep.run_of(cell).summary)
-            best = "no episode" if summary.best_return is None else f"{summary.best_return:.1f}"
-            result = f"best return {best}, {summary.wall_s:.0f} s"
-        else:
-            result = f"failed: {failure.description}"
-        done = f"{len(sweep.finished)}/{len(sweep.cells)}"
-        print(f"[{done}] {cell.name}: {result}", flush=True)
-
-    return [failure.description for failure in sweep.run(workers, report)]
+    return one_setting(key.strip(), parsed)
 
 
 def _write(sweep: "Sweep", args: argparse.Namespace, failures: list[str]) -> None:

@@ -1,8 +1,8 @@
-"""What a sweep trains: every combination of strategy, action penalty, seed and one setting."""
+"""What a sweep trains: every combination of task, strategy, action penalty, variant and seed."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from hucrl_ros.config import Config
@@ -16,15 +16,18 @@ class Cell:
 
     config: Config
     setting: str = ""
-    """Dotted key of the setting that the sweep varies; empty: none."""
+    """What the sweep varies besides strategy, penalty and seed; empty: nothing."""
     value: str = ""
     """Its value."""
+    of_many_tasks: bool = False
+    """The sweep has other tasks as well."""
 
     @property
     def name(self) -> str:
         """Name of its folder, unique in its sweep."""
         config = self.config
-        parts = [config.strategy, f"rho{config.action_penalty:g}"]
+        parts = [config.task] if self.of_many_tasks else []
+        parts += [config.strategy, f"rho{config.action_penalty:g}"]
         if self.setting:
             parts.append(f"{self.setting}={self.value}")
         parts.append(f"seed{config.seed}")
@@ -33,11 +36,28 @@ class Cell:
 
 @dataclass(frozen=True)
 class Variation:
-    """A setting and the values it takes."""
+    """What a sweep varies besides strategy, penalty and seed."""
 
-    key: str
-    """Dotted, e.g. `search.policy_noise`."""
-    values: tuple[Any, ...]
+    name: str
+    """A setting, e.g. `search.policy_noise`, or a word for several."""
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By value: dotted keys and what they are set to."""
+
+
+NOTHING = Variation("", {"": {}})
+
+
+def one_setting(key: str, values: Sequence[Any]) -> Variation:
+    """Give one setting some values.
+
+    Raises:
+        ConfigError: one of them is there twice.
+    """
+    names = [str(value) for value in values]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{key} = {name}: the sweep asks for it more than once")
+    return Variation(key, {str(value): {key: value} for value in values})
 
 
 def make_cells(
@@ -45,25 +65,22 @@ def make_cells(
     strategies: Sequence[str],
     action_penalties: Sequence[float],
     seeds: Sequence[int],
-    variation: Variation | None = None,
+    variation: Variation = NOTHING,
+    of_many_tasks: bool = False,
 ) -> list[Cell]:
-    """All combinations, seed by seed, so that a sweep that was stopped is balanced.
+    """All combinations for one task, seed by seed, so that a sweep that was stopped is balanced.
 
     Raises:
         ConfigError: a setting is wrong, or two cells are the same.
     """
-    values = variation.values if variation else ("",)
     cells = []
     for seed in seeds:
         for penalty in action_penalties:
             for strategy in strategies:
-                for value in values:
+                for value, settings in variation.options.items():
                     changes = {"strategy": strategy, "action_penalty": penalty, "seed": seed}
-                    if variation:
-                        changes[variation.key] = value
-                    config = override(base, changes)
-                    key = variation.key if variation else ""
-                    cells.append(Cell(config, key, str(value)))
+                    config = override(base, {**changes, **settings})
+                    cells.append(Cell(config, variation.name, value, of_many_tasks))
     names = [cell.name for cell in cells]
     for name in names:
         if names.count(name) > 1:

@@ -20,13 +20,15 @@ from hucrl_ros.experiments.sweep_figures import draw_best_returns, draw_learning
 from hucrl_ros.runs import write_atomically
 
 
-def write_report(folder: Path, rows: Sequence[Row], goal: float, command: str) -> list[Path]:
+def write_report(
+    folder: Path, rows: Sequence[Row], goal: float | None, command: str
+) -> list[Path]:
     """Write `learning_curves.png`, `best_returns.png` and `README.md`.
 
     Args:
         folder: Where they go.
         rows: At least one.
-        goal: Return that counts as learned.
+        goal: Return that counts as learned; None: nothing is counted.
         command: The command line that made the rows.
 
     Returns:
@@ -43,7 +45,7 @@ def write_report(folder: Path, rows: Sequence[Row], goal: float, command: str) -
     return [*files, page]
 
 
-def _page(results: Results, rows: Sequence[Row], goal: float, command: str) -> str:
+def _page(results: Results, rows: Sequence[Row], goal: float | None, command: str) -> str:
     runs = {(row.strategy, row.action_penalty, row.value, row.seed): row for row in rows}
     cpu_s = sum(row.cpu_s for row in runs.values())
     return "\n".join(
@@ -67,7 +69,7 @@ def _page(results: Results, rows: Sequence[Row], goal: float, command: str) -> s
     )
 
 
-def markdown_table(results: Results, goal: float) -> list[str]:
+def markdown_table(results: Results, goal: float | None) -> list[str]:
     """Lines of a table with one row for each group."""
     setting = [f"`{results.setting}`"] if results.setting else []
     episodes = max(returns.shape[1] for returns in results.groups.values())
@@ -77,8 +79,7 @@ def markdown_table(results: Results, goal: float) -> list[str]:
         *setting,
         f"best return within {episodes} episodes",
         "return of the last episode",
-        f"seeds ≥ {goal:g}",
-        f"first episode ≥ {goal:g}",
+        *([] if goal is None else [f"seeds ≥ {goal:g}", f"first episode ≥ {goal:g}"]),
         "optimum",
     ]
     lines = [_line(header), _line(["---"] * len(header))]
@@ -87,7 +88,7 @@ def markdown_table(results: Results, goal: float) -> list[str]:
             returns = results.groups.get(Group(strategy, penalty, value))
             if returns is None:
                 continue
-            best, first = best_returns(returns), first_reaching(returns, goal)
+            best = best_returns(returns)
             optimum = results.optima[penalty]
             lines.append(
                 _line(
@@ -97,13 +98,21 @@ def markdown_table(results: Results, goal: float) -> list[str]:
                         *([value] if setting else []),
                         _interval(mean_interval(best)),
                         _interval(mean_interval(returns[:, -1])),
-                        f"{int((best >= goal).sum())} of {len(best)}",
-                        _episodes(first),
+                        *_reached(returns, goal),
                         "" if optimum is None else f"{optimum:g}",
                     ]
                 )
             )
     return lines
+
+
+def _reached(returns: Array, goal: float | None) -> list[str]:
+    """How many seeds reached the goal, and when."""
+    if goal is None:
+        return []
+    best = best_returns(returns)
+    count = f"{int((best >= goal).sum())} of {len(best)}"
+    return [count, _episodes(first_reaching(returns, goal))]
 
 
 def _line(entries: Sequence[str]) -> str:

@@ -1,0 +1,91 @@
+"""An experiment's file: tasks, strategies, action penalties, variants and seeds."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from hucrl_ros.config import Settings
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.experiments.cells import NOTHING, Cell, Variation, make_cells
+from hucrl_ros.starting import RunOptions, asked_config
+
+Strategy = Literal["greedy", "thompson", "optimistic"]
+Changes = dict[str, Any]
+"""Dotted settings, e.g. `planner.particles`, and values."""
+
+
+class TaskGrid(Settings):
+    """What an experiment does with one task."""
+
+    action_penalties: tuple[float, ...] = Field(min_length=1)
+    """ρ."""
+    episodes: int | None = Field(None, ge=1)
+    """The random ones included; None: as in the task's settings."""
+    goal: float | None = None
+    """Return that counts as learned, for the table."""
+    set: Changes = Field(default_factory=dict)
+    """Other settings."""
+
+
+class Variants(Settings):
+    """Settings that the experiment compares."""
+
+    name: str = Field(min_length=1)
+    """What to call the comparison in table and figures."""
+    options: dict[str, Changes] = Field(min_length=1)
+    """By the name of each variant."""
+
+
+class Grid(Settings):
+    """All of an experiment's file."""
+
+    tasks: dict[str, TaskGrid] = Field(min_length=1)
+    """By name."""
+    strategies: tuple[Strategy, ...] = ("greedy", "thompson", "optimistic")
+    seeds: tuple[int, ...] = Field(min_length=1)
+    set: Changes = Field(default_factory=dict)
+    """Settings of all tasks."""
+    variants: Variants | None = None
+
+    def cells(self) -> list[Cell]:
+        """Every training, task by task and seed by seed.
+
+        Raises:
+            ConfigError: a setting is wrong, or two trainings are the same.
+        """
+        variants = self.variants
+        variation = Variation(variants.name, variants.options) if variants else NOTHING
+        many, cells = len(self.tasks) > 1, list[Cell]()
+        for name, task in self.tasks.items():
+            changes = {**self.set, **task.set}
+            if task.episodes is not None:
+                changes["episodes"] = task.episodes
+            base = asked_config(RunOptions(name, overrides=changes))
+            cells += make_cells(
+                base, self.strategies, task.action_penalties, self.seeds, variation, many
+            )
+        return cells
+
+
+def read_grid(path: Path) -> Grid:
+    """Read an experiment's file.
+
+    Raises:
+        ConfigError: it can't be read or doesn't fit.
+    """
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: expected keys and values, found {type(document).__name__}")
+    try:
+        return Grid.model_validate(document)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(str(part) for part in problem["loc"])
+        raise ConfigError(f"{path}: {key}: {problem['msg']}") from None

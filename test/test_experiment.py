@@ -1,0 +1,98 @@
+"""An experiment's file becomes trainings, or is refused with one line."""
+
+import pytest
+import yaml
+from test_sweep import PRETENDED
+
+from hucrl_ros.cli import main
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.experiments import sweep
+from hucrl_ros.experiments.grid import read_grid
+from hucrl_ros.experiments.statistics import read_rows
+from hucrl_ros.experiments.sweep import Sweep
+
+TWO_TASKS = {
+    "tasks": {
+        "pendulum": {"action_penalties": [0.0, 0.2], "episodes": 3, "goal": 1.0},
+        "cartpole": {"action_penalties": [0.05], "set": {"planner.horizon": 7}},
+    },
+    "strategies": ["greedy", "optimistic"],
+    "seeds": [3, 4],
+    "set": {"planner.particles": 16},
+    "variants": {
+        "name": "optimiser",
+        "options": {
+            "policy": {"planner.algorithm": "policy", "search.algorithm": "mpo"},
+            "dyna": {},
+        },
+    },
+}
+
+
+def written(path, **changes):
+    path.write_text(yaml.safe_dump({**TWO_TASKS, **changes}, sort_keys=False))
+    return path
+
+
+def test_cells_are_all_combinations_task_by_task(tmp_path):
+    cells = read_grid(written(tmp_path / "grid.yaml")).cells()
+    assert len(cells) == len({cell.name for cell in cells}) == 2 * 2 * 2 * 2 + 2 * 2 * 2
+    assert [cell.config.task for cell in cells] == ["pendulum"] * 16 + ["cartpole"] * 8
+    assert {cell.config.planner.particles for cell in cells} == {16}
+    assert {cell.config.planner.horizon for cell in cells[16:]} == {7}
+    assert {cell.config.episodes for cell in cells[:16]} == {3}
+    for cell in cells:
+        follows = cell.value == "policy"
+        assert (cell.config.planner.algorithm == "policy") == follows
+        assert (cell.config.search.algorithm == "mpo") == follows
+
+
+def test_one_task_needs_no_prefix(tmp_path):
+    tasks = {"pendulum": {"action_penalties": [0.2]}}
+    cells = read_grid(written(tmp_path / "grid.yaml", tasks=tasks, variants=None)).cells()
+    assert cells[0].name == "greedy-rho0.2-seed3"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tasks": {}}, "tasks: "),
+        ({"seeds": []}, "seeds: "),
+        ({"sedes": [1]}, "sedes: Extra inputs"),
+        ({"strategies": ["hopeful"]}, r"strategies\.0: "),
+        ({"set": {"planner.particels": 3}}, "'planner.particels'; did you mean 'particles'"),
+        ({"tasks": {"pendulm": {"action_penalties": [0]}}}, "'pendulm' is unknown"),
+        ({"seeds": [1, 1]}, "asks for it more than once"),
+        ({"variants": {"name": "x", "options": {"a": {"search.x": 1}}}}, r"'search\.x'"),
+    ],
+)
+def test_a_senseless_file_is_refused_by_name(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        read_grid(written(tmp_path / "grid.yaml", **changes)).cells()
+
+
+@pytest.mark.parametrize("text", ["- 1", "a: [", "\xff"])
+def test_a_file_of_other_things_is_refused(tmp_path, text, capsys):
+    path = tmp_path / "grid.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    assert main(["experiment", str(path), "--out", str(tmp_path / "out")]) == 2
+    assert str(path) in capsys.readouterr().err
+
+
+def test_the_command_trains_what_is_missing_and_makes_one_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sweep, "Sweep", lambda *given: Sweep(*given, PRETENDED))
+    monkeypatch.chdir(tmp_path)
+    grid = written(tmp_path / "grid.yaml", variants=None, seeds=[0], strategies=["greedy"])
+    words = ["experiment", str(grid), "--out", "out", "--workers", "2"]
+    assert main(words) == 0
+    rows = read_rows(tmp_path / "out" / "returns.csv")
+    assert {(row.task, row.action_penalty) for row in rows} == {
+        ("pendulum", 0.0),
+        ("pendulum", 0.2),
+        ("cartpole", 0.05),
+    }
+    for task in ("pendulum", "cartpole"):
+        assert (tmp_path / "out" / task / "README.md").is_file()
+    capsys.readouterr()
+    assert main(words) == 0
+    assert "3 of 3 runs are finished already" in capsys.readouterr().out
