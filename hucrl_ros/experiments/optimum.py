@@ -8,7 +8,7 @@ import numpy as np
 
 from hucrl_ros.envs.base import Array
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.experiments.dynamic_programming import (
+from hucrl_ros.planners.dynamic_programming import (
     Axis,
     Grid,
     Step,
