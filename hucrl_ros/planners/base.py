@@ -26,6 +26,10 @@ class Rollouts(NamedTuple):
 class Imagine(Protocol):
     """Rolls particles out from the present state."""
 
+    @property
+    def state(self) -> Array:
+        """The present state `(p,)`."""
+
     def __call__(self, offsets: Array, noise: Array, feedback: float) -> Rollouts:
         """Imagine the outcome of `clip(feedback · (π, η) + offsets, -1, 1)`.
 
@@ -34,6 +38,37 @@ class Imagine(Protocol):
             noise: `(H, m)` standard normal, the same for all particles.
             feedback: 1 adds the learned policies, 0 plans open loop.
         """
+
+
+class System(Protocol):
+    """The imagined system, for planners that need more of it than rollouts."""
+
+    steps: int
+    """Control periods in an episode."""
+    discount: float
+    """γ, for one control period."""
+    angles: tuple[int, ...]
+    """State entries that are angles."""
+    reach: NDArray[np.float32]
+    """`(m,)` largest absolute value of each predicted entry; infinity where there is none."""
+
+    def step(
+        self, states: NDArray[np.float64], actions: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Next states `(N, p)`, without noise, and rewards `(N,)`.
+
+        Args:
+            states: `(N, p)`.
+            actions: `(N, q + h)` efforts and hallucinated actions, in [-1, 1].
+        """
+
+    def rewards(
+        self, states: NDArray[np.float64], actions: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Rewards `(N,)` alone."""
+
+    def values(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What the critic gives `states` `(N, p)`: `(N,)`."""
 
 
 class Plan(NamedTuple):
@@ -64,6 +99,9 @@ class Planner(ABC):
         self.state_dim = state_dim
         self.width = width
         self.particles = settings.particles
+
+    def prepare(self, system: System) -> None:  # noqa: B027 - most need nothing of it
+        """Get to know the imagined system; called once, and it may take seconds."""
 
     @abstractmethod
     def reset(self, rng: np.random.Generator) -> None:

@@ -19,6 +19,10 @@ logger = logging.getLogger(__name__)
 class Engine(Protocol):
     """Rolls out a fixed number of particles over a fixed horizon; is a `planners.Imagine`."""
 
+    @property
+    def state(self) -> Array:
+        """Start of the rollouts `(p,)`."""
+
     def set_state(self, state: NDArray[np.float64]) -> None:
         """Start of the rollouts from now on: `(p,)`."""
 

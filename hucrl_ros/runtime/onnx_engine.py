@@ -34,6 +34,11 @@ class OnnxEngine:
         self._rollouts = Rollouts(**outputs)
         self._options = onnxruntime.RunOptions()
 
+    @property
+    def state(self) -> Array:
+        """Start of the rollouts `(p,)`."""
+        return self._inputs["state"]
+
     def set_state(self, state: NDArray[np.float64]) -> None:
         """Start of the rollouts from now on: `(p,)`."""
         self._inputs["state"][:] = state

@@ -1,0 +1,189 @@
+"""Iterative LQR on the imagined system (Li & Todorov 2004; Tassa et al. 2014 for the bounds)."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.config import PlannerSettings
+from hucrl_ros.planners.base import Imagine, Plan, Planner, System
+from hucrl_ros.planners.derivatives import STEP, Expansion, expand, scalar_derivatives
+
+Array = NDArray[np.float64]
+STEP_SIZES = np.power(0.5, np.arange(8, dtype=np.float64))
+"""Shares of the newly found step that are tried side by side."""
+LEAST, MOST = 1e-4, 1e4
+"""Regularisation: what is added to the curvature in the actions."""
+
+
+class _Trajectory(NamedTuple):
+    states: Array
+    """`(H + 1, p)`."""
+    actions: Array
+    """`(H, q + h)`."""
+    total: float
+    """Discounted return, closed by the critic."""
+
+
+class _Feedback(NamedTuple):
+    """Change of the action: `step + gain · (state − nominal state)`."""
+
+    step: Array
+    """`(H, q + h)`."""
+    gain: Array
+    """`(H, q + h, p)`."""
+
+
+class Ilqr(Planner):
+    """iLQR: Gauss-Newton on efforts and hallucinated actions of the whole horizon at once.
+
+    Each iteration expands the imagined system along the present trajectory (derivatives in one
+    batch), solves the quadratic problem backward, and tries the result in eight step sizes. It
+    starts from the better of the previous tick's plan, shifted, and the policies. The noise of
+    the imagined step is left out. Rewards must have derivatives: where they are flat, as a
+    sparse one is far from its goal, it follows the critic alone.
+    """
+
+    def __init__(self, settings: PlannerSettings, state_dim: int, width: int) -> None:
+        super().__init__(settings, state_dim, width)
+        self.particles = 1
+        self._system: System | None = None
+        self._previous: Array | None = None
+        self._regularisation = 1.0
+
+    def prepare(self, system: System) -> None:
+        """Plan on this system."""
+        self._system = system
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """Forget the last plan; nothing is drawn."""
+        self._previous = None
+        self._regularisation = 1.0
+
+    def plan(self, imagine: Imagine, go_on: Callable[[], bool]) -> Plan | None:
+        """Improve the better of two trajectories."""
+        if not go_on():
+            return None
+        horizon = self.settings.horizon
+        nothing = np.zeros((1, horizon, self.width), np.float32)
+        calm = np.zeros((horizon, self.state_dim), np.float32)
+        policies = imagine(nothing, calm, 1.0).actions[0].astype(np.float64)
+        starts = [policies]
+        if self._previous is not None:
+            starts.append(np.concatenate([self._previous[1:], policies[-1:]]))
+        state = imagine.state.astype(np.float64)
+        best = max((self._play(state, start) for start in starts), key=lambda found: found.total)
+        done = 0
+        while done < self.settings.iterations and (done == 0 or go_on()):
+            better = self._improve(best)
+            best = better if better.total > best.total else best
+            done += 1
+        if not np.isfinite(best.total):
+            return None
+        self._previous = best.actions
+        return Plan(
+            best.actions.astype(np.float32), best.states.astype(np.float32), best.total, done
+        )
+
+    def _play(self, state: Array, actions: Array) -> _Trajectory:
+        """Open loop."""
+        gain = np.zeros((*actions.shape, len(state)))
+        nominal = _Trajectory(np.zeros((len(actions) + 1, len(state))), actions, 0.0)
+        nominal.states[0] = state
+        return self._follow(nominal, _Feedback(np.zeros_like(actions), gain), np.ones(1))
+
+    def _follow(self, nominal: _Trajectory, feedback: _Feedback, sizes: Array) -> _Trajectory:
+        """Play the feedback in every step size; returns the best."""
+        assert self._system is not None
+        states = [np.repeat(nominal.states[:1], len(sizes), axis=0)]
+        actions, weight = list[Array](), 1.0
+        total: Array = np.zeros(len(sizes))
+        for t, planned in enumerate(nominal.actions):
+            away = states[-1] - nominal.states[t]
+            change = sizes[:, None] * feedback.step[t] + away @ feedback.gain[t].T
+            actions.append(np.clip(planned + change, -1.0, 1.0))
+            following, rewards = self._system.step(states[-1], actions[-1])
+            total += weight * rewards
+            weight *= self._system.discount
+            states.append(following)
+        total += weight * self._system.values(states[-1])
+        total = np.where(np.isfinite(total), total, -np.inf)
+        best = int(np.argmax(total))
+        return _Trajectory(
+            np.stack(states)[:, best], np.stack(actions)[:, best], float(total[best])
+        )
+
+    def _improve(self, nominal: _Trajectory) -> _Trajectory:
+        """One iteration; where nothing gets better, the next one takes smaller steps."""
+        assert self._system is not None
+        scales = 1.0 + np.abs(nominal.states).max(axis=0) / 10.0
+        expansion = expand(self._system, nominal.states[:-1], nominal.actions, scales)
+        last = nominal.states[-1:]
+        slope, curvature = scalar_derivatives(self._system.values, last, STEP * scales)
+        value = slope[0], curvature[0]
+        if not all(np.isfinite(part).all() for part in (*expansion, *value)):
+            return nominal
+        feedback = self._backward(expansion, value, nominal.actions)
+        found = self._follow(nominal, feedback, STEP_SIZES)
+        factor = 0.2 if found.total > nominal.total else 10.0
+        self._regularisation = float(np.clip(factor * self._regularisation, LEAST, MOST))
+        return found
+
+    def _backward(
+        self, expansion: Expansion, value: tuple[Array, Array], actions: Array
+    ) -> _Feedback:
+        """Maximise the quadratic model of the return, last step first."""
+        assert self._system is not None
+        discount, state_dim = self._system.discount, expansion.jacobian.shape[1]
+        slope, curvature = value[0], _concave(value[1])
+        step = np.zeros_like(actions)
+        gain = np.zeros((*actions.shape, state_dim))
+        for t in reversed(range(len(actions))):
+            jacobian = expansion.jacobian[t]
+            q_slope = expansion.gradient[t] + discount * jacobian.T @ slope
+            q_curvature = expansion.hessian[t] + discount * jacobian.T @ curvature @ jacobian
+            q_curvature = _concave(q_curvature)
+            inner = q_curvature[state_dim:, state_dim:] - self._regularisation * np.eye(self.width)
+            mixed = q_curvature[state_dim:, :state_dim]
+            step[t], free = _bounded(inner, q_slope[state_dim:], actions[t])
+            if free.any():
+                gain[t, free] = -np.linalg.solve(inner[np.ix_(free, free)], mixed[free])
+            k, gains = step[t], gain[t]
+            slope = q_slope[:state_dim] + mixed.T @ k + gains.T @ (q_slope[state_dim:] + inner @ k)
+            curvature = (
+                q_curvature[:state_dim, :state_dim]
+                + gains.T @ inner @ gains
+                + mixed.T @ gains
+                + gains.T @ mixed
+            )
+            curvature = 0.5 * (curvature + curvature.T)
+        return _Feedback(step, gain)
+
+
+def _concave(matrix: Array) -> Array:
+    """The nearest matrix that has no positive curvature, which would promise infinite returns."""
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    return np.asarray((vectors * np.minimum(values, 0.0)) @ vectors.T)
+
+
+def _bounded(curvature: Array, slope: Array, present: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Maximise `slope · k + ½ k · curvature k` so that `present + k` stays in [-1, 1].
+
+    Returns:
+        k, and which of its entries are not held by a bound.
+    """
+    free = np.ones(len(slope), bool)
+    change = np.zeros_like(slope)
+    for _ in range(len(slope) + 1):
+        if not free.any():
+            break
+        held = ~free
+        pull = slope[free] + curvature[np.ix_(free, held)] @ change[held]
+        change[free] = -np.linalg.solve(curvature[np.ix_(free, free)], pull)
+        beyond = free & (np.abs(present + change) > 1.0 + 1e-9)
+        if not beyond.any():
+            break
+        change[beyond] = np.sign(present + change)[beyond] - present[beyond]
+        free &= ~beyond
+    return change, free
