@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
@@ -23,6 +24,8 @@ from hucrl_ros.tasks import Task
 SKY, PURPLE, BROWN = "#56B4E9", "#CC79A7", "#8C6D46"
 COLOURS = (INK, BLUE, SKY, PURPLE, VERMILION, AMBER, GREEN, BROWN, GREY)
 MARKERS = "_os^DdvPX"
+DEPTH = 2.0
+"""How far below the median a panel reaches, in distances from the median to the best."""
 LOOKS = dict(zip(CONTESTANTS, zip(COLOURS, MARKERS, strict=True), strict=True))
 
 
@@ -30,12 +33,12 @@ def draw(path: Path, rows: Sequence[Row], task: Task) -> Path:
     """One panel for each bundle, and before them their mean, where there are several.
 
     A planner's points of as many particles are joined; those of more particles than the fewest
-    are hollow. Bars are intervals over episodes.
+    are hollow. Bars are intervals over episodes. What is far below the others is left out.
     """
     names = list(dict.fromkeys(row.bundle for row in rows))
     with styled():
         panels = len(names) + (len(names) > 1)
-        columns = min(panels, 3)
+        columns = 2 if panels == 4 else min(panels, 3)
         lines = -(-panels // columns)
         figure = Figure(figsize=(max(4.2 * columns, 7.0), 3.6 * lines + 1.0), layout="constrained")
         grid = figure.subplots(lines, columns, squeeze=False).flat
@@ -48,17 +51,33 @@ def draw(path: Path, rows: Sequence[Row], task: Task) -> Path:
         for panel, (title, own) in zip(axes, titled, strict=False):
             _draw_panel(panel, scores(own), intervals=title in names)
             panel.set_title(title, loc="left")
-            if task.optimum is not None and title in names:
+            if task.optimum is not None:
                 panel.axhline(task.optimum, color=INK, lw=1.2, ls=(0, (1, 2)), zorder=1)
+            means = [score.return_.mean for score in scores(own)]
+            _zoom(panel, means, top=max(means))
         for left in axes[:panels:columns]:
             left.set_ylabel("return")
         handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 5))
+        figure.legend(
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=min(len(labels), 3 if columns == 1 else 5),
+        )
         figure.suptitle(
             f"{task.name}: return against planning time", x=0.01, ha="left", fontsize=13,
             fontweight="bold",
         )  # fmt: skip
         return save(figure, path)
+
+
+def _zoom(axes: Axes, returns: Sequence[float], top: float) -> None:
+    """Leave out what is far below the middle, so that the good ones can be told apart."""
+    middle = float(np.median(returns))
+    floor = middle - DEPTH * (top - middle)
+    if min(returns) < floor:
+        highest = max(axes.dataLim.y1, top)
+        axes.set_ylim(floor, highest + 0.05 * (highest - floor))
 
 
 def _draw_panel(axes: Axes, found: Sequence[Score], intervals: bool) -> None:

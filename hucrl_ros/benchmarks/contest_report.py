@@ -99,7 +99,8 @@ class Page(NamedTuple):
             "",
             "![Return against time](return_against_time.png)",
             "",
-            *_hollow(contest),
+            _legend(contest),
+            "",
         ]
         if len(contest.entries) > 1:
             lines += ["## All bundles", "", *_markdown_table(scores(rows)), ""]
@@ -119,13 +120,11 @@ class Page(NamedTuple):
         return "\n".join(lines)
 
 
-def _hollow(contest: Contest) -> list[str]:
-    """What hollow markers in the figure mean, where there are some."""
+def _legend(contest: Contest) -> str:
+    """What the figure doesn't say itself."""
     fewest, *more = sorted({size.particles for size in contest.sizes})
-    if not more:
-        return []
-    others = " or ".join(map(str, more))
-    return [f"Filled: {fewest} particles; hollow: {others}.", ""]
+    hollow = f"Filled: {fewest} particles; hollow: {' or '.join(map(str, more))}. " if more else ""
+    return f"{hollow}Dotted: the optimum, where it is known. What is far below is left out."
 
 
 def _markdown_table(found: Sequence[Score]) -> list[str]:
