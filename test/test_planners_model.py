@@ -1,0 +1,189 @@
+"""Planners that ask the imagined system for more than rollouts: iLQR and exact programming."""
+
+import math
+
+import numpy as np
+import pytest
+from planning_system import HORIZON, NO_NOISE, OPTIMAL_GAIN, START, SYSTEM, allow, always
+
+from hucrl_ros.config import PlannerSettings
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.planners.exact import Exact
+from hucrl_ros.planners.ilqr import Ilqr
+
+SETTINGS = PlannerSettings(particles=64, horizon=HORIZON, iterations=3, elites=8)
+NEAR = (0.1, -0.1)
+
+
+class Asked:
+    """The linear-quadratic system, as a planner may ask for it."""
+
+    steps = 30
+    discount = SYSTEM.discount
+    angles = ()
+    reach = np.array([2.0, 3.0], np.float32)
+
+    def step(self, states, actions):
+        return states @ SYSTEM.a.T + actions @ SYSTEM.b.T, self.rewards(states, actions)
+
+    def rewards(self, states, actions):
+        cost = np.einsum("ni,ij,nj->n", states, SYSTEM.q, states)
+        return -cost - SYSTEM.rho * (actions**2).sum(axis=1)
+
+    def values(self, states):
+        return -np.einsum("ni,ij,nj->n", states, SYSTEM.value, states)
+
+
+class Imagine:
+    """Rollouts from a state."""
+
+    def __init__(self, state, gain=None):
+        self.state = np.asarray(state, np.float32)
+        self._roll_out = SYSTEM.imagine(state, gain)
+
+    def __call__(self, offsets, noise, feedback):
+        return self._roll_out(offsets, noise, feedback)
+
+
+def ilqr(system=None, **changes):
+    made = Ilqr(SETTINGS.model_copy(update=changes), 2, 1)
+    made.prepare(system or Asked())
+    made.reset(np.random.default_rng(0))
+    return made
+
+
+def value_of(plan, state):
+    return SYSTEM.imagine(state)(plan.actions[None], NO_NOISE, 0.0).returns[0]
+
+
+def test_ilqr_solves_a_linear_quadratic_problem():
+    optimum = -(np.array(NEAR) @ SYSTEM.value @ np.array(NEAR))
+    plan = ilqr(iterations=6).plan(Imagine(NEAR), always)
+    assert value_of(plan, NEAR) == pytest.approx(optimum, rel=1e-4)
+    assert plan.actions[0, 0] == pytest.approx(-(OPTIMAL_GAIN @ NEAR)[0], abs=2e-3)
+
+
+def test_ilqr_finds_the_best_bounded_efforts():
+    """Far away the first efforts are at their limit; thousands of other plans are no better."""
+    far = (5.0, 3.0)
+    plan = ilqr(iterations=10).plan(Imagine(far), always)
+    assert np.abs(plan.actions).max() <= 1.0
+    rng = np.random.default_rng(0)
+    others = np.clip(plan.actions + 0.3 * rng.standard_normal((4000, HORIZON, 1)), -1.0, 1.0)
+    assert SYSTEM.imagine(far)(others, NO_NOISE, 0.0).returns.max() <= value_of(plan, far) + 1e-6
+
+
+def test_ilqr_promises_what_its_actions_bring():
+    plan = ilqr().plan(Imagine(START), always)
+    assert plan.planned_return == pytest.approx(value_of(plan, START), rel=1e-6)
+    np.testing.assert_allclose(
+        plan.states, SYSTEM.imagine(START)(plan.actions[None], NO_NOISE, 0.0).states[0], atol=1e-6
+    )
+
+
+def test_ilqr_is_never_worse_than_the_policy_nor_without_its_last_plan():
+    gain = np.array([[0.5, 1.0]])
+    policy = SYSTEM.imagine(START, gain)(np.zeros((1, HORIZON, 1)), NO_NOISE, 1.0).returns[0]
+    made = ilqr(iterations=1)
+    cold = made.plan(Imagine(START, gain), always)
+    assert cold.planned_return >= policy
+    warm = made.plan(Imagine(START, gain), always)
+    assert warm.planned_return >= cold.planned_return - 0.05 * abs(cold.planned_return)
+
+
+def test_ilqr_stops_when_it_is_told_to():
+    assert ilqr().plan(Imagine(START), allow(0)) is None
+    assert ilqr(iterations=5).plan(Imagine(START), allow(2)).iterations == 2
+
+
+def test_ilqr_gives_the_same_plan_again():
+    plans = [ilqr().plan(Imagine(START), always) for _ in range(2)]
+    np.testing.assert_array_equal(plans[0].actions, plans[1].actions)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_system_that_diverges_gives_no_plan(bad):
+    class Diverging(Asked):
+        def rewards(self, states, actions):
+            return np.full(len(states), bad)
+
+    plan = ilqr(Diverging()).plan(Imagine(START), always)
+    assert plan is None or math.isfinite(plan.planned_return)
+    if np.isnan(bad):
+        assert plan is None
+
+
+class Undiscounted(Asked):
+    """What dynamic programming over an episode solves."""
+
+    discount = 1.0
+
+    def values(self, states):
+        return np.zeros(len(states))
+
+
+def exact(system):
+    made = Exact(SETTINGS, 2, 1)
+    made.prepare(system)
+    made.reset(np.random.default_rng(0))
+    return made
+
+
+def riccati_gains(steps):
+    """Gains of the optimal efforts of an episode, first step first."""
+    p, gains = np.zeros((2, 2)), []
+    for _ in range(steps):
+        left = SYSTEM.rho * np.eye(1) + SYSTEM.b.T @ p @ SYSTEM.b
+        k = np.linalg.solve(left, SYSTEM.b.T @ p @ SYSTEM.a)
+        closed = SYSTEM.a - SYSTEM.b @ k
+        p = SYSTEM.q + SYSTEM.rho * k.T @ k + closed.T @ p @ closed
+        gains.append(k)
+    return gains[::-1]
+
+
+def played(control, state, steps):
+    """Return of `control(step, state)` over an episode."""
+    state, total = np.array(state), 0.0
+    for step in range(steps):
+        action = control(step, state)
+        total -= state @ SYSTEM.q @ state + SYSTEM.rho * float(action @ action)
+        state = SYSTEM.a @ state + SYSTEM.b @ action
+    return total
+
+
+def test_exact_programming_is_nearly_riccatis_optimum():
+    gains = riccati_gains(Undiscounted.steps)
+    state = (0.5, -0.4)
+    best = played(lambda step, x: -gains[step] @ x, state, Undiscounted.steps)
+    planner = exact(Undiscounted())
+    found = played(
+        lambda _, x: planner.plan(Imagine(x), always).actions[0], state, Undiscounted.steps
+    )
+    assert best * 1.02 <= found <= best + 1e-9
+
+
+def test_exact_programming_hallucinates_where_that_pays():
+    """η moves the second state entry; what it is worth is known at once: as much as it can."""
+
+    class Uncertain(Undiscounted):
+        def step(self, states, actions):
+            following, rewards = super().step(states, actions[:, :1])
+            return following + 0.3 * actions[:, 1:] * [0.0, 1.0], rewards
+
+    made = Exact(SETTINGS, 2, 3)
+    made.prepare(Uncertain())
+    made.reset(np.random.default_rng(0))
+    plan = made.plan(Imagine((1.5, 1.5)), always)
+    assert plan.actions[0, 0] == -1.0
+    assert plan.actions[0, 2] == -1.0
+
+
+def test_exact_programming_is_for_two_entries_with_bounds():
+    with pytest.raises(ConfigError, match="this one has 14"):
+        Exact(SETTINGS, 14, 7)
+
+    class Unbounded(Undiscounted):
+        reach = np.array([np.inf, 3.0], np.float32)
+
+    with pytest.raises(ConfigError, match="entry 0 of the state has no bound"):
+        exact(Unbounded())
