@@ -22,6 +22,10 @@ PlannerName = Literal[
     "dyna_mpc", "poplin_a", "poplin_bias", "cem", "icem", "mppi", "random_shooting", "policy"
 ]
 """Names of the planners."""
+ModelName = Literal["probabilistic_ensemble", "deterministic_ensemble", "gp", "rff", "qff"]
+"""Names of the dynamics models."""
+KERNEL_MODELS: tuple[ModelName, ...] = ("gp", "rff", "qff")
+"""Those with a prior and independent outputs."""
 
 
 class Settings(BaseModel):
@@ -31,8 +35,10 @@ class Settings(BaseModel):
 
 
 class ModelSettings(Settings):
-    """Dynamics model: a probabilistic ensemble and how it is fitted after each episode."""
+    """Dynamics model, and how it is fitted after each episode."""
 
+    kind: ModelName = "probabilistic_ensemble"
+    """Which model; `hucrl list models` explains them."""
     heads: int = Field(5, ge=1, le=1000)
     """Networks in the ensemble [1]."""
     layers: tuple[int, ...] = Field((64, 64), min_length=1)
@@ -52,7 +58,31 @@ class ModelSettings(Settings):
     bootstrap: bool = True
     """Give each head its own Poisson(1) weight of every transition."""
     holdout: float = Field(0.1, ge=0, lt=1)
-    """Share of the transitions kept out of the fit, to judge it [1]."""
+    """Share of the transitions kept out of every fit, to judge it [1]."""
+    recalibrate: bool = False
+    """Scale the epistemic deviation so that intervals cover held-out transitions as claimed."""
+    hyperparameters: Literal["fixed", "fitted"] = "fixed"
+    """`gp`, `rff`, `qff`: take the next three values, or fit them by marginal likelihood."""
+    lengthscale: float = Field(2.0, gt=0)
+    """`gp`, `rff`, `qff`: length-scale of the kernel [standard deviations of the inputs]."""
+    signal_std: float = Field(1.0, gt=0)
+    """`gp`, `rff`, `qff`: deviation of the prior [standard deviations of the targets]."""
+    noise_std: float = Field(0.02, gt=0)
+    """`gp`, `rff`, `qff`: deviation of the noise [standard deviations of the targets]."""
+    max_points: int = Field(300, ge=1, le=10_000)
+    """`gp`: transitions kept; the others tell least [1]."""
+    features: int = Field(256, ge=2, le=4096, multiple_of=2)
+    """`rff`, and Thompson's functions of a `gp`: random features, an even number [1]."""
+    nodes: int = Field(4, ge=2, le=64)
+    """`qff`: quadrature nodes for each input; the features are their product [1]."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ModelSettings":
+        if self.recalibrate and self.holdout == 0:
+            raise ValueError(
+                "recalibrate = true needs held-out transitions, and holdout = 0 leaves none"
+            )
+        return self
 
 
 class ExplorationSettings(Settings):
@@ -60,24 +90,35 @@ class ExplorationSettings(Settings):
 
     beta: float = Field(3.0, ge=0)
     """Scale of the hallucinated action in the first learned episode [1]."""
+    schedule: Literal["geometric", "constant", "confidence"] = "geometric"
+    """How beta goes on: by `beta_decay` down to `beta_floor`; not at all; or in place of all
+    three B + 4σ√(I + 1 + ln(1/δ)), with the data's information gain I (`gp`, `rff`, `qff`)."""
     beta_decay: float = Field(0.8, gt=0, le=1)
-    """Factor on beta from one episode to the next [1]."""
+    """`geometric`: factor on beta from one episode to the next [1]."""
     beta_floor: float = Field(1.0, ge=0)
-    """Lower bound of beta [1]."""
+    """`geometric`: lower bound of beta [1]."""
+    norm_bound: float = Field(1.0, ge=0)
+    """`confidence`: B, bound on the norm of the dynamics in the kernel's Hilbert space [1]."""
+    failure_probability: float = Field(0.1, gt=0, lt=1)
+    """`confidence`: δ, probability that the dynamics leave the intervals [1]."""
+    covariance: Literal["diagonal", "full"] = "diagonal"
+    """Σ of `greedy` and `optimistic`: deviations, or a Cholesky factor of the covariance."""
     random_episodes: int = Field(1, ge=1)
     """Episodes of uniformly random efforts before the first learned one [1]."""
 
     def beta_at(self, episode: int) -> float:
-        """Beta of episode `episode`, counted from the first learned one."""
+        """Beta of episode `episode`, counted from the first learned one; not for `confidence`."""
+        if self.schedule == "constant":
+            return self.beta
         return max(self.beta * self.beta_decay ** max(episode - 1, 0), self.beta_floor)
 
 
 class SearchSettings(Settings):
     """Policy search on the learned model."""
 
-    algorithm: Literal["lookahead", "pathwise", "mpo"] = "lookahead"
-    """`lookahead`: regression to the best of many tried actions; `pathwise`: gradients through
-    the model; `mpo`: the paper's MPO + HDA + HVE."""
+    algorithm: Literal["lookahead", "pathwise", "bptt", "mpo", "sac", "td3", "ppo"] = "lookahead"
+    """`lookahead`: regression to the best of many tried actions; `pathwise`, `bptt`: gradients
+    through the model; `mpo`: the paper's MPO + HDA + HVE; `hucrl list searches` has them all."""
     iterations: int = Field(150, ge=1)
     """Rounds of imagining and improving after each episode [1]."""
     discount: float = Field(0.99, gt=0, lt=1)
@@ -109,14 +150,32 @@ class SearchSettings(Settings):
     candidates: int = Field(16, ge=4)
     """`lookahead`, `mpo`: actions tried at a state [1]."""
     candidate_noise: float = Field(0.2, gt=0)
-    """Standard deviation of the actions tried around π and η; for `pathwise` the noise that
-    smooths the reward [shares of the limit]."""
+    """Standard deviation of the actions tried around π and η (for `ppo` before they are squashed);
+    for `pathwise` and `bptt` the noise that smooths the reward [shares of the limit]."""
     gradient_steps: int = Field(2, ge=1)
     """`pathwise`: imagined steps that the gradient passes [1]."""
+    bptt_horizon: int = Field(8, ge=1)
+    """`bptt`: imagined steps that the gradient passes [1]."""
+    bptt_kl: float = Field(1e-3, ge=0)
+    """`bptt`: λ, weight of the KL divergence from the last episode's policies, for each step
+    [critic's scale, 0.2 / (1 − γ), a nat]."""
     mpo_epsilon: float = Field(0.1, gt=0)
     """`mpo`: bound on the KL divergence of the E-step [nats]."""
     mpo_epsilon_mean: float = Field(0.1, gt=0)
     """`mpo`: bound on the KL divergence of the M-step [nats]."""
+    expansion_steps: int = Field(4, ge=1)
+    """`sac`, `td3`: H, imagined steps in the targets of the action values (HVE) [1]."""
+    real_share: float = Field(0.1, ge=0, lt=1)
+    """`sac`, `td3`: share of the recorded transitions in a batch [1]."""
+    replay_rounds: int = Field(20, ge=1)
+    """`sac`, `td3`: rounds whose imagined transitions are remembered [1]."""
+    target_rate: float = Field(0.02, gt=0, le=1)
+    """`sac`, `td3`: share by which the target networks follow in a gradient step [1]."""
+    entropy_weight: float = Field(0.005, ge=0)
+    """`sac`: α, weight of the policies' entropy at first; it falls to a tenth [critic's scale,
+    0.2 / (1 − γ), a nat]."""
+    ppo_clip: float = Field(0.2, gt=0, lt=1)
+    """`ppo`: how far the ratio of probabilities may leave 1 [1]."""
     warm_start: bool = True
     """Go on from the last episode's policies and critic instead of fresh ones."""
     trial_interval: int = Field(25, ge=1)
@@ -234,6 +293,35 @@ class Config(Settings):
     planner: PlannerSettings = PlannerSettings()
     safety: SafetySettings = SafetySettings()
     control: ControlSettings = ControlSettings()
+
+    @model_validator(mode="after")
+    def _combines(self) -> "Config":
+        kind, exploration = self.model.kind, self.exploration
+        if exploration.schedule == "confidence" and kind not in KERNEL_MODELS:
+            raise ValueError(
+                f"exploration.schedule = 'confidence' needs the information gain of a prior, "
+                f"which model.kind = {kind!r} doesn't have; take {', '.join(KERNEL_MODELS)}, "
+                "or geometric or constant"
+            )
+        if exploration.covariance == "full" and kind in KERNEL_MODELS:
+            raise ValueError(
+                f"exploration.covariance = 'full': the outputs of model.kind = {kind!r} are "
+                "independent, so that its covariance is diagonal; take diagonal, or an ensemble"
+            )
+        if exploration.covariance == "full" and self.strategy == "thompson":
+            raise ValueError(
+                "exploration.covariance = 'full': strategy = 'thompson' follows one function "
+                "and uses no covariance; take diagonal, greedy or optimistic"
+            )
+        if self.control.engine == "compiled" and (
+            kind in KERNEL_MODELS or exploration.covariance == "full"
+        ):
+            cause = f"model.kind = {kind!r}" if kind in KERNEL_MODELS else "a full covariance"
+            raise ValueError(
+                f"control.engine = 'compiled' knows only ensembles with diagonal covariance, "
+                f"not {cause}; take auto or onnx"
+            )
+        return self
 
 
 def parse_config(values: Mapping[str, Any], source: str) -> Config:

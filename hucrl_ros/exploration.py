@@ -1,12 +1,18 @@
 """Exploration strategies, each as a step function of the imagined system (Sec. 2.2 and 3)."""
 
+import math
 from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
 
 from hucrl_ros.config import ExplorationSettings
-from hucrl_ros.models import Ensemble
+from hucrl_ros.models import DynamicsModel
+
+JITTER = 1e-6
+"""Share of each variance added to it, so that float32 finds a factor of few heads' covariance."""
+TINY = 1e-14
+"""Variance that counts as none [units of the state, squared]."""
 
 
 class Step(nn.Module, ABC):
@@ -16,14 +22,14 @@ class Step(nn.Module, ABC):
     hallucination_dim: int
     """Length h of the hallucinated action: m for the optimistic strategy, else 0."""
 
-    def __init__(self, model: Ensemble) -> None:
+    def __init__(self, model: DynamicsModel) -> None:
         super().__init__()
         self.model = model
         self.hallucination_dim = 0
         self.register_buffer("reach", torch.tensor(model.task.reach), persistent=False)
 
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
-        """Prepare for learning what plays `episode` (decay β, draw a head)."""
+        """Prepare for learning what plays `episode` (decay β, draw a function)."""
 
     @abstractmethod
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
@@ -55,32 +61,30 @@ class Step(nn.Module, ABC):
 class GreedyStep(Step):
     """PE-DS: sample from the ensemble's mean and covariance (Chua et al., 2018)."""
 
+    def __init__(self, model: DynamicsModel, settings: ExplorationSettings) -> None:
+        super().__init__(model)
+        self.settings = settings
+
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
-        """Mean plus total standard deviation times noise; `eta` is empty."""
+        """Mean plus total deviation times noise; `eta` is empty."""
         belief = self.model.predict(state, action)
+        if self.settings.covariance == "full":
+            total = covariance(belief.deviations) + torch.diag_embed(belief.aleatoric**2)
+            return belief.mean + times(cholesky(total), noise)
         return belief.mean + (belief.epistemic**2 + belief.aleatoric**2).sqrt() * noise
 
 
 class ThompsonStep(Step):
-    """One head, drawn at random, is believed for a whole episode."""
-
-    choice: Tensor
-
-    def __init__(self, model: Ensemble) -> None:
-        super().__init__(model)
-        self.register_buffer("choice", torch.eye(model.settings.heads)[0])
+    """One function drawn from the belief, a head for one, is believed for a whole episode."""
 
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
-        """Draw the head."""
-        heads = self.model.settings.heads
-        head = torch.randint(heads, (), generator=generator)
-        self.choice.copy_(torch.eye(heads)[head])
+        """Draw the function."""
+        self.model.draw(generator)
 
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
-        """The drawn head's mean plus aleatoric noise; `eta` is empty."""
-        belief = self.model.predict(state, action)
-        choice = self.choice.reshape(-1, *[1] * state.dim())
-        return (choice * belief.heads).sum(dim=0) + belief.aleatoric * noise
+        """The drawn function's mean plus its aleatoric noise; `eta` is empty."""
+        drawn = self.model.sample(state, action)
+        return drawn.mean + drawn.aleatoric * noise
 
 
 class OptimisticStep(Step):
@@ -88,20 +92,24 @@ class OptimisticStep(Step):
 
     beta: Tensor
 
-    def __init__(self, model: Ensemble, settings: ExplorationSettings) -> None:
+    def __init__(self, model: DynamicsModel, settings: ExplorationSettings) -> None:
         super().__init__(model)
         self.settings = settings
         self.hallucination_dim = model.task.spec.predicted_dim
-        self.register_buffer("beta", torch.tensor(settings.beta_at(1)))
+        self.register_buffer("beta", torch.tensor(beta_of(settings, 1, model)))
 
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
-        """Decay β."""
-        self.beta.fill_(self.settings.beta_at(episode))
+        """Take β of the episode."""
+        self.beta.fill_(beta_of(self.settings, episode, self.model))
 
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
-        """Mean, shifted by up to β epistemic standard deviations, plus aleatoric noise."""
+        """Mean, shifted by up to β epistemic deviations, plus aleatoric noise."""
         belief = self.model.predict(state, action)
-        return belief.mean + self.beta * belief.epistemic * eta + belief.aleatoric * noise
+        if self.settings.covariance == "full":
+            shift = times(cholesky(covariance(belief.deviations)), eta)
+        else:
+            shift = belief.epistemic * eta
+        return belief.mean + self.beta * shift + belief.aleatoric * noise
 
 
 STRATEGIES: dict[str, type[Step]] = {
@@ -111,10 +119,51 @@ STRATEGIES: dict[str, type[Step]] = {
 }
 
 
-def make_step(strategy: str, model: Ensemble, settings: ExplorationSettings) -> Step:
+def make_step(strategy: str, model: DynamicsModel, settings: ExplorationSettings) -> Step:
     """Build the step function of a strategy by name."""
-    if strategy == "greedy":
-        return GreedyStep(model)
     if strategy == "thompson":
         return ThompsonStep(model)
+    if strategy == "greedy":
+        return GreedyStep(model, settings)
     return OptimisticStep(model, settings)
+
+
+def beta_of(settings: ExplorationSettings, episode: int, model: DynamicsModel) -> float:
+    """β of an episode, counted from the first learned one, after the fit that precedes it.
+
+    `confidence` is the paper's lemma on confidence intervals of vector-valued functions:
+    β = B + 4σ√(I(y; f) + 1 + ln(1/δ)), for a kernel scaled to k ≤ 1.
+    """
+    gain, noise = model.information_gain, model.noise_ratio
+    if settings.schedule != "confidence" or gain is None or noise is None:
+        return settings.beta_at(episode)
+    root = math.sqrt(gain + 1.0 + math.log(1.0 / settings.failure_probability))
+    return settings.norm_bound + 4.0 * noise * root
+
+
+def covariance(deviations: Tensor) -> Tensor:
+    """Sum of the outer products of `(k, ..., m)`: `(..., m, m)`."""
+    columns = deviations.movedim(0, -1)
+    return torch.matmul(columns, columns.transpose(-1, -2))
+
+
+def cholesky(matrix: Tensor) -> Tensor:
+    """Lower factor `(..., m, m)` of covariances that may be singular, one column after another.
+
+    ONNX has no operator for it.
+    """
+    rest = matrix + torch.diag_embed(JITTER * matrix.diagonal(dim1=-2, dim2=-1) + TINY)
+    columns = []
+    for i in range(matrix.shape[-1]):
+        # Rounding may leave less than the jitter of a variance that the others explain.
+        pivot = torch.maximum(rest[..., i, i], 0.5 * JITTER * matrix[..., i, i] + TINY)
+        column = rest[..., :, i] / pivot.sqrt().unsqueeze(-1)
+        below = (torch.arange(matrix.shape[-1]) >= i).to(matrix.dtype)
+        columns.append(column * below)
+        rest = rest - columns[-1].unsqueeze(-1) * columns[-1].unsqueeze(-2)
+    return torch.stack(columns, dim=-1)
+
+
+def times(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Product of `(..., m, m)` and `(..., m)`."""
+    return torch.matmul(matrix, vector.unsqueeze(-1)).squeeze(-1)

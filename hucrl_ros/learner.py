@@ -16,10 +16,11 @@ import hucrl_ros
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config import Config
 from hucrl_ros.errors import LearningError
-from hucrl_ros.exploration import make_step
+from hucrl_ros.exploration import OptimisticStep, make_step
 from hucrl_ros.export import BundleExporter
 from hucrl_ros.memory import keep_freed_memory
-from hucrl_ros.models import Ensemble, FitReport, Transitions, fit
+from hucrl_ros.models import FitReport, Transitions, fit, make_model
+from hucrl_ros.models.account import Visit, visit
 from hucrl_ros.recorded import Recorded, hash_of, join_transitions
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.bundle import Promise
@@ -48,7 +49,7 @@ class Learner:
         self.run = run
         self.task = make_task(config.task, config.action_penalty)
         generator = torch.Generator().manual_seed(config.seed)
-        self.model = Ensemble(self.task, config.model, generator)
+        self.model = make_model(self.task, config.model, generator)
         self.step = make_step(config.strategy, self.model, config.exploration)
         self.actors = Actors(self.task, self.step.hallucination_dim, config.search, generator)
         self._modules = torch.nn.ModuleDict({"step": self.step, "actors": self.actors})
@@ -99,6 +100,7 @@ class Learner:
             self._exporter.write(path, self._fields(following, LearningReport(), ""), None)
             return path
         transitions = join_transitions(episodes, self.run.root)
+        visited = self._visit(episodes[last], following)
         began = time.perf_counter()
         progress("fitting", 0.0)
         quality = fit(self.model, transitions, generator, lambda share: progress("fitting", share))
@@ -109,7 +111,13 @@ class Learner:
         searched = time.perf_counter()
         self._save(last)
         self.actors.load_state_dict(found.weights)
-        report = _report(quality, found.episode, fitted - began, searched - fitted)
+        report = _report(quality, visited, found.episode).model_copy(
+            update={
+                "information_gain": self.model.information_gain,
+                "fit_s": round(fitted - began, 3),
+                "search_s": round(searched - fitted, 3),
+            }
+        )
         progress("exporting", 0.0)
         self._exporter.write(
             path, self._fields(following, report, hash_of(episodes)), _promise(found.episode)
@@ -129,6 +137,12 @@ class Learner:
         starts = Starts(self.task, transitions.states, settings.visited_starts)
         search = make_search(settings)
         return search.improve(self.actors, self.step, starts, self._first, generator, progress)
+
+    def _visit(self, played: Recorded, following: int) -> Visit | None:
+        """How the last episode surprised the model; None where nothing was learned before it."""
+        if self._learned_episode(following) <= 1 or not played.contiguous.any():
+            return None
+        return visit(self.model, join_transitions([played], self.run.root))
 
     def _learned_episode(self, episode: int) -> int:
         """Number of an episode, counted from 1 for the first that isn't random."""
@@ -158,13 +172,12 @@ class Learner:
 
     def _fields(self, episode: int, report: LearningReport, data_hash: str) -> BundleFields:
         exploration = self.config.exploration
-        optimistic = self.config.strategy == "optimistic"
         return BundleFields(
             strategy=self.config.strategy,
             seed=self.config.seed,
             episode=episode,
             random=episode < exploration.random_episodes,
-            beta=exploration.beta_at(self._learned_episode(episode)) if optimistic else 0.0,
+            beta=float(self.step.beta) if isinstance(self.step, OptimisticStep) else 0.0,
             planner=self.config.planner,
             safety=self.config.safety,
             report=report,
@@ -174,24 +187,27 @@ class Learner:
         )
 
 
-def _require_finite(quality: FitReport) -> None:
-    for name, value in quality._asdict().items():
+def _require_finite(fitted: FitReport) -> None:
+    for name, value in fitted.quality._asdict().items():
         if not math.isfinite(value):
             raise LearningError(
                 f"model fit: {name} is {value}; a smaller model.learning_rate may help"
             )
 
 
-def _report(
-    quality: FitReport, imagined: Imagined, fit_s: float, search_s: float
-) -> LearningReport:
+def _report(fitted: FitReport, visited: Visit | None, imagined: Imagined) -> LearningReport:
+    quality, raw = fitted.quality, fitted.uncalibrated
     return LearningReport(
         model_error=quality.model_error,
         nll=quality.nll,
         coverage=quality.coverage,
+        calibration_error=quality.calibration_error,
+        uncalibrated_coverage=raw.coverage if raw else None,
+        uncalibrated_error=raw.calibration_error if raw else None,
+        epistemic_scale=fitted.epistemic_scale if raw else None,
+        surprise=visited.surprise if visited else None,
+        complexity=visited.complexity if visited else None,
         promised_return=float(imagined.rewards.sum(dim=0).mean()),
-        fit_s=round(fit_s, 3),
-        search_s=round(search_s, 3),
     )
 
 

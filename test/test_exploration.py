@@ -65,14 +65,16 @@ def test_optimistic_moves_the_mean_by_beta_epistemic_deviations():
     torch.testing.assert_close(step(state, action, eta, noise), expected)
 
 
-def test_thompson_follows_one_head():
+def test_thompson_follows_one_head_and_its_own_noise():
     step = step_of("thompson")
     state, action, eta, noise = drawn()
-    belief = step.model.predict(state, action)
+    model = step.model
+    means, stds = model.gaussians(model.network_inputs(state, action))
     for episode in range(6):
         step.start_episode(episode, generator(episode))
-        head = int(step.choice.argmax())
-        expected = belief.heads[head] + belief.aleatoric * noise
+        head = int(model.heads.choice.argmax())
+        expected = state + model.targets.inverse(means[head])
+        expected = expected + model.targets.std * stds[head] * noise
         torch.testing.assert_close(step(state, action, eta[:, :0], noise), expected)
 
 
@@ -82,8 +84,8 @@ def test_thompsons_head_stays_until_the_next_episode_and_each_one_comes_up():
     heads = []
     for episode in range(200):
         step.start_episode(episode, draws)
-        heads.append(int(step.choice.argmax()))
-        assert float(step.choice.sum()) == 1.0
+        heads.append(int(step.model.heads.choice.argmax()))
+        assert float(step.model.heads.choice.sum()) == 1.0
     first, again = (step(state, action, eta[:, :0], noise) for _ in range(2))
     assert torch.equal(first, again)
     counts = [heads.count(head) for head in range(HEADS)]
@@ -95,7 +97,7 @@ def test_thompsons_head_depends_on_the_generator_alone():
     for episode in range(5):
         one.start_episode(episode, generator(episode))
         other.start_episode(episode + 1, generator(episode))
-        assert torch.equal(one.choice, other.choice)
+        assert torch.equal(one.model.heads.choice, other.model.heads.choice)
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "optimistic"])
@@ -133,7 +135,8 @@ def test_imagined_states_stay_within_the_robots_reach(strategy):
 
 def test_an_angle_may_wind():
     task = make_task("pendulum", 0.2)
-    step = GreedyStep(Ensemble(task, ModelSettings(heads=2, layers=(8,)), generator()))
+    model = Ensemble(task, ModelSettings(heads=2, layers=(8,)), generator())
+    step = GreedyStep(model, ExplorationSettings())
     wound = torch.tensor([[100.0, 0.0], [-100.0, 0.0]])
     imagined = step(wound, torch.zeros(2, 1), torch.zeros(2, 0), torch.zeros(2, 2))
     assert ((imagined[:, 0] - wound[:, 0]).abs() < 5.0).all()

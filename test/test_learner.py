@@ -12,7 +12,7 @@ from tiny_learning import STEPS, random_episode, short_episodes, tiny_config  # 
 
 from hucrl_ros.errors import LearningError
 from hucrl_ros.learner import Learner
-from hucrl_ros.models import FitReport
+from hucrl_ros.models import FitReport, Quality
 from hucrl_ros.recorded import Recorded, hash_of, join_transitions
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.bundle import load_bundle
@@ -266,7 +266,8 @@ def test_no_episode_and_no_transition_are_refused(learner_of):
 
 
 def test_a_fit_that_diverged_is_refused(learner_of, monkeypatch):
-    monkeypatch.setattr("hucrl_ros.learner.fit", lambda *_: FitReport(0.1, math.nan, 0.9))
+    diverged = FitReport(Quality(0.1, math.nan, 0.9, 0.1))
+    monkeypatch.setattr("hucrl_ros.learner.fit", lambda *_: diverged)
     learner = learner_of()
     with pytest.raises(LearningError, match=r"model fit: nll is nan; .*learning_rate"):
         learned(learner, 1)

@@ -8,7 +8,8 @@ from linear_system import LIMIT, PushedMass, next_state, transitions
 
 from hucrl_ros.config import ModelSettings
 from hucrl_ros.models import Ensemble, Transitions, evaluate, fit
-from hucrl_ros.models.fit import _beta_nll
+from hucrl_ros.models.ensemble import beta_nll
+from hucrl_ros.models.fit import held_out
 from hucrl_ros.models.normaliser import Normaliser
 from hucrl_ros.tasks import make_task
 
@@ -81,7 +82,7 @@ def test_shapes_follow_the_leading_dimensions(lead):
     model = ensemble()
     belief = model.predict(torch.zeros(*lead, 2), torch.zeros(*lead, 1))
     assert belief.mean.shape == belief.epistemic.shape == belief.aleatoric.shape == (*lead, 2)
-    assert belief.heads.shape == (3, *lead, 2)
+    assert belief.deviations.shape == (3, *lead, 2)
 
 
 def test_a_state_is_predicted_alike_alone_and_in_a_batch():
@@ -102,7 +103,7 @@ def test_initial_weights_depend_on_the_generator_alone():
     one, same, other = ensemble(seed=1), ensemble(seed=1), ensemble(seed=2)
     assert all(parameters_equal(one, same, head) for head in range(3))
     assert not parameters_equal(one, other, 0)
-    assert not torch.equal(one.weights[0][0], one.weights[0][1])  # heads differ
+    assert not torch.equal(one.heads.weights[0][0], one.heads.weights[0][1])  # heads differ
 
 
 def test_deviations_have_their_definition():
@@ -111,9 +112,9 @@ def test_deviations_have_their_definition():
     states, actions, _ = transitions(9, generator(4))
     belief = model.predict(states, actions)
     inputs = model.network_inputs(states, actions)
-    means, stds = model.normalised_heads(inputs)
+    means, stds = model.gaussians(inputs)
     heads = torch.stack([states + model.targets.inverse(mean) for mean in means])
-    torch.testing.assert_close(belief.heads, heads)
+    torch.testing.assert_close(belief.mean + math.sqrt(3) * belief.deviations, heads)
     torch.testing.assert_close(belief.mean, (heads[0] + heads[1] + heads[2]) / 3)
     torch.testing.assert_close(belief.epistemic, heads.std(dim=0, unbiased=False))
     mean_square = (stds[0] ** 2 + stds[1] ** 2 + stds[2] ** 2) / 3
@@ -123,7 +124,7 @@ def test_deviations_have_their_definition():
 def test_noise_never_falls_below_its_least_value():
     model = ensemble(min_aleatoric_std=0.25)
     with torch.no_grad():
-        model.biases[-1].fill_(-100.0)
+        model.heads.biases[-1].fill_(-100.0)
     belief = model.predict(*transitions(5, generator())[:2])
     torch.testing.assert_close(belief.aleatoric, torch.full((5, 2), 0.25))
 
@@ -134,7 +135,7 @@ def test_a_head_answers_by_its_own_weights_alone():
         for parameter in changed.parameters():
             parameter[1] += 0.3
     states, actions, _ = transitions(8, generator())
-    before, after = (m.predict(states, actions).heads for m in (model, changed))
+    before, after = (m.gaussians(m.network_inputs(states, actions))[0] for m in (model, changed))
     assert torch.equal(before[[0, 2]], after[[0, 2]])
     assert (before[1] - after[1]).abs().min() > 1e-4
 
@@ -162,7 +163,7 @@ def test_one_head_is_certain_and_still_has_finite_gradients():
 def test_the_loss_is_the_likelihood_times_the_deviation():
     mean, std, target = torch.tensor([[1.0]]), torch.tensor([[0.5]]), torch.tensor([[2.0]])
     expected = 0.5 * (0.5 * (1.0 / 0.5) ** 2 + math.log(0.5))
-    assert float(_beta_nll(mean, std, target)) == pytest.approx(expected)
+    assert float(beta_nll(mean, std, target)) == pytest.approx(expected)
 
 
 def test_a_known_prediction_is_judged_by_closed_forms():
@@ -172,8 +173,8 @@ def test_a_known_prediction_is_judged_by_closed_forms():
         for parameter in model.parameters():
             parameter.zero_()
         # Changes of 1 and 3 of normalised deviation 1: mean 2, epistemic 1.
-        model.biases[-1][0, 0] = torch.tensor([1.0, 1.0, softplus_is_one, softplus_is_one])
-        model.biases[-1][1, 0] = torch.tensor([3.0, 3.0, softplus_is_one, softplus_is_one])
+        model.heads.biases[-1][0, 0] = torch.tensor([1.0, 1.0, softplus_is_one, softplus_is_one])
+        model.heads.biases[-1][1, 0] = torch.tensor([3.0, 3.0, softplus_is_one, softplus_is_one])
         model.targets.std.fill_(0.5)
     states = torch.zeros(4, 2)
     errors = torch.tensor([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0], [2.0, 2.0]])
@@ -192,7 +193,7 @@ def test_a_known_prediction_is_judged_by_closed_forms():
 
 def test_a_linear_system_is_learned_to_a_few_percent():
     model, report = fitted(layers=(32, 32), learning_rate=3e-3)
-    assert report.model_error < 0.05  # [standard deviations of the change of state]
+    assert report.quality.model_error < 0.05  # [standard deviations of the change of state]
     states, actions, following = transitions(200, generator(11), scale=0.9)
     mean = model.predict(states, 0.9 * actions).mean
     expected = next_state(states, 0.9 * actions)
@@ -205,7 +206,7 @@ def test_noise_is_recovered(noisy_fit):
     aleatoric = model.predict(states, actions).aleatoric.mean(dim=0)
     assert (aleatoric > NOISE / 1.4).all()
     assert (aleatoric < NOISE * 1.4).all()
-    assert 0.85 < report.coverage <= 1.0
+    assert 0.85 < report.quality.coverage <= 1.0
 
 
 def test_heads_agree_at_the_data_and_disagree_far_from_it(noisy_fit):
@@ -246,7 +247,6 @@ def test_a_head_learns_nothing_from_what_its_bootstrap_left_out(bootstrap):
     settings = {"heads": 8, "bootstrap": bootstrap, "holdout": 0.0, "fit_steps": 3}
     model, before = ensemble(**settings), ensemble(**settings)
     draws = generator(5)
-    torch.randperm(1, generator=draws)
     weights = torch.poisson(torch.ones(8, 1), generator=draws).flatten()
     assert 0 < (weights == 0).sum() < 8
     fit(model, Transitions(*transitions(1, generator(1))), generator(5))
@@ -261,19 +261,20 @@ def test_equal_heads_stay_equal_without_a_bootstrap_on_one_transition():
             parameter[1:] = parameter[:1]
     states, actions, following = transitions(1, generator(1))
     fit(model, Transitions(states, actions, following), generator())
-    heads = model.predict(states, actions).heads
+    heads = model.gaussians(model.network_inputs(states, actions))[0]
     assert torch.equal(heads[0], heads[1])
     assert torch.equal(heads[0], heads[2])
 
 
 def test_held_out_transitions_do_not_enter_the_normalisation():
     states, actions, following = transitions(20, generator(1))
-    order = torch.randperm(20, generator=generator(6))
-    following[order[:5]] += 1e3  # 5 of 20 are held out
+    away = held_out(20, 0.25)
+    assert int(away.sum()) in (4, 5)
+    following[away] += 1e3
     model = ensemble(holdout=0.25, fit_steps=1)
     report = fit(model, Transitions(states, actions, following), generator(6))
     assert (model.targets.std < 10.0 * LIMIT).all()
-    assert report.model_error > 10.0
+    assert report.quality.model_error > 10.0
 
 
 def test_progress_of_a_fit_goes_from_the_first_step_to_all():

@@ -18,15 +18,15 @@ class NumpyEngine:
     def __init__(self, networks: Networks, score: onnxruntime.InferenceSession) -> None:
         self._networks = networks
         self._score = score
-        self._state: NDArray[np.float64] = np.zeros(0)
+        self.state: Array = np.zeros(0, np.float32)
 
     def set_state(self, state: NDArray[np.float64]) -> None:
         """Start of the rollouts from now on: `(p,)`."""
-        self._state = state
+        self.state = state.astype(np.float32)
 
     def __call__(self, offsets: Array, noise: Array, feedback: float) -> Rollouts:
         """Roll out; see `planners.Imagine`."""
-        states = [np.tile(self._state.astype(np.float32), (len(offsets), 1))]
+        states = [np.tile(self.state, (len(offsets), 1))]
         actions = []
         for t in range(offsets.shape[1]):
             features = self._features(states[-1])
@@ -66,8 +66,9 @@ class NumpyEngine:
         ]
         every = np.stack(outputs)
         means, raw = every[..., :predicted], every[..., predicted:]
-        aleatoric = ((constants["min_aleatoric"] + np.logaddexp(raw, 0)) ** 2).mean(axis=0)
-        epistemic = means.var(axis=0)
+        variances = (constants["min_aleatoric"] + np.logaddexp(raw, 0)) ** 2
+        aleatoric = np.tensordot(constants["choice"], variances, axes=1)
+        epistemic = means.var(axis=0) * constants["epistemic_scale"] ** 2
         deviation = np.sqrt(aleatoric + constants["total"] * epistemic)
         change = np.tensordot(constants["choice"], means, axes=1) + deviation * noise
         if self._networks.hallucination:

@@ -13,7 +13,7 @@ from hucrl_ros.config import (
 )
 from hucrl_ros.exploration import make_step
 from hucrl_ros.export import BundleExporter, BundleFields
-from hucrl_ros.models import Ensemble
+from hucrl_ros.models import make_model
 from hucrl_ros.runtime.bundle import Bundle, load_bundle
 from hucrl_ros.search import Actors
 from hucrl_ros.tasks import Task, make_task
@@ -31,15 +31,15 @@ def untrained_bundle(
     Args:
         folder: Where to write it.
         task: Gives the robot and the reward; or its name.
-        model: Size of the ensemble.
+        model: Kind and size of the dynamics model.
         planner: Planning in the tick; None: the default.
         search: Sizes of the policies; None: the default.
     """
     task = make_task(task, 0.1) if isinstance(task, str) else task
     generator = torch.Generator().manual_seed(0)
     planner, search = planner or PlannerSettings(), search or SearchSettings()
-    ensemble = Ensemble(task, model, generator)
-    step = make_step("optimistic", ensemble, ExplorationSettings())
+    dynamics = make_model(task, model, generator)
+    step = make_step("optimistic", dynamics, ExplorationSettings())
     actors = Actors(task, step.hallucination_dim, search, generator)
     fields = BundleFields(
         strategy="optimistic",

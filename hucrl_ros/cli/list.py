@@ -5,11 +5,15 @@ import importlib
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import NamedTuple
+
+Member = type | FunctionType
+"""A class, or a function that builds an object."""
 
 
 class Registry(NamedTuple):
-    """Where a dict of name → class lies."""
+    """Where a dict of name → member lies."""
 
     module: str
     variable: str
@@ -21,6 +25,7 @@ REGISTRIES = {
     "tasks": Registry("hucrl_ros.tasks", "TASKS", "hucrl up TASK"),
     "robots": Registry("hucrl_ros.envs", "ROBOTS", "by the task"),
     "strategies": Registry("hucrl_ros.exploration", "STRATEGIES", "--strategy"),
+    "models": Registry("hucrl_ros.models", "MODELS", "model.kind"),
     "searches": Registry("hucrl_ros.search", "SEARCHES", "search.algorithm"),
     "planners": Registry("hucrl_ros.planners", "PLANNERS", "planner.algorithm"),
 }
@@ -31,16 +36,16 @@ class Entry(NamedTuple):
 
     name: str
     summary: str
-    """First line of the class's docstring."""
+    """First line of the member's docstring."""
     source: str
-    """File of the class, from the package's folder on."""
+    """File of the member, from the package's folder on."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to `hucrl`."""
     parser = subparsers.add_parser(
         "list",
-        help="print the tasks, strategies, searches, planners to choose from",
+        help="print the tasks, strategies, models, searches, planners to choose from",
         description="Print what can be chosen, with one line and the source file of each.",
     )
     parser.add_argument(
@@ -70,11 +75,11 @@ def run(args: argparse.Namespace) -> int:
 def entries(kind: str) -> list[Entry]:
     """The choices of one kind, sorted by name."""
     module, variable, _ = REGISTRIES[kind]
-    registry: Mapping[str, type] = getattr(importlib.import_module(module), variable)
+    registry: Mapping[str, Member] = getattr(importlib.import_module(module), variable)
     return [_entry(name, registry[name]) for name in sorted(registry)]
 
 
-def _entry(name: str, member: type) -> Entry:
+def _entry(name: str, member: Member) -> Entry:
     summary = (inspect.getdoc(member) or "").partition("\n")[0]
     package = Path(__file__).resolve().parents[1]
     source = Path(inspect.getfile(member)).resolve()

@@ -1,14 +1,19 @@
 """What the compiled planning kernel needs of torch's modules."""
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from hucrl_ros.exploration import GreedyStep, OptimisticStep, Step, ThompsonStep
 from hucrl_ros.export.parts import Parts
-from hucrl_ros.models import Ensemble
+from hucrl_ros.models import DeterministicEnsemble, Ensemble
+from hucrl_ros.models.heads import Heads
 from hucrl_ros.runtime.networks import Dense, Floats, Networks
 from hucrl_ros.search.networks import Policy
 from hucrl_ros.tasks import Task
+
+NO_NOISE = -100.0
+"""The kernel's softplus makes an exact 0 of it."""
 
 
 def networks_of(parts: Parts) -> Networks | None:
@@ -16,17 +21,15 @@ def networks_of(parts: Parts) -> Networks | None:
     task, step, model = parts.task, parts.step, parts.step.model
     known_features = type(task).features is Task.features
     known_features &= type(task).model_features is Task.model_features
-    known_step = type(step) in (GreedyStep, OptimisticStep, ThompsonStep)
-    if not (known_features and known_step and type(model) is Ensemble):
+    if not (known_features and _known_step(step)):
         return None
-    actors = parts.actors
+    if not isinstance(model, Ensemble | DeterministicEnsemble):
+        return None
+    noisy, actors = isinstance(model, Ensemble), parts.actors
     return Networks(
         policy=_dense(actors.policy),
         hallucination=_dense(actors.hallucination) if actors.hallucination else [],
-        model=[
-            Dense(_numpy(weight), _numpy(bias).squeeze(1))
-            for weight, bias in zip(model.weights, model.biases, strict=True)
-        ],
+        model=_layers(model.heads, noisy),
         activation=model.settings.activation,
         constants={
             "scales": np.array(task.scales, np.float32),
@@ -36,8 +39,11 @@ def networks_of(parts: Parts) -> Networks | None:
             "target_mean": _numpy(model.targets.mean),
             "target_std": _numpy(model.targets.std),
             "reach": _numpy(step.reach),
-            "choice": _choice(step),
-            "min_aleatoric": np.array(model.settings.min_aleatoric_std, np.float32),
+            "choice": _choice(step, model.heads),
+            "epistemic_scale": _numpy(model.epistemic_scale),
+            "min_aleatoric": np.array(
+                model.settings.min_aleatoric_std if noisy else 0.0, np.float32
+            ),
             "beta": _numpy(step.beta)
             if isinstance(step, OptimisticStep)
             else np.zeros((), np.float32),
@@ -47,12 +53,31 @@ def networks_of(parts: Parts) -> Networks | None:
     )
 
 
-def _choice(step: Step) -> Floats:
-    """Weight of each head in the imagined next state."""
+def _known_step(step: Step) -> bool:
+    if isinstance(step, GreedyStep | OptimisticStep):
+        return step.settings.covariance == "diagonal"
+    return isinstance(step, ThompsonStep)
+
+
+def _layers(heads: Heads, noisy: bool) -> list[Dense]:
+    """The heads' layers with 2 m outputs: raw deviations are constant where there is no noise."""
+    weights, biases = list(heads.weights), list(heads.biases)
+    if not noisy:
+        last, bias = weights[-1], biases[-1]
+        weights[-1] = torch.cat([last, torch.zeros_like(last)], dim=-1)
+        biases[-1] = torch.cat([bias, torch.full_like(bias, NO_NOISE)], dim=-1)
+    return [
+        Dense(_numpy(weight), _numpy(bias).squeeze(1))
+        for weight, bias in zip(weights, biases, strict=True)
+    ]
+
+
+def _choice(step: Step, heads: Heads) -> Floats:
+    """Weight of each head's mean and variance in the imagined next state."""
     if isinstance(step, ThompsonStep):
-        return _numpy(step.choice)
-    heads = step.model.settings.heads
-    return np.full(heads, 1.0 / heads, np.float32)
+        return _numpy(heads.choice)
+    count = len(heads.choice)
+    return np.full(count, 1.0 / count, np.float32)
 
 
 def _dense(policy: Policy) -> list[Dense]:

@@ -1,28 +1,19 @@
-"""Maximum-likelihood fit of an ensemble to transitions."""
+"""Fit of a model to transitions, and an honest judgement of it."""
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from hucrl_ros.models.ensemble import Ensemble
+from hucrl_ros.models.base import DynamicsModel, Progress, Transitions
+from hucrl_ros.models.calibration import Residuals, calibration_error, epistemic_scale
+
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
-class Transitions(NamedTuple):
-    """Recorded transitions."""
-
-    states: Tensor
-    """`(n, p)`"""
-    actions: Tensor
-    """`(n, q)`"""
-    next_states: Tensor
-    """`(n, p)`"""
-
-
-class FitReport(NamedTuple):
-    """How well a model predicts transitions that it was not fitted to."""
+class Quality(NamedTuple):
+    """How well a model predicts transitions."""
 
     model_error: float
     """Root mean square error of the mean [standard deviations of the change of state]."""
@@ -30,70 +21,100 @@ class FitReport(NamedTuple):
     """Mean negative log-likelihood of the total Gaussian [nats an entry, normalised targets]."""
     coverage: float
     """Share of entries within two total standard deviations (0.954 for a perfect Gaussian)."""
+    calibration_error: float
+    """Mean |claimed − observed| coverage of intervals of 5% to 95% [1]."""
+
+
+class FitReport(NamedTuple):
+    """How well a model predicts transitions that no fit of it has ever seen."""
+
+    quality: Quality
+    """As the model is used."""
+    uncalibrated: Quality | None = None
+    """Without its recalibration; None where there was none."""
+    epistemic_scale: float = 1.0
+    """Mean factor on the epistemic deviation from recalibration [1]."""
+
+
+def held_out(count: int, share: float) -> Tensor:
+    """Which `(count,)` of the transitions a fit never sees.
+
+    It depends on a transition's place alone, so that one which was held out from the first fit
+    is held out from all later ones, which go on from the weights of the first. Multiples of the
+    golden ratio spread `share` of the places evenly.
+    """
+    places = torch.arange(count, dtype=torch.float64)
+    return (places * GOLDEN) % 1.0 >= 1.0 - share
 
 
 def fit(
-    model: Ensemble,
+    model: DynamicsModel,
     data: Transitions,
     generator: torch.Generator,
-    progress: Callable[[float], None] = lambda share: None,
+    progress: Progress = lambda share: None,
 ) -> FitReport:
-    """Fit all heads of `model` to `data`, from their present weights on.
+    """Fit `model` to all of `data` but the held-out transitions, which judge it.
 
-    Each head sees its own Poisson(1) weight of every transition (online bootstrap), in batches
-    of its own. The loss is the Gaussian negative log-likelihood, each term scaled by its own
-    standard deviation (β-NLL with β = 0.5, Seitzer et al., 2022): without that, terms that are
-    already predicted well drown the others.
+    Args:
+        model: Its normalisers are fitted, too; an ensemble goes on from its present weights.
+        data: All transitions of a run, in their order.
+        generator: Draws everything random.
+        progress: Called with the share that is done.
     """
     settings = model.settings
-    order = torch.randperm(len(data.states), generator=generator)
-    held_out = order[: math.floor(settings.holdout * len(order))]
-    kept = order[len(held_out) :]
+    away = held_out(len(data.states), settings.holdout)
+    kept = ~away
     features = torch.cat([model.task.model_features(data.states), data.actions], dim=-1)
-    changes = (data.next_states - data.states)[:, : model.task.spec.predicted_dim]
+    changes = (data.next_states - data.states)[:, : model.output_dim]
     model.inputs.fit(features[kept])
     model.targets.fit(changes[kept])
-    inputs = model.inputs(features[kept])
-    targets = model.targets(changes[kept])
-    weights = torch.ones(settings.heads, len(kept))
-    if settings.bootstrap:
-        weights = torch.poisson(weights, generator=generator)
-    optimiser = torch.optim.AdamW(
-        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
-    )
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
-        optimiser, settings.fit_steps, eta_min=0.05 * settings.learning_rate
-    )
-    size = min(settings.batch_size, len(kept))
-    for done in range(settings.fit_steps):
-        index = torch.randint(len(kept), (settings.heads, size), generator=generator)
-        mean, std = model.normalised_heads(inputs[index])
-        loss = _beta_nll(mean, std, targets[index])
-        optimiser.zero_grad(set_to_none=True)
-        (loss * weights.gather(1, index)).mean(dim=1).sum().backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        schedule.step()
-        progress((done + 1) / settings.fit_steps)
-    judged = held_out if len(held_out) else kept
-    return evaluate(model, Transitions(*(entry[judged] for entry in data)))
-
-
-def _beta_nll(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
-    nll = 0.5 * ((target - mean) / std) ** 2 + torch.log(std)
-    return (nll * std.detach()).sum(dim=-1)
+    model.epistemic_scale.fill_(1.0)
+    model.learn(model.inputs(features[kept]), model.targets(changes[kept]), generator, progress)
+    judges = Transitions(*(entry[away if away.any() else kept] for entry in data))
+    raw = evaluate(model, judges)
+    if not settings.recalibrate or not away.any():
+        return FitReport(raw)
+    recalibrated = _recalibrate(model, judges)
+    return FitReport(recalibrated, raw, float(model.epistemic_scale.mean()))
 
 
 @torch.no_grad()
-def evaluate(model: Ensemble, data: Transitions) -> FitReport:
-    """Judge `model` on `data`."""
+def residuals(model: DynamicsModel, data: Transitions) -> Residuals:
+    """What `model` says of `data`, with the scale that it has."""
     prediction = model.predict(data.states, data.actions)
     scale = model.targets.std
-    following = data.next_states[:, : model.task.spec.predicted_dim]
-    error = (following - prediction.mean) / scale
-    std = (prediction.epistemic**2 + prediction.aleatoric**2).sqrt() / scale
-    nll = 0.5 * (error / std) ** 2 + torch.log(std) + 0.5 * math.log(2 * math.pi)
-    return FitReport(
-        model_error=float((error**2).mean().sqrt()),
+    error = (data.next_states[:, : model.output_dim] - prediction.mean) / scale
+    return Residuals(error, prediction.epistemic / scale, prediction.aleatoric / scale)
+
+
+def evaluate(model: DynamicsModel, data: Transitions) -> Quality:
+    """Judge `model` on `data`."""
+    found = residuals(model, data)
+    return _quality(found, torch.ones(model.output_dim))
+
+
+def _recalibrate(model: DynamicsModel, data: Transitions) -> Quality:
+    """Scale the epistemic deviation; judged on one half of `data` with the scale of the other."""
+    found = residuals(model, data)
+    halves = [Residuals(*(entry[start::2] for entry in found)) for start in range(2)]
+    model.epistemic_scale.copy_(epistemic_scale(found))
+    if min(len(half.error) for half in halves) == 0:
+        return _quality(found, model.epistemic_scale)
+    crossed = [
+        _quality(judged, epistemic_scale(other))
+        for judged, other in zip(halves, reversed(halves), strict=True)
+    ]
+    error = math.sqrt(sum(quality.model_error**2 for quality in crossed) / 2)
+    means = Quality(*(sum(entry) / 2 for entry in zip(*crossed, strict=True)))
+    return means._replace(model_error=error)
+
+
+def _quality(found: Residuals, scale: Tensor) -> Quality:
+    std = found.std(scale)
+    nll = 0.5 * (found.error / std) ** 2 + torch.log(std) + 0.5 * math.log(2 * math.pi)
+    return Quality(
+        model_error=float((found.error**2).mean().sqrt()),
         nll=float(nll.mean()),
-        coverage=float((error.abs() < 2 * std).float().mean()),
+        coverage=float((found.error.abs() < 2 * std).float().mean()),
+        calibration_error=float(calibration_error(found, scale).mean()),
     )

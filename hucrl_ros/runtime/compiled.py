@@ -44,7 +44,8 @@ class CompiledEngine:
         width = len(self._program.limits)
         if networks.hallucination:
             width += len(self._program.target_mean)
-        self._state = np.zeros(state_dim, np.float32)
+        self.state: Array = np.zeros(state_dim, np.float32)
+        """Start of the rollouts `(p,)`."""
         self._offsets = np.zeros((particles, horizon, width), np.float32)
         self._noise = np.zeros((horizon, len(self._program.target_mean)), np.float32)
         self._rollouts = Rollouts(
@@ -63,7 +64,7 @@ class CompiledEngine:
 
     def set_state(self, state: NDArray[np.float64]) -> None:
         """Start of the rollouts from now on: `(p,)`."""
-        self._state[:] = state
+        self.state[:] = state
 
     def __call__(self, offsets: Array, noise: Array, feedback: float) -> Rollouts:
         """Roll out; see `planners.Imagine`. The result is overwritten by the next call."""
@@ -84,7 +85,7 @@ class CompiledEngine:
         kernel.roll_out(
             self._program,
             self._scratch[index],
-            self._state,
+            self.state,
             self._offsets,
             self._noise,
             feedback,
@@ -145,6 +146,7 @@ def compile_program(networks: Networks) -> Program:
         target_std=constants["target_std"],
         reach=constants["reach"],
         choice=constants["choice"],
+        epistemic_scale=constants["epistemic_scale"],
         min_aleatoric=np.float32(constants["min_aleatoric"]),
         beta=np.float32(constants["beta"]),
         total=bool(constants["total"]),

@@ -72,7 +72,9 @@ class Program(NamedTuple):
     reach: Floats
     """`(m,)` bound of the imagined states."""
     choice: Floats
-    """`(heads,)` weight of each head in the imagined next state."""
+    """`(heads,)` weight of each head's mean and variance in the imagined next state."""
+    epistemic_scale: Floats
+    """`(m,)` factor on the deviation between heads."""
     min_aleatoric: np.float32
     beta: np.float32
     total: bool
@@ -237,13 +239,12 @@ def _imagine(program: Program, scratch: Scratch, noise: Floats, t: int, vectors:
                 mean += heads[head, i, lane]
                 chosen += program.choice[head] * heads[head, i, lane]
                 deviation = program.min_aleatoric + heads[head, dim + i, lane]
-                aleatoric += deviation * deviation
+                aleatoric += program.choice[head] * deviation * deviation
             mean *= share
             for head in range(count):
                 away = heads[head, i, lane] - mean
                 epistemic += away * away
-            epistemic *= share
-            aleatoric *= share
+            epistemic *= share * program.epistemic_scale[i] * program.epistemic_scale[i]
             if program.total:
                 aleatoric += epistemic
             change = chosen + np.sqrt(aleatoric) * noise[t, i]

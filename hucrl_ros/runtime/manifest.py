@@ -23,6 +23,20 @@ class LearningReport(Settings):
     """Mean negative log-likelihood of a held-out transition."""
     coverage: float | None = None
     """Share of held-out changes of state within two predicted standard deviations [1]."""
+    calibration_error: float | None = None
+    """Mean |claimed − observed| coverage of held-out changes by intervals of 5% to 95% [1]."""
+    uncalibrated_coverage: float | None = None
+    """Coverage before recalibration."""
+    uncalibrated_error: float | None = None
+    """Calibration error before recalibration."""
+    epistemic_scale: float | None = None
+    """Mean factor on the epistemic deviation from recalibration [1]."""
+    surprise: float | None = None
+    """Like `model_error`, of the whole last episode under the model from before it."""
+    complexity: float | None = None
+    """Σ‖σ‖² of the last episode under the model that played it [units of the state, squared]."""
+    information_gain: float | None = None
+    """I(y; f) of the transitions, for a model with a prior [nats]."""
     promised_return: float | None = None
     """Return of the imagined episode, not discounted."""
     fit_s: float | None = None

@@ -48,6 +48,7 @@ CONSTANTS = (
     "target_std",
     "reach",
     "choice",
+    "epistemic_scale",
     "min_aleatoric",
     "beta",
     "total",
@@ -94,7 +95,7 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
         "scales": (spec.state_dim - len(networks.angles),),
         "limits": (actions,),
         **dict.fromkeys(("input_mean", "input_std"), (seen,)),
-        **dict.fromkeys(("target_mean", "target_std", "reach"), (predicted,)),
+        **dict.fromkeys(("target_mean", "target_std", "reach", "epistemic_scale"), (predicted,)),
         "choice": (heads,),
         **dict.fromkeys(("min_aleatoric", "beta", "total"), ()),
     }

@@ -1,0 +1,104 @@
+"""Bayesian linear regression on Fourier features: exact posterior, and draws from it."""
+
+import torch
+from torch import Tensor
+
+from hucrl_ros.config import ModelSettings
+from hucrl_ros.models.base import DynamicsModel, Prediction, Progress, Sampled, independent
+from hucrl_ros.models.fourier_features import (
+    FourierFeatures,
+    quadrature_features,
+    random_features,
+)
+from hucrl_ros.models.squared_exponential import FITTED_POINTS, SquaredExponential
+from hucrl_ros.tasks import Task
+
+
+class FourierModel(DynamicsModel):
+    """f(x) = φ(x)ᵀw with w ~ N(0, I) and Gaussian noise; one kernel for all outputs."""
+
+    weights: Tensor
+    whitener: Tensor
+    drawn: Tensor
+    information: Tensor
+
+    def __init__(self, task: Task, settings: ModelSettings, features: FourierFeatures) -> None:
+        super().__init__(task, settings)
+        self.features = features
+        self.kernel = SquaredExponential(self.input_dim, 1, settings)
+        count = features.count
+        # `(m, D)` posterior mean, and weights drawn from the posterior.
+        self.register_buffer("weights", torch.zeros(self.output_dim, count))
+        self.register_buffer("drawn", torch.zeros(self.output_dim, count))
+        # `(D, D)` W with WᵀW the posterior covariance, the same for each output.
+        self.register_buffer("whitener", torch.eye(count))
+        self.register_buffer("information", torch.zeros(()))
+
+    def believe(self, inputs: Tensor) -> Prediction:
+        """Posterior mean φᵀw and variance ‖Wφ‖²."""
+        phi = self.features(inputs, self.kernel)[0]
+        mean = phi @ self.weights.T
+        variance = ((phi @ self.whitener.T) ** 2).sum(dim=-1, keepdim=True)
+        epistemic = variance.sqrt().expand(mean.shape)
+        return Prediction(mean, epistemic, self._noise(mean), independent(epistemic))
+
+    def follow(self, inputs: Tensor) -> Sampled:
+        """The function of the drawn weights."""
+        mean = self.features(inputs, self.kernel)[0] @ self.drawn.T
+        return Sampled(mean, self._noise(mean))
+
+    def draw(self, generator: torch.Generator) -> None:
+        """Draw weights from the posterior."""
+        noise = torch.randn(self.weights.shape, generator=generator)
+        self.drawn.copy_(self.weights + noise @ self.whitener)
+
+    @torch.no_grad()
+    def learn(
+        self, inputs: Tensor, targets: Tensor, generator: torch.Generator, progress: Progress
+    ) -> None:
+        """Compute the posterior in closed form, in double precision."""
+        if self.settings.hyperparameters == "fitted":
+            # Spread evenly: the likelihood of n transitions takes n³ operations.
+            every = -(-len(inputs) // FITTED_POINTS)
+            self.kernel.fit(inputs[::every], targets[::every])
+        progress(0.5)
+        precision = float(self.kernel.noise) ** -2
+        phi = self.features(inputs, self.kernel)[0].double()
+        identity = torch.eye(self.features.count, dtype=torch.float64)
+        factor = torch.linalg.cholesky(precision * phi.T @ phi + identity)
+        self.whitener.copy_(torch.linalg.solve_triangular(factor, identity, upper=False))
+        mean = torch.cholesky_solve(precision * phi.T @ targets.double(), factor)
+        self.weights.copy_(mean.T)
+        self.drawn.copy_(self.weights)
+        # ½ ln det(I + ΦᵀΦ/σ²) = ½ ln det(I + ΦΦᵀ/σ²), for each output.
+        self.information.fill_(self.output_dim * float(factor.diagonal().log().sum()))
+        progress(1.0)
+
+    @property
+    def information_gain(self) -> float:
+        """½ ln det(I + ΦΦᵀ/σ²), summed over the outputs [nats]."""
+        return float(self.information)
+
+    @property
+    def noise_ratio(self) -> float:
+        """σ/s."""
+        return float(self.kernel.noise / self.kernel.signal)
+
+    def _noise(self, like: Tensor) -> Tensor:
+        return self.kernel.noise.expand(like.shape)
+
+
+def random_fourier(
+    task: Task, settings: ModelSettings, generator: torch.Generator
+) -> FourierModel:
+    """Bayesian linear model on random Fourier features (Rahimi and Recht, 2007)."""
+    dim = task.model_feature_dim + task.spec.action_dim
+    return FourierModel(task, settings, random_features(dim, settings.features, generator))
+
+
+def quadrature_fourier(
+    task: Task, settings: ModelSettings, generator: torch.Generator
+) -> FourierModel:
+    """Bayesian linear model on quadrature Fourier features (Mutný and Krause, 2018)."""
+    dim = task.model_feature_dim + task.spec.action_dim
+    return FourierModel(task, settings, quadrature_features(dim, settings))

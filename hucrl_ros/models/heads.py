@@ -1,0 +1,119 @@
+"""The networks of an ensemble: any number of them in one batched product a layer."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hucrl_ros.config import ModelSettings
+from hucrl_ros.models.base import Prediction, Progress
+
+ACTIVATIONS = {"relu": torch.relu, "silu": functional.silu, "tanh": torch.tanh}
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Outputs `(heads, batch, o)` and targets `(heads, batch, m)` to losses `(heads, batch)`."""
+
+
+class Heads(nn.Module):
+    """Independent fully connected networks of one shape, and which of them was drawn."""
+
+    choice: Tensor
+
+    def __init__(
+        self, sizes: Sequence[int], settings: ModelSettings, generator: torch.Generator
+    ) -> None:
+        """Draw initial weights.
+
+        Args:
+            sizes: Units of each layer, from the inputs to the outputs.
+            settings: Give number of heads and activation.
+            generator: Draws the weights.
+        """
+        super().__init__()
+        self._settings = settings
+        self._activation = ACTIVATIONS[settings.activation]
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
+        for fan_in, fan_out in itertools.pairwise(sizes):
+            bound = 1.0 / math.sqrt(fan_in)
+            for shape, parameters in (
+                ((settings.heads, fan_in, fan_out), self.weights),
+                ((settings.heads, 1, fan_out), self.biases),
+            ):
+                uniform = torch.rand(shape, generator=generator)
+                parameters.append(nn.Parameter(bound * (2.0 * uniform - 1.0)))
+        self.register_buffer("choice", torch.eye(settings.heads)[0])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Outputs `(heads, n, o)` of inputs `(n, i)`, or `(heads, n, i)` of its own for each."""
+        hidden = inputs
+        weights, biases = list(self.weights), list(self.biases)
+        for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+            hidden = self._activation(torch.matmul(hidden, weight) + bias)
+        output: Tensor = torch.matmul(hidden, weights[-1]) + biases[-1]
+        return output
+
+    def draw(self, generator: torch.Generator) -> None:
+        """Draw a head."""
+        head = torch.randint(self._settings.heads, (), generator=generator)
+        self.choice.copy_(torch.eye(self._settings.heads)[head])
+
+    def chosen(self, of_each_head: Tensor) -> Tensor:
+        """The drawn head's part `(n, m)` of `(heads, n, m)`."""
+        return (self.choice.reshape(-1, 1, 1) * of_each_head).sum(dim=0)
+
+    def combine(self, means: Tensor, aleatoric: Tensor) -> Prediction:
+        """One Gaussian with the moments of the heads' mixture (Lakshminarayanan et al., 2017).
+
+        Args:
+            means: `(heads, n, m)`.
+            aleatoric: `(n, m)` standard deviation of the noise.
+        """
+        mean = means.mean(dim=0)
+        deviations = (means - mean) / math.sqrt(len(means))
+        epistemic = (deviations**2).sum(dim=0)
+        if self._settings.heads > 1:  # The root of one head's exact 0 would have no gradient.
+            epistemic = epistemic.sqrt()
+        return Prediction(mean, epistemic, aleatoric, deviations)
+
+    def learn(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        loss: Loss,
+        generator: torch.Generator,
+        progress: Progress,
+    ) -> None:
+        """Descend `loss` from the present weights on.
+
+        Each head sees its own Poisson(1) weight of every transition (online bootstrap; Osband
+        et al., 2016), in batches of its own.
+
+        Args:
+            inputs: Normalised, `(n, i)`.
+            targets: Normalised, `(n, m)`.
+            loss: What to descend.
+            generator: Draws bootstrap and batches.
+            progress: Called after each step.
+        """
+        settings, count = self._settings, len(inputs)
+        weights = torch.ones(settings.heads, count)
+        if settings.bootstrap:
+            weights = torch.poisson(weights, generator=generator)
+        optimiser = torch.optim.AdamW(
+            self.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+            optimiser, settings.fit_steps, eta_min=0.05 * settings.learning_rate
+        )
+        size = min(settings.batch_size, count)
+        for done in range(settings.fit_steps):
+            index = torch.randint(count, (settings.heads, size), generator=generator)
+            losses = loss(self(inputs[index]), targets[index])
+            optimiser.zero_grad(set_to_none=True)
+            (losses * weights.gather(1, index)).mean(dim=1).sum().backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            schedule.step()
+            progress((done + 1) / settings.fit_steps)
