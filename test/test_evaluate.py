@@ -145,3 +145,13 @@ def test_bundle_of_an_unknown_task_is_refused(learned, tmp_path):
 def test_folder_that_is_no_bundle_is_refused(tmp_path):
     with pytest.raises(BundleError, match="not a bundle"):
         run(tmp_path / "nothing")
+
+
+def test_arrivals_at_the_goal_are_counted():
+    line = command._arrivals(np.array([0.01, 0.05, 0.3]), 0.05)
+    assert line.startswith("2 of 3 episodes ended within 5 cm of the goal, on average 12.0 cm")
+
+
+def test_a_task_without_a_goal_counts_no_arrivals(random):
+    (played,) = evaluate(*open_bundle(random), 1, seed=0)
+    assert np.isnan(played.distance)

@@ -59,6 +59,9 @@ def run(args: argparse.Namespace) -> int:
     bundle = with_settings(bundle, changes)
     episodes = evaluate(bundle, task, args.episodes, args.seed)
     print("\n".join(_table(bundle.manifest, task.optimum, episodes, args.seed)))
+    distances = np.array([episode.distance for episode in episodes])
+    if np.isfinite(distances).all():
+        print(_arrivals(distances, task.close))
     return 0
 
 
@@ -93,6 +96,15 @@ def _table(
     lines += [] if promised is None else [f"promised {promised:.1f}"]
     lines += [] if optimum is None else [f"optimum {optimum:g}"]
     return lines
+
+
+def _arrivals(distances: NDArray[np.float64], close: float) -> str:
+    """How many episodes ended at their goal, of distances `(episodes,)` [m]."""
+    near = int((distances <= close).sum())
+    return (
+        f"{near} of {len(distances)} episodes ended within {100 * close:g} cm of the goal, "
+        f"on average {100 * distances.mean():.1f} cm from it"
+    )
 
 
 def _row(name: str, total: float, optimum: float | None, tick_ms: NDArray[np.float64]) -> str:

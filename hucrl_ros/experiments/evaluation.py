@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from hucrl_ros.config import Config, parse_config
 from hucrl_ros.envs.base import Array
@@ -35,6 +36,8 @@ class Played(NamedTuple):
     """Ticks whose command the guard changed [1]."""
     iterations: Array
     """`(T,)` planner iterations in a tick [1]."""
+    distance: float
+    """At the end, from the goal to what has to get there [m]; NaN where a task has neither."""
 
 
 def open_bundle(path: Path) -> tuple[Bundle, Task]:
@@ -108,4 +111,11 @@ def _play(agent: Agent, guard: Guard, task: Task, seed: int) -> Played:
         actions.append(command.effort)
         state = robot.step(command.effort)
     total = float(task.rewards(np.stack(states), np.stack(actions)).sum())
-    return Played(total, np.array(tick_ms), agent.fallbacks, clamps, np.array(iterations, float))
+    return Played(
+        total=total,
+        tick_ms=np.array(tick_ms),
+        fallbacks=agent.fallbacks,
+        clamps=clamps,
+        iterations=np.array(iterations, float),
+        distance=float(task.distance(torch.as_tensor(state))),
+    )
