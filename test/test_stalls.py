@@ -11,7 +11,7 @@ from bench import PERIOD, Bench, Process, short_bundle
 from bundle_factory import PLANNER, learned, shake, write_bundle
 
 from hucrl_ros.config import SafetySettings
-from hucrl_ros.runtime.agent import Agent
+from hucrl_ros.runtime.agent import GRACE, Agent
 from hucrl_ros.runtime.bundle import load_bundle
 from hucrl_ros.runtime.control_loop import ControlLoop, JointReading
 from hucrl_ros.runtime.deadline import DeadlinePlanner, Planned
@@ -120,8 +120,9 @@ def test_a_stall_leaves_no_period_without_a_command(bundle):
     assert counters.overruns == 4
     assert counters.sources == {P: 3 + 3, O: 4}
     assert max(record.tick_ms for record in records) < 1e3 * PERIOD
-    # The first waits until half of what the budget leaves is gone; the next ones needn't wait.
-    assert records[1].tick_ms == pytest.approx(1e3 * (BUDGET_S + PERIOD) / 2)
+    # The first waits until its grace is over; the next ones needn't wait.
+    deadline_s = BUDGET_S + GRACE * (PERIOD - BUDGET_S)
+    assert records[1].tick_ms == pytest.approx(1e3 * deadline_s)
     assert records[2].tick_ms == pytest.approx(0.0)
 
 

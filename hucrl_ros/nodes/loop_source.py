@@ -14,6 +14,7 @@ from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
+from hucrl_ros.config import ControlSettings
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.qos import STREAM
@@ -83,7 +84,9 @@ class LoopSource(Trial):
 
     def prepare(self) -> Future | None:
         """Get ready to be on time."""
-        realtime.set_realtime_priority(self._priority)
+        realtime.prepare(
+            ControlSettings(realtime_priority=self._priority, lock_memory=self._priority > 0)
+        )
         realtime.pause_garbage_collection()
         return None
 

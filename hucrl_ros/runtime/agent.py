@@ -17,6 +17,9 @@ from hucrl_ros.runtime.latency import InForce
 from hucrl_ros.runtime.tick import Source, Tick
 
 WARM_UP_TICKS = 3
+GRACE = 0.25
+"""Share of what the budget leaves of the period that an iteration may take longer than expected;
+the rest is for sending what is sent in its place."""
 
 
 class Agent:
@@ -24,7 +27,7 @@ class Agent:
 
     Out of budget it sends what the previous plan has for this period, and when that is used up
     π(s). The budget is looked at between iterations; where an `executor` plans, a tick doesn't
-    wait for one that stalls longer than half of what the budget leaves of the period.
+    wait for one that stalls longer than `GRACE` allows.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Agent:
         )
         self._budget = Budget(budget_s, clock)
         self._deadline = DeadlinePlanner(None if budget_s is None else executor)
-        self._grace_s = (manifest.period - (budget_s or 0.0)) / 2
+        self._grace_s = GRACE * (manifest.period - (budget_s or 0.0))
         self._plan: Plan | None = None
         self._plan_state: NDArray[np.float64] = np.zeros(manifest.spec.state_dim)
         self._asked_state: NDArray[np.float64] = self._plan_state
