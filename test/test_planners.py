@@ -83,6 +83,22 @@ def test_random_shooting_never_narrows_and_cem_does():
     assert spreads["cem"][0] > 1.3 * spreads["cem"][1] > 1.3 * 1.3 * spreads["cem"][2]
 
 
+@pytest.mark.parametrize(("name", "kept"), [("dyna_mpc", True), ("cem", False)])
+def test_elites_of_dyna_mpc_compete_in_the_next_iteration(name, kept):
+    recorder = Recorder(SYSTEM.imagine(START))
+
+    def imagine(offsets, noise, feedback):
+        rollouts = recorder(offsets, noise, feedback)
+        return rollouts._replace(returns=rollouts.returns - 10.0 * (len(recorder.returns) == 2))
+
+    planner(algorithm=name, elites=8, smoothing=0.0).plan(imagine, always)
+    first, second, third = recorder.offsets
+    source = 0 if kept else 1
+    best = np.argsort(-recorder.returns[source])[:8]
+    expected = (first, second)[source][best].mean(axis=0)
+    np.testing.assert_allclose(third[0], expected, atol=1e-6)
+
+
 def test_icem_waits_for_a_whole_population_before_it_narrows():
     made = planner(algorithm="icem", iterations=3, decay=2.0)
     recorder = Recorder(SYSTEM.imagine(START))
@@ -185,6 +201,11 @@ def test_coloured_noise_has_a_power_that_falls_with_frequency():
         low, high = np.real(np.einsum("fi,ij,fj->f", wave, covariance, wave.conj()))
         assert low / high == pytest.approx(10**colour, rel=0.3)
     np.testing.assert_allclose(power_law(HORIZON, 0.0), np.eye(HORIZON), atol=1e-12)
+
+
+def test_the_end_of_coloured_noise_isn_t_tied_to_its_start():
+    correlations = power_law(HORIZON, 2.0)[0]
+    assert (np.diff(correlations) < 0).all()
 
 
 @pytest.mark.parametrize("covariance", [constant(6), power_law(6, 5.0), geometric(6, 0.99)])

@@ -211,7 +211,30 @@ def test_a_warm_start_never_hurts(name):
     assert warm <= cold * 1.001
 
 
-@pytest.mark.parametrize("name", set(PLANNERS) - set(REMEMBERING))
+@pytest.mark.parametrize("name", REMEMBERING)
+def test_a_cold_start_is_around_zero_in_every_tick(name):
+    made = planner(algorithm=name, iterations=1, warm_start=False)
+    recorder = Recorder(SYSTEM.imagine(START))
+    for _ in range(3):
+        made.plan(recorder, always)
+    for offsets in recorder.offsets:
+        np.testing.assert_array_equal(offsets[0], 0.0)
+
+
+@pytest.mark.parametrize("name", [n for n in SENDING_THE_BEST if n != "policy"])
+def test_a_later_iteration_that_is_worse_doesn_t_count(name):
+    recorder = Recorder(SYSTEM.imagine(START))
+
+    def imagine(offsets, noise, feedback):
+        rollouts = recorder(offsets, noise, feedback)
+        return rollouts._replace(returns=rollouts.returns - 10.0 * len(recorder.returns))
+
+    plan = planner(algorithm=name).plan(imagine, always)
+    assert plan.planned_return == pytest.approx(np.max(recorder.returns[0]) - 10.0)
+    assert plan.iterations == 3
+
+
+@pytest.mark.parametrize("name", sorted(set(PLANNERS) - set(REMEMBERING)))
 def test_the_others_keep_nothing_from_tick_to_tick(name):
     plans = []
     for warm_start in (True, False):
