@@ -1,5 +1,6 @@
 """`hucrl bench delay`: a simulated clock on which commands act late."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,9 +8,12 @@ import pytest
 from bundle_factory import learned, shake, write_bundle
 
 from hucrl_ros.benchmarks.delay_report import Row, scores
+from hucrl_ros.benchmarks.delay_trial import play_real_time
+from hucrl_ros.benchmarks.loop_trial import paced
 from hucrl_ros.cli import main
 from hucrl_ros.config import ControlSettings
 from hucrl_ros.envs import Pendulum
+from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.delayed import SlowBus, play_delayed
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings
 from hucrl_ros.tasks.pendulum import PendulumSwingUp
@@ -126,3 +130,20 @@ def test_the_command_prints_a_table_and_writes_page_figure_and_episodes(
 def test_what_makes_no_sense_is_refused_in_one_line(folder, capsys, words, reason):
     assert main(["bench", "delay", str(folder), *words]) == 2
     assert reason in capsys.readouterr().err
+
+
+@pytest.mark.ros
+def test_an_episode_in_real_time_is_played_by_simulator_and_controller(folder, tmp_path):
+    bundle, task = open_bundle(paced(folder, tmp_path / "short", 80.0, 40))
+    control = ControlSettings(extra_delay=0.02)
+    played = play_real_time(bundle, task, 0, control)
+    assert 0.0 <= abs(played.total) < 40.0
+    assert played.compensated == 1.0, "told of a delay, from the first tick on"
+    assert played.tick_ms > 0.0
+
+
+def test_a_state_that_joints_do_not_tell_is_refused_in_real_time(folder):
+    bundle, task = open_bundle(folder)
+    goal = bundle.manifest.model_copy(update={"context": ("goal_x",)})
+    with pytest.raises(ConfigError, match="its state holds goal_x; --real-time needs"):
+        play_real_time(dataclasses.replace(bundle, manifest=goal), task, 0, ControlSettings())
