@@ -15,6 +15,7 @@ COMMANDS = (
     "inspect",
     "sweep",
     "experiment",
+    "figure",
     "optimum",
     "bench",
     "tune",

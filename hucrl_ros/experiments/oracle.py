@@ -61,6 +61,11 @@ class TrueRollouts:
         self._start = np.empty(mujoco.mj_stateSize(robot.model, kind))
         self._kind = kind
 
+    @property
+    def state(self) -> NDArray[np.float32]:
+        """Where the robot is now `(p,)`."""
+        return self._robot.state.astype(np.float32)
+
     def __call__(
         self, offsets: NDArray[np.float32], noise: NDArray[np.float32], feedback: float
     ) -> Rollouts:

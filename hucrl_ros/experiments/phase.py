@@ -69,16 +69,16 @@ def phase_plot(
         figure = Figure(figsize=(width, 2.5 * rows + 1.3), layout="constrained")
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes, episode in zip(panels.flat, shown, strict=False):
-            _draw_episode(axes, view, episode, effort_limit)
+            draw_episode(axes, view, episode, effort_limit)
         for axes in panels.flat[len(shown) :]:
             axes.set_visible(False)
-        _label(panels, view, len(shown))
+        label_panels(panels, view, len(shown))
         figure.suptitle(run_title(summary), x=0.01, ha="left", fontsize=13, fontweight="bold")
         colours = ScalarMappable(Normalize(0, effort_limit), EFFORT_COLOURS)
         bar = figure.colorbar(colours, ax=panels, aspect=25, pad=0.015, shrink=0.9)
         bar.set_label("size of the effort [N m]")
         bar.ax.spines["outline"].set_visible(False)
-        figure.legend(handles=_legend(), loc="outside lower center", ncols=4)
+        figure.legend(handles=legend(), loc="outside lower center", ncols=4)
         return save(figure, path)
 
 
@@ -93,9 +93,8 @@ def select_episodes(episodes: Sequence[PlayedEpisode], count: int) -> list[Playe
     return [episodes[k] for k in sorted(even)]
 
 
-def _draw_episode(
-    axes: Axes, view: PhaseView, episode: PlayedEpisode, effort_limit: float
-) -> None:
+def draw_episode(axes: Axes, view: PhaseView, episode: PlayedEpisode, effort_limit: float) -> None:
+    """Draw one episode, its efforts as colours, and what its model promised."""
     joints = episode.states.shape[1] // 2
     points = phase_points(episode.states, joints, view)
     segments = np.stack([points[:-1], points[1:]], axis=1)
@@ -140,7 +139,8 @@ def unbroken(points: Array) -> NDArray[np.bool_]:
     return same
 
 
-def _label(panels: NDArray[np.object_], view: PhaseView, count: int) -> None:
+def label_panels(panels: NDArray[np.object_], view: PhaseView, count: int) -> None:
+    """Name angles and speeds; the first `count` panels are in use."""
     columns = panels.shape[1]
     for k, axes in enumerate(panels.flat[:count]):
         axes.set_xlim(view.lower, view.upper)
@@ -152,7 +152,8 @@ def _label(panels: NDArray[np.object_], view: PhaseView, count: int) -> None:
             axes.set_ylabel("speed [rad/s]")
 
 
-def _legend() -> list[Line2D]:
+def legend() -> list[Line2D]:
+    """What the lines and marks mean."""
     return [
         Line2D([], [], color=EFFORT_COLOURS(0.5), lw=2.2, label="real"),
         Line2D([], [], color=INK, label="promised by the model", **_PROMISED),

@@ -1,0 +1,176 @@
+"""Why Thompson sampling explores less than optimism (App. Further Experiments on Thompson)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from hucrl_ros.envs.base import Array
+from hucrl_ros.experiments.cells import Cell
+from hucrl_ros.experiments.statistics import mean_interval
+from hucrl_ros.experiments.style import (
+    EFFORT_COLOURS,
+    STRATEGY_COLOURS,
+    STRATEGY_MARKERS,
+    save,
+    styled,
+)
+from hucrl_ros.experiments.sweep import Sweep
+from hucrl_ros.exploration import ThompsonStep
+from hucrl_ros.learner import Learner
+from hucrl_ros.models import Ensemble
+from hucrl_ros.runtime.bundle import Bundle, load_bundle
+from hucrl_ros.search import Actors, Starts, make_search
+from hucrl_ros.summary import read_summary
+
+
+class Trace(NamedTuple):
+    """One training, episode by episode; NaN where there is nothing."""
+
+    strategy: str
+    model: str
+    returns: Array
+    """`(E,)`."""
+    simulated: Array
+    """`(E,)` return of the imagined episode."""
+    scale: Array
+    """`(E,)` epistemic deviation along it, mean over entries and steps, normalised."""
+
+
+def traces(sweep: Sweep) -> Iterator[Trace]:
+    """What the finished trainings say."""
+    for cell in sweep.finished:
+        run = sweep.run_of(cell)
+        episodes = read_summary(run.summary).episodes
+        simulated = [e.promised_return for e in episodes]
+        yield Trace(
+            cell.config.strategy,
+            cell.value,
+            np.array([episode.return_ for episode in episodes]),
+            np.array([np.nan if value is None else value for value in simulated]),
+            np.array([_scale(load_bundle(run.bundle(e.index))) for e in episodes]),
+        )
+
+
+def _scale(bundle: Bundle) -> float:
+    """Epistemic deviation along the bundle's imagined episode [deviations of the targets]."""
+    if bundle.promise is None:
+        return np.nan
+    states, actions = bundle.promise.states[:-1], bundle.promise.actions
+    inputs = {"state": states.astype(np.float32), "action": actions.astype(np.float32)}
+    _, epistemic, _ = bundle.run("dynamics", **inputs)
+    return float(np.mean(epistemic / np.array(bundle.manifest.target_std)))
+
+
+class BestHead(NamedTuple):
+    """Simulated returns on the models of one optimistic run."""
+
+    episodes: list[int]
+    optimistic: list[float]
+    best_head: list[float]
+    """The highest of policies that were searched for each head alone."""
+
+
+def best_head(sweep: Sweep, cell: Cell, episodes: Sequence[int]) -> BestHead:
+    """Search a policy for each head of the models that an optimistic run had.
+
+    Args:
+        sweep: Holds the run.
+        cell: An optimistic training with an ensemble.
+        episodes: Models after these episodes.
+    """
+    run, config = sweep.run_of(cell), cell.config
+    promised = {e.index: e.promised_return for e in read_summary(run.summary).episodes}
+    found = BestHead([], [], [])
+    for episode in episodes:
+        optimistic = promised.get(episode + 1)
+        if optimistic is None or not run.checkpoint(episode).is_file():
+            continue
+        learner = Learner(config, run)
+        learner.restore(episode)
+        heads = [_promise_of(learner, head, episode) for head in range(config.model.heads)]
+        found.episodes.append(episode)
+        found.optimistic.append(optimistic)
+        found.best_head.append(max(heads))
+    return found
+
+
+def _promise_of(learner: Learner, head: int, episode: int) -> float:
+    """Simulated return of a policy that believes one head."""
+    config = learner.config
+    assert isinstance(learner.model, Ensemble)
+    step = ThompsonStep(learner.model)
+    learner.model.heads.choice.copy_(torch.eye(config.model.heads)[head])
+    generator = torch.Generator().manual_seed(1000 * episode + head)
+    actors = Actors(learner.task, 0, config.search, generator)
+    starts = Starts(learner.task, learner.first, 0.0)
+    search = make_search(config.search)
+    result = search.improve(actors, step, starts, learner.first, generator, lambda _: None)
+    return float(result.episode.rewards.sum(dim=0).mean())
+
+
+def draw_thompson(path: Path, found: Sequence[Trace], heads: BestHead) -> Path:
+    """Six panels: strategies on five heads, Thompson on other models, and the best head."""
+    with styled():
+        figure = Figure(figsize=(13.5, 7.4), layout="constrained")
+        panels = figure.subplots(2, 3)
+        base = [trace for trace in found if trace.model == found[0].model]
+        for axes, kind, title in (
+            (panels[0, 0], "simulated", "return of the imagined episode"),
+            (panels[0, 1], "scale", "epistemic deviation along it"),
+        ):
+            for strategy in STRATEGY_COLOURS:
+                lines = [getattr(t, kind) for t in base if t.strategy == strategy]
+                _curve(axes, lines, strategy, STRATEGY_COLOURS[strategy], strategy)
+            axes.set_title(title, loc="left")
+        panels[0, 1].set_yscale("log")
+        _draw_heads(panels[0, 2], heads)
+        sampled = [trace for trace in found if trace.strategy == "thompson"]
+        optimistic = [trace for trace in found if trace.strategy == "optimistic"]
+        _by_model(panels[1, 0], sampled, lambda name: name.endswith("heads"))
+        panels[1, 0].set_title("Thompson: return by number of heads", loc="left")
+        _by_model(
+            panels[1, 1], sampled, lambda name: not name.endswith(" heads") or name[0] == "5"
+        )
+        panels[1, 1].set_title("Thompson: return with other models", loc="left")
+        _by_model(panels[1, 2], optimistic, lambda _: True)
+        panels[1, 2].set_title("optimistic: return with each model", loc="left")
+        for axes in panels.flat:
+            axes.set_xlabel("episode")
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(fontsize=8.5)
+        return save(figure, path)
+
+
+def _curve(axes: Axes, lines: Sequence[Array], label: str, colour: str, strategy: str) -> None:
+    """Mean over seeds with its interval."""
+    if not lines:
+        return
+    length = max(len(line) for line in lines)
+    table = np.full((len(lines), length), np.nan)
+    for row, line in zip(table, lines, strict=True):
+        row[: len(line)] = line
+    mean, low, high = np.array([mean_interval(column) for column in table.T]).T
+    episodes = np.arange(length)
+    axes.fill_between(episodes, low, high, color=colour, alpha=0.15, lw=0)
+    axes.plot(episodes, mean, color=colour, marker=STRATEGY_MARKERS[strategy], ms=4, label=label)
+
+
+def _by_model(axes: Axes, found: Sequence[Trace], wanted: Callable[[str], bool]) -> None:
+    """Returns of one strategy, a line for each model."""
+    names = [name for name in dict.fromkeys(trace.model for trace in found) if wanted(name)]
+    for name, shade in zip(names, np.linspace(0.0, 1.0, len(names)), strict=True):
+        lines = [trace.returns for trace in found if trace.model == name]
+        _curve(axes, lines, name, to_hex(EFFORT_COLOURS(shade)), found[0].strategy)
+
+
+def _draw_heads(axes: Axes, heads: BestHead) -> None:
+    axes.set_title("simulated return on the same models", loc="left")
+    blue, green = STRATEGY_COLOURS["optimistic"], STRATEGY_COLOURS["thompson"]
+    axes.plot(heads.episodes, heads.optimistic, "-o", color=blue, label="optimistic")
+    axes.plot(heads.episodes, heads.best_head, "-^", color=green, label="best head")
