@@ -37,6 +37,7 @@ def raw(latencies, rate=100.0, **changes):
         "unexpected_commands": 0,
         "cpu_s": 0.02,
         "minor_faults": 5,
+        "stolen_s": 0.25,
         "rss_mb": [100.0, 101.5],
         "diagnostics": DIAGNOSTICS,
         **changes,
@@ -60,6 +61,13 @@ def test_a_command_after_the_next_joint_state_is_missed_and_so_is_none():
     found = row([0.004, 0.0101, math.nan, 0.0099])
     assert (found.states, found.missed, found.skipped) == (4, 2, 1)
     assert found.latency.max == pytest.approx(10.1)
+
+
+def test_a_clock_that_is_never_late_has_no_lateness():
+    assert row([0.004] * 10).lateness.max == pytest.approx(0.0)
+    published = [0.0, 0.01, 0.0235, 0.03]
+    found = Row.of("pendulum", 100.0, "on", 0, False, raw([0.0] * 4, published=published))
+    assert found.lateness.max == pytest.approx(3.5)
 
 
 def test_fallbacks_count_where_there_is_planning_to_fall_back_from():

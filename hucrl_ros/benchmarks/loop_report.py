@@ -51,6 +51,8 @@ class Row(NamedTuple):
     """From publishing a joint state to receiving its command."""
     jitter: Tail
     """Difference between the interval of two successive commands and the period."""
+    lateness: Tail
+    """Of the source's own clock: what the machine does to a process that has nothing to do."""
     first_ms: float
     """Latency of the first joint state of the episode."""
     missed: int
@@ -65,6 +67,8 @@ class Row(NamedTuple):
     """Commands without a joint state."""
     cpu: float
     """Share of a core that the controller used [1]."""
+    stolen_s: float
+    """Processor time that a hypervisor gave to other machines meanwhile [s]."""
     minor_faults: int
     rss_growth_mb: float
     latencies: Array
@@ -96,6 +100,7 @@ class Row(NamedTuple):
             states=len(published),
             latency=Tail.of(known),
             jitter=Tail.of(jitter[np.isfinite(jitter)]),
+            lateness=Tail.of(_lateness(published, rate)),
             first_ms=1e3 * float(latencies[0]),
             missed=int(np.sum(~(latencies <= 1 / rate))),
             skipped=int(np.isnan(latencies).sum()),
@@ -103,6 +108,7 @@ class Row(NamedTuple):
             overruns=counted["overruns"],
             unexpected=int(raw["unexpected_commands"]),
             cpu=float(raw["cpu_s"]) * rate / len(published),
+            stolen_s=float(raw["stolen_s"]),
             minor_faults=int(raw["minor_faults"]),
             rss_growth_mb=float(raw["rss_mb"][1] - raw["rss_mb"][0]),
             latencies=latencies,
@@ -122,6 +128,12 @@ class Row(NamedTuple):
 COLUMNS = ("task", "Hz", "planning", "latency p50 / p99 / p99.9 / max", "jitter", "missed",
            "replaced", "CPU")  # fmt: skip
 WIDTHS = (9, 5, 8, 32, 30, 12, 9, 5)
+
+
+def _lateness(published: Array, rate: float) -> Array:
+    """Of each joint state after the moment when it was due [s]."""
+    late = published - np.arange(len(published)) / rate
+    return np.asarray(late - late.min())
 
 
 def text_table(rows: Sequence[Row]) -> list[str]:
@@ -166,7 +178,7 @@ def draw(path: Path, rows: Sequence[Row], machine: str) -> Path:
             axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         panels[0].set(ylabel="share of joint states that waits longer")
         panels[0].legend(loc="lower left")
-        figure.suptitle(f"From joint state to command and back: {rows[0].task}, {machine}")
+        figure.suptitle(f"{rows[0].task}: from joint state to command and back\n{machine}")
         return save(figure, path)
 
 
@@ -182,6 +194,11 @@ def _page(rows: Sequence[Row], command: str, machine: str, figure: str) -> str:
         "commands that come back, the other is the controller. Times in ms: p50 / p99 / p99.9 / "
         "max. *Missed*: the command wasn't back before the next joint state was due. *Replaced*: "
         "the plan wasn't ready, and the previous one (or π(s)) was sent in time instead.",
+        "",
+        "A clock of the same priority with nothing else to do was late by "
+        f"{max(row.lateness.p999 for row in rows):.2f} ms (p99.9) and "
+        f"{max(row.lateness.max for row in rows):.2f} ms (max) meanwhile; the hypervisor gave "
+        f"{sum(row.stolen_s for row in rows):.1f} s of processor time to other machines.",
         "",
         f"| {' | '.join(COLUMNS)} |",
         f"|{' --- |' * len(COLUMNS)}",

@@ -27,6 +27,14 @@ from hucrl_ros.ticks import NANOSECONDS
 SWING = 0.3
 """[rad or m] Amplitude of the joints' motion."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_STEAL = 8
+"""Column of /proc/stat: time in which a hypervisor let another machine run."""
+
+
+def stolen_s() -> float:
+    """Processor time that this machine wanted and didn't get, since it was started [s]."""
+    columns = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(columns[_STEAL]) / _TICKS_PER_S
 
 
 class ProcessUse(NamedTuple):
@@ -74,6 +82,7 @@ class LoopSource(Trial):
         listen(Float64MultiArray, topics.COMMANDS, self._on_command, STREAM)
         listen(Float64MultiArray, topics.TICKS, self._on_tick, STREAM)
         self._before = self._after = ProcessUse(0.0, 0, 0.0)
+        self._stolen = 0.0
 
     def ready(self) -> bool:
         """The controller hears and is heard."""
@@ -92,7 +101,7 @@ class LoopSource(Trial):
 
     def begin(self) -> None:
         """Start the clock."""
-        self._before = ProcessUse.of(self._pid)
+        self._before, self._stolen = ProcessUse.of(self._pid), stolen_s()
         self._timer = self.create_timer(self._period, self._publish, clock=self.steady)
 
     def result(self) -> dict[str, object]:
@@ -108,6 +117,7 @@ class LoopSource(Trial):
             "unexpected_commands": self._unexpected + len(self._commands) - last_words,
             "cpu_s": self._after.cpu_s - self._before.cpu_s,
             "minor_faults": self._after.minor_faults - self._before.minor_faults,
+            "stolen_s": stolen_s() - self._stolen,
             "rss_mb": [self._before.rss_mb, self._after.rss_mb],
         }
 
