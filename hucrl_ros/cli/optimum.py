@@ -47,6 +47,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         ("seed", 0, "of the first episode"),
     ):
         planner.add_argument(f"--{name}", type=int, default=default, metavar="N", help=text)
+    planner.add_argument(
+        "--noise", type=float, default=0.5, help="of the efforts tried, in shares of the limit"
+    )
     planner.add_argument("--threads", type=int, metavar="N", help="for MuJoCo; default: all cores")
     planner.add_argument("--csv", type=Path, metavar="FILE", help="append a row for each episode")
     parser.set_defaults(run=run)
@@ -83,7 +86,7 @@ def _run_planner(args: argparse.Namespace) -> int:
         "horizon": args.horizon,
         "iterations": args.iterations,
         "elites": max(args.particles // 10, 2),
-        "noise": 0.5,
+        "noise": args.noise,
     }
     settings = parse_config({"planner": values}, "hucrl optimum").planner
     for penalty in args.action_penalty:

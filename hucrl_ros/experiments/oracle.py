@@ -135,6 +135,7 @@ class OracleRow(NamedTuple):
     horizon: int
     iterations: int
     tail: int
+    noise: float
     seed: int
     total: float
     """Return."""
@@ -156,6 +157,7 @@ class OracleRow(NamedTuple):
             horizon=settings.horizon,
             iterations=settings.iterations,
             tail=tail,
+            noise=settings.noise,
             seed=seed,
             total=round(planned.total, 3),
             distance=round(distance, 4),
