@@ -19,7 +19,16 @@ from hucrl_ros.errors import ConfigError
 from hucrl_ros.paths import share_directory
 
 PlannerName = Literal[
-    "dyna_mpc", "poplin_a", "poplin_bias", "cem", "icem", "mppi", "random_shooting", "policy"
+    "dyna_mpc",
+    "poplin_a",
+    "poplin_bias",
+    "cem",
+    "icem",
+    "mppi",
+    "random_shooting",
+    "ilqr",
+    "exact",
+    "policy",
 ]
 """Names of the planners."""
 ModelName = Literal["probabilistic_ensemble", "deterministic_ensemble", "gp", "rff", "qff"]
@@ -62,13 +71,11 @@ class ModelSettings(Settings):
     recalibrate: bool = False
     """Scale the epistemic deviation so that intervals cover held-out transitions as claimed."""
     hyperparameters: Literal["fixed", "fitted"] = "fixed"
-    """`gp`, `rff`, `qff`: take the next three values, or fit them by marginal likelihood."""
+    """`gp`, `rff`, `qff`: take the next two values, or fit them by marginal likelihood."""
     lengthscale: float = Field(2.0, gt=0)
-    """`gp`, `rff`, `qff`: length-scale of the kernel [standard deviations of the inputs]."""
-    signal_std: float = Field(1.0, gt=0)
-    """`gp`, `rff`, `qff`: deviation of the prior [standard deviations of the targets]."""
-    noise_std: float = Field(0.02, gt=0)
-    """`gp`, `rff`, `qff`: deviation of the noise [standard deviations of the targets]."""
+    """`gp`, `rff`, `qff`: length-scale of the kernel [units of the model's features]."""
+    noise_ratio: float = Field(0.003, ge=1e-4, le=1)
+    """`gp`, `rff`, `qff`: deviation of the noise [standard deviations of the prior]."""
     max_points: int = Field(300, ge=1, le=10_000)
     """`gp`: transitions kept; the others tell least [1]."""
     features: int = Field(256, ge=2, le=4096, multiple_of=2)

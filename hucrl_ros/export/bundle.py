@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import math
 import os
 import shutil
 from collections.abc import Mapping
@@ -119,6 +120,7 @@ class BundleExporter:
             "policy": cut(whole, ["state"], ["pi"]),
             "critic": critic,
             "dynamics": cut(whole, ["state", "action"], ["mean", "epistemic", "aleatoric"]),
+            "step": cut(whole, ["state", "applied", "noise"], ["next_state", "reward"]),
             "score": score,
             "rollout": rollout_graph(body, score),
         }
@@ -144,10 +146,17 @@ class BundleExporter:
         with torch.no_grad():
             belief = model.predict(states, actions)
             imagined = self._parts.rollout(**rollout, discount=self._discount)
+            step = {
+                "state": states,
+                "applied": rollout["offsets"][:, 0].clamp(-1.0, 1.0),
+                "noise": rollout["noise"][0],
+            }
+            following, reward = self._parts.imagined_step(**step)
             cases = {
                 "policy": ({"state": states}, {"pi": actors.policy(states)}),
                 "critic": ({"state": states}, {"value": actors.critic(states)}),
                 "dynamics": ({"state": states, "action": actions}, belief._asdict()),
+                "step": (step, {"next_state": following, "reward": reward}),
                 "score": (
                     {"states": imagined.states, "actions": imagined.actions},
                     {"returns": imagined.returns},
@@ -179,6 +188,8 @@ class BundleExporter:
             period=spec.period,
             observed=spec.observed,
             context=spec.context,
+            angles=task.angles,
+            reach=tuple(bound if math.isfinite(bound) else None for bound in task.reach),
             hallucination_dim=self._parts.step.hallucination_dim,
             target_std=tuple(self._parts.step.model.targets.std.tolist()),
             files={name: hashlib.sha256(c).hexdigest() for name, c in contents.items()},

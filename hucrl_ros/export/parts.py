@@ -84,6 +84,21 @@ class Parts(nn.Module):
             next_state=self.step(state, action, applied[..., action_dim:], noise),
         )
 
+    def imagined_step(
+        self, state: Tensor, applied: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Next state `(N, p)` and reward `(N,)`, what `step.onnx` must compute.
+
+        Args:
+            state: `(N, p)`.
+            applied: `(N, q + h)` in [-1, 1].
+            noise: `(m,)` standard normal.
+        """
+        action_dim = self.task.spec.action_dim
+        action = self.actors.effort(applied[..., :action_dim])
+        following: Tensor = self.step(state, action, applied[..., action_dim:], noise)
+        return following, self.task.reward(state, action)
+
     def rollout(
         self, state: Tensor, offsets: Tensor, noise: Tensor, feedback: Tensor, discount: float
     ) -> RolloutOutput:

@@ -1,10 +1,12 @@
 """Planners: what to do in the next H control periods. numpy only."""
 
 from hucrl_ros.config import PlannerSettings
-from hucrl_ros.planners.base import Imagine, Plan, Planner, Rollouts
+from hucrl_ros.planners.base import Imagine, Plan, Planner, Rollouts, System
 from hucrl_ros.planners.cem import Cem
 from hucrl_ros.planners.dyna_mpc import DynaMpc
+from hucrl_ros.planners.exact import Exact
 from hucrl_ros.planners.icem import Icem
+from hucrl_ros.planners.ilqr import Ilqr
 from hucrl_ros.planners.mppi import Mppi
 from hucrl_ros.planners.policy import PolicyPlanner
 from hucrl_ros.planners.poplin_a import PoplinA
@@ -19,6 +21,8 @@ PLANNERS: dict[str, type[Planner]] = {
     "icem": Icem,
     "mppi": Mppi,
     "random_shooting": RandomShooting,
+    "ilqr": Ilqr,
+    "exact": Exact,
     "policy": PolicyPlanner,
 }
 
@@ -32,7 +36,9 @@ __all__ = [
     "PLANNERS",
     "Cem",
     "DynaMpc",
+    "Exact",
     "Icem",
+    "Ilqr",
     "Imagine",
     "Mppi",
     "Plan",
@@ -42,5 +48,6 @@ __all__ = [
     "PoplinBias",
     "RandomShooting",
     "Rollouts",
+    "System",
     "make_planner",
 ]

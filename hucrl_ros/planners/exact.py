@@ -35,6 +35,7 @@ class Exact(Planner):
                 f"planner.algorithm = 'exact': makes a grid over two entries of the state, "
                 f"and this one has {state_dim}; the others plan for any number"
             )
+        self.particles = 1
         self._system: System | None = None
         self._table: ValueTable | None = None
         self._tick = 0

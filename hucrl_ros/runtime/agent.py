@@ -14,6 +14,7 @@ from hucrl_ros.runtime.bundle import Bundle
 from hucrl_ros.runtime.deadline import DeadlinePlanner, Planned
 from hucrl_ros.runtime.engine import make_engine
 from hucrl_ros.runtime.latency import InForce
+from hucrl_ros.runtime.system import BundleSystem
 from hucrl_ros.runtime.tick import Source, Tick
 
 WARM_UP_TICKS = 3
@@ -47,7 +48,7 @@ class Agent:
                 seeds give equal actions.
             clock: Seconds from any start.
             executor: Has one thread, which plans; None: the calling thread does. Ignored where
-                there is no limit.
+                there is no limit, and nothing to plan.
             engine: Engine that rolls out, and
             threads: its threads; see `runtime.engine.make_engine`.
         """
@@ -58,11 +59,14 @@ class Agent:
         self._limits = np.asarray(manifest.effort_limits)
         self._target_std = np.asarray(manifest.target_std, np.float32)
         self._planner = make_planner(manifest.planner, manifest.spec.predicted_dim, manifest.width)
+        self._planner.prepare(BundleSystem(bundle))
         self._engine = make_engine(
             bundle, self._planner.particles, manifest.planner.horizon, engine, threads
         )
         self._budget = Budget(budget_s, clock)
-        self._deadline = DeadlinePlanner(None if budget_s is None else executor)
+        # To follow the policy takes less time than to have another thread do it.
+        waits = budget_s is not None and manifest.planner.algorithm != "policy"
+        self._deadline = DeadlinePlanner(executor if waits else None)
         self._grace_s = GRACE * (manifest.period - (budget_s or 0.0))
         self._plan: Plan | None = None
         self._plan_state: NDArray[np.float64] = np.zeros(manifest.spec.state_dim)

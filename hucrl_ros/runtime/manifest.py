@@ -10,7 +10,7 @@ from hucrl_ros.config import PlannerSettings, SafetySettings, Settings
 from hucrl_ros.errors import BundleError
 from hucrl_ros.robot import RobotSpec
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MANIFEST = "manifest.yaml"
 
 
@@ -43,6 +43,9 @@ class LearningReport(Settings):
     """Duration of the model's fit [s]."""
     search_s: float | None = None
     """Duration of the policy search [s]."""
+    refused: int = 0
+    """Gradient steps of the search that were refused, and imagined trajectories that were left
+    out, because something in them was not finite [1]."""
 
 
 class BundleFields(Settings):
@@ -102,6 +105,10 @@ class Manifest(BundleFields):
     """Largest absolute effort of each actuated joint [N m or N]."""
     period: float = Field(gt=0)
     """Control period [s]."""
+    angles: tuple[int, ...]
+    """Entries of the state that are angles."""
+    reach: tuple[float | None, ...]
+    """Largest absolute value of each predicted entry that is imagined [its unit]; None: any."""
     hallucination_dim: int = Field(ge=0)
     """Length h of the hallucinated action: m, or 0 for a strategy without one."""
     target_std: tuple[float, ...]
@@ -114,6 +121,7 @@ class Manifest(BundleFields):
         for name, length in (
             ("effort_limits", self.spec.action_dim),
             ("target_std", self.spec.predicted_dim),
+            ("reach", self.spec.predicted_dim),
         ):
             if len(getattr(self, name)) != length:
                 raise ValueError(f"{name} has {len(getattr(self, name))} entries, not {length}")

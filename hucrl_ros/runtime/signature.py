@@ -31,6 +31,14 @@ def signatures(manifest: Manifest) -> dict[str, Signature]:
             {"state": state, "action": action},
             dict.fromkeys(("mean", "epistemic", "aleatoric"), predicted),
         ),
+        "step": Signature(
+            {
+                "state": state,
+                "applied": (PARTICLES, width),
+                "noise": (spec.predicted_dim,),
+            },
+            {"next_state": state, "reward": value},
+        ),
         "score": Signature({"states": states, "actions": actions}, {"returns": value}),
         "rollout": Signature(
             {

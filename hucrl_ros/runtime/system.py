@@ -20,7 +20,8 @@ class BundleSystem:
         self.steps = bundle.manifest.steps
         self.discount = bundle.manifest.discount
         self.angles = bundle.manifest.angles
-        self.reach = np.array(bundle.manifest.reach, np.float32)
+        reach = bundle.manifest.reach
+        self.reach = np.array([np.inf if x is None else x for x in reach], np.float32)
 
     def step(self, states: Array, actions: Array) -> tuple[Array, Array]:
         """Next states `(N, p)` and rewards `(N,)` of the strategy's step, without noise."""
