@@ -25,7 +25,7 @@ from hucrl_ros.recorded import Recorded, hash_of, join_transitions
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.bundle import Promise
 from hucrl_ros.runtime.manifest import BundleFields, LearningReport
-from hucrl_ros.search import Actors, Imagined, SearchResult, Starts, make_search
+from hucrl_ros.search import Actors, Imagined, SearchResult, Starts, check_search, make_search
 from hucrl_ros.summary import installed_versions
 from hucrl_ros.tasks import make_task
 
@@ -48,6 +48,7 @@ class Learner:
         self.config = config
         self.run = run
         self.task = make_task(config.task, config.action_penalty)
+        check_search(config.search, self.task)
         generator = torch.Generator().manual_seed(config.seed)
         self.model = make_model(self.task, config.model, generator)
         self.step = make_step(config.strategy, self.model, config.exploration)
@@ -63,7 +64,8 @@ class Learner:
             robot.initial_state(np.random.default_rng((config.seed, k)))
             for k in range(START_DRAWS)
         ]
-        self._first = torch.as_tensor(np.unique(starts, axis=0), dtype=torch.float32)
+        self.first = torch.as_tensor(np.unique(starts, axis=0), dtype=torch.float32)
+        """`(n, p)` states in which episodes start."""
 
     def export_initial(self) -> Path:
         """Write bundle 0, which plays uniformly random efforts; returns its folder."""
@@ -93,7 +95,7 @@ class Learner:
         if not episodes:
             raise LearningError(f"{self.run.root}: no finished episode to learn from")
         last, following = len(episodes) - 1, len(episodes)
-        self._load(last - 1)
+        self.restore(last - 1)
         generator = torch.Generator().manual_seed(self.config.seed * 100_003 + following)
         path = self.run.bundle(following)
         if following < self.config.exploration.random_episodes:
@@ -116,8 +118,10 @@ class Learner:
                 "information_gain": self.model.information_gain,
                 "fit_s": round(fitted - began, 3),
                 "search_s": round(searched - fitted, 3),
+                "refused": found.refused,
             }
         )
+        self._log_account(episodes, report.complexity)
         progress("exporting", 0.0)
         self._exporter.write(
             path, self._fields(following, report, hash_of(episodes)), _promise(found.episode)
@@ -134,9 +138,9 @@ class Learner:
         if not settings.warm_start:
             fresh = Actors(self.task, self.step.hallucination_dim, settings, generator)
             self.actors.load_state_dict(fresh.state_dict())
-        starts = Starts(self.task, transitions.states, settings.visited_starts)
+        starts = Starts(self.task, transitions.states, settings.visited_starts, transitions)
         search = make_search(settings)
-        return search.improve(self.actors, self.step, starts, self._first, generator, progress)
+        return search.improve(self.actors, self.step, starts, self.first, generator, progress)
 
     def _visit(self, played: Recorded, following: int) -> Visit | None:
         """How the last episode surprised the model; None where nothing was learned before it."""
@@ -144,12 +148,31 @@ class Learner:
             return None
         return visit(self.model, join_transitions([played], self.run.root))
 
+    def _log_account(self, episodes: Sequence[Recorded], complexity: float | None) -> None:
+        returns = [
+            float(self.task.rewards(episode.states[:-1], episode.actions).sum())
+            for episode in episodes
+        ]
+        optimum = self.task.optimum
+        regret = None if optimum is None else optimum * len(returns) - sum(returns)
+        logger.info(
+            "episode %d: return %.1f, regret of the run %s, complexity %s",
+            len(returns) - 1,
+            returns[-1],
+            "unknown" if regret is None else f"{regret:.1f}",
+            "unknown" if complexity is None else f"{complexity:.3g}",
+        )
+
     def _learned_episode(self, episode: int) -> int:
         """Number of an episode, counted from 1 for the first that isn't random."""
         return episode - self.config.exploration.random_episodes + 1
 
-    def _load(self, episode: int) -> None:
-        """Go back to the weights after learning from `episode`."""
+    def restore(self, episode: int) -> None:
+        """Go back to the weights after learning from `episode`.
+
+        Raises:
+            LearningError: the kept weights aren't this run's.
+        """
         path = self.run.checkpoint(episode)
         if not path.is_file():
             if self._learned_episode(episode + 1) >= 1:

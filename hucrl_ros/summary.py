@@ -70,6 +70,9 @@ class EpisodeSummary(_Record):
     """Model fit that followed the episode [s]."""
     search_s: float | None = None
     """Policy search that followed the episode [s]."""
+    complexity: float | None = None
+    """Σ‖σ‖² over the visited points under the model that played (Eq. 9); None for a random one
+    and before the learning that follows [units of the state, squared]."""
     bag: str | None = None
     """The bag's folder, relative to the run's."""
     bundle: str | None = None
@@ -90,6 +93,11 @@ class Summary(_Record):
     """Best achievable return, where it is known."""
     best_return: float | None
     """Best return of the episodes; None before the first."""
+    regret: float | None = None
+    """Σ (optimum − return) over all episodes, the random ones included; None where the optimum
+    is unknown."""
+    complexity: float | None = None
+    """Σ of the episodes' complexity: what the regret's bound grows with (Theorem 1)."""
     wall_s: float
     """Time that the run took, all of its sessions together [s]."""
     cpu_s: float
@@ -130,12 +138,25 @@ class Summary(_Record):
             mode="in_process" if in_process else config.mode,
             optimum=optimum,
             best_return=max((episode.return_ for episode in episodes), default=None),
+            regret=_regret(optimum, episodes),
+            complexity=_complexity(episodes),
             wall_s=round(wall_s, 3),
             cpu_s=round(cpu_s, 3),
             versions=installed_versions(),
             events=tuple(events),
             episodes=tuple(episodes),
         )
+
+
+def _regret(optimum: float | None, episodes: Sequence[EpisodeSummary]) -> float | None:
+    if optimum is None:
+        return None
+    return sum(optimum - episode.return_ for episode in episodes)
+
+
+def _complexity(episodes: Sequence[EpisodeSummary]) -> float | None:
+    known = [episode.complexity for episode in episodes if episode.complexity is not None]
+    return sum(known) if known else None
 
 
 def summarise_episode(
@@ -166,6 +187,7 @@ def summarise_episode(
         clamps=int(np.count_nonzero(ticks["clamped"])),
         fit_s=learned.fit_s if learned else None,
         search_s=learned.search_s if learned else None,
+        complexity=learned.complexity if learned else None,
         bag=str(run.bag(index).relative_to(run.root)),
         bundle=str(run.bundle(index).relative_to(run.root)),
     )

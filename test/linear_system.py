@@ -29,6 +29,22 @@ def optimal_gain():
     return np.linalg.solve(EFFORT_COST + B.T @ p @ B, B.T @ p @ A)
 
 
+def optimistic_solution(scales):
+    """P and K of the problem in which η moves the next state by `scales` * η, at no cost.
+
+    The Riccati recursion of the augmented input (u, η); right where η needs no more than 1.
+    """
+    inputs = np.hstack([B, np.diag(scales)[:, np.array(scales) > 0]])
+    cost = np.zeros((inputs.shape[1],) * 2)
+    cost[:1, :1] = EFFORT_COST
+    value = STATE_COST.copy()
+    for _ in range(500):
+        ahead = DISCOUNT * value
+        gain = np.linalg.solve(cost + inputs.T @ ahead @ inputs, inputs.T @ ahead @ A)
+        value = STATE_COST + A.T @ ahead @ (A - inputs @ gain)
+    return value, gain
+
+
 class PushedMass(Task):
     """Bring a mass on a rail to the origin: r = -(s'Qs + u'Ru)."""
 
@@ -57,9 +73,10 @@ class ExactStep(nn.Module):
     """The true next state, moved by η where the system is uncertain, within the reach."""
 
     def __init__(self, uncertainty=0.0):
+        """`uncertainty`: β σ of both state entries, or of each."""
         super().__init__()
-        self.uncertainty = uncertainty
-        self.hallucination_dim = 2 if uncertainty else 0
+        self.uncertainty = torch.as_tensor(uncertainty)
+        self.hallucination_dim = 2 if self.uncertainty.any() else 0
 
     def forward(self, state, action, eta, noise):
         following = next_state(state, action)

@@ -1,81 +1,20 @@
-"""Policy searches against the linear-quadratic optimum, and the parts they share."""
+"""The parts that policy searches are made of."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from linear_system import (
-    DISCOUNT,
-    LIMIT,
-    ExactStep,
-    PushedMass,
-    next_state,
-    optimal_gain,
-    optimal_value_matrix,
-)
+from linear_system import DISCOUNT, LIMIT, ExactStep, PushedMass, next_state
+from searching import Climb, actors_of, generator, settings_of, some_states, starts_of
 from torch import nn
 
 from hucrl_ros.config import SearchSettings
-from hucrl_ros.errors import LearningError
-from hucrl_ros.search import SEARCHES, Actors, Mpo, Starts, imagine, make_search
-from hucrl_ros.search.base import descend
-from hucrl_ros.search.imagination import Pool, trace_targets
+from hucrl_ros.search import Actors, Mpo, Starts, imagine
+from hucrl_ros.search.imagination import Pool, finite_part, one_step_values, trace_targets
 from hucrl_ros.search.mpo import e_step_temperature
+from hucrl_ros.search.updates import GuardedAdam, descend
 from hucrl_ros.tasks import make_task
-from hucrl_ros.tasks.tolerance import tolerance
-
-pytestmark = pytest.mark.timeout(300)
-SKIPPED = pytest.mark.filterwarnings("ignore:Detected call of .lr_scheduler")
-"""For searches whose gradients are skipped or replaced."""
-EACH_SEARCH = pytest.mark.parametrize("algorithm", SEARCHES)
-EXACT = {
-    "lookahead": {},
-    "pathwise": {"candidate_noise": 0.01},
-    "mpo": {"mpo_epsilon": 0.5, "mpo_epsilon_mean": 1.0},
-}
-"""Settings of each search for a smooth problem."""
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def settings_of(algorithm="lookahead", **changes):
-    values = {
-        "discount": DISCOUNT,
-        "iterations": 120,
-        "pool": 64,
-        "rollout_steps": 4,
-        "restart": 0.2,
-        "policy_layers": (16,),
-        "critic_layers": (32, 32),
-        "batch_size": 128,
-        "policy_noise": 0.0,
-        "learning_rate": 1e-2,
-        "trial_interval": 40,
-    }
-    return SearchSettings(algorithm=algorithm, **{**values, **changes})
-
-
-def actors_of(settings, hallucination_dim=0, task=None, seed=0):
-    return Actors(task or PushedMass(0.0), hallucination_dim, settings, generator(seed))
-
-
-def search(settings, step=None, task=None, seed=0):
-    """Search from fresh actors; returns the newest actors and the result."""
-    step, task = step or ExactStep(), task or PushedMass(0.0)
-    actors = actors_of(settings, step.hallucination_dim, task, seed)
-    first = task.imagined_states(8, generator(5))
-    starts = Starts(task, torch.zeros(0, 2), 0.0)
-    draws = generator(seed + 100)
-    result = make_search(settings).improve(actors, step, starts, first, draws, lambda share: None)
-    return actors, result
-
-
-def some_states(count=200):
-    return PushedMass(0.0).imagined_states(count, generator(9))
-
 
 # Imagination
 
@@ -159,169 +98,56 @@ def test_answers_are_bounded_for_any_state(hallucination_dim):
     assert actors.effort(answers[:, :1]).abs().max() <= LIMIT
 
 
-def test_descending_skips_a_gradient_that_is_not_finite():
+def test_a_step_whose_gradient_is_not_finite_is_refused_and_counted():
     weight = nn.Parameter(torch.ones(2))
-    optimiser = torch.optim.SGD([weight], lr=0.1)
-    descend((weight * torch.tensor([math.nan, 1.0])).sum(), optimiser)
+    optimiser = GuardedAdam([weight], lr=0.1)
+    for _ in range(3):
+        descend((weight * torch.tensor([math.nan, 1.0])).sum(), optimiser)
     assert torch.equal(weight, torch.ones(2))
-    descend((weight * torch.tensor([30.0, 40.0])).sum(), optimiser)  # clipped to length 1
-    torch.testing.assert_close(weight.detach(), torch.tensor([0.94, 0.92]))
+    assert (optimiser.refused, len(optimiser.state)) == (3, 0)  # not even Adam's moments moved
+    descend((weight * torch.tensor([3.0, math.inf])).sum(), optimiser)
+    assert optimiser.refused == 4
+    descend((weight * torch.tensor([30.0, 40.0])).sum(), optimiser)
+    torch.testing.assert_close(weight.detach(), torch.tensor([0.9, 0.9]))
+    torch.testing.assert_close(weight.grad, torch.tensor([0.6, 0.8]))  # clipped to length 1
 
 
-@EACH_SEARCH
-def test_a_search_finds_the_linear_quadratic_optimum(algorithm):
-    settings = settings_of(algorithm, **EXACT[algorithm])
-    actors, _ = search(settings)
-    states = some_states()
-    p = torch.tensor(optimal_value_matrix(), dtype=torch.float32)
-    optimum = -(states @ p * states).sum(dim=-1)
-    with torch.no_grad():
-        critic, effort = actors.critic(states), actors.effort(actors.policy(states))
-    assert (critic - optimum).abs().mean() < 0.1 * optimum.abs().mean()
-    rewards = imagine(states, actors, ExactStep(), 80).rewards
-    achieved = (DISCOUNT ** torch.arange(80.0)[:, None] * rewards).sum(dim=0)
-    assert (optimum - achieved).mean() < 0.02 * optimum.abs().mean()
-    gain = -np.linalg.lstsq(states.numpy(), effort.numpy(), rcond=None)[0].T
-    np.testing.assert_allclose(gain, optimal_gain(), rtol=0.12)
+def test_trajectories_with_something_not_finite_are_left_out():
+    imagined = imagine(some_states(5), actors_of(settings_of()), ExactStep(), 3)
+    assert finite_part(imagined) is imagined
+    imagined.rewards[1, 2] = math.nan
+    imagined.states[3, 4, 0] = math.inf
+    kept = finite_part(imagined)
+    assert torch.equal(kept.states, imagined.states[:, [0, 1, 3]])
+    assert torch.equal(kept.rewards, imagined.rewards[:, [0, 1, 3]])
 
 
-class Climb(PushedMass):
-    """The further up the better: whatever moves upward is best."""
-
-    def reward(self, state, action):
-        return state[..., 0]
-
-
-@EACH_SEARCH
-def test_optimism_pushes_towards_reward(algorithm):
-    settings = settings_of(algorithm, candidates=32, restart=0.5, **EXACT[algorithm])
-    actors, result = search(settings, ExactStep(0.3), Climb(0.0), seed=2)
-    with torch.no_grad():
-        joint = actors.joint(some_states())
-    assert (joint.mean(dim=0) > 0.8).all()  # the push, and η of position and speed
-    honest = imagine(result.episode.states[0], actors, ExactStep(), Climb.steps)
-    assert result.episode.rewards.sum(dim=0).mean() > honest.rewards.sum(dim=0).mean()
+def test_a_pool_starts_anew_where_it_lost_a_trajectory():
+    settings = settings_of(pool=50, restart=0.0)
+    pool, actors = Pool(starts_of(PushedMass(0.0)), settings, generator()), actors_of(settings)
+    pool._states[7] = math.nan
+    assert pool.advance(actors, ExactStep()).states.isfinite().all()
 
 
-class Wall(PushedMass):
-    """Weak efforts are free, medium ones cost, one strong effort pays."""
-
-    steps = 5
+class Cliff(PushedMass):
+    """No number for strong efforts."""
 
     def reward(self, state, action):
-        share = action[..., 0] / LIMIT
-        cost = 0.2 * (tolerance(share, -0.1, 0.1, 0.1) - 1.0)
-        return cost + tolerance(share, 0.85, 0.95, 0.1)
+        return super().reward(state, action).where(action[..., 0].abs() < 2.0, math.nan)
 
 
-@pytest.mark.parametrize(("algorithm", "escapes"), [("lookahead", True), ("pathwise", False)])
-def test_looking_ahead_crosses_the_wall_around_doing_nothing(algorithm, escapes):
-    _, result = search(settings_of(algorithm), task=Wall(0.0))
-    shares = result.episode.actions / LIMIT
-    found = (shares > 0.7) if escapes else (shares.abs() < 0.2)
-    assert found.float().mean() > 0.9
-    assert (float(result.episode.rewards.mean()) > 0.3) == escapes  # 0.8 at best
-
-
-@EACH_SEARCH
-def test_a_search_depends_on_its_generator_alone(algorithm):
-    settings = settings_of(algorithm, iterations=3)
-    weights = []
-    for seed in (1, 1, 2):
-        torch.rand(seed)  # nobody draws from the global generator
-        _, result = search(settings, ExactStep(0.1), seed=seed)
-        weights.append(torch.cat([w.flatten() for w in result.weights.values()]))
-    assert torch.equal(weights[0], weights[1])
-    assert not torch.equal(weights[0], weights[2])
-
-
-@SKIPPED
-def test_the_best_trial_is_what_is_returned():
-    settings = settings_of(iterations=4, trial_interval=1, critic_steps=1)
-
-    class Staged(SEARCHES["lookahead"]):
-        biases = iter([0.0, 2.0, 1.0, -1.0])
-
-        def improve_policies(self, states, actors, step, optimiser, generator):
-            with torch.no_grad():
-                actors.policy.network[-1].weight.zero_()
-                actors.policy.network[-1].bias.fill_(next(self.biases))
-
-    task = Climb(0.0)
-    actors, starts = actors_of(settings, task=task), Starts(task, torch.zeros(0, 2), 0.0)
-    first, shares = task.imagined_states(3, generator(5)), []
-    result = Staged(settings).improve(
-        actors, ExactStep(), starts, first, generator(), shares.append
-    )
-    assert float(result.weights["policy.network.2.bias"]) == 2.0
-    assert actors.policy.network[-1].bias.item() == -1.0  # the next search goes on from here
-    assert shares == [0.25, 0.5, 0.75, 1.0]
-    actors.load_state_dict(result.weights)
-    again = imagine(first, actors, ExactStep(), task.steps)
-    torch.testing.assert_close(again.rewards, result.episode.rewards)
-    assert result.episode.rewards.shape == (task.steps, 3)
-
-
-class Broken(ExactStep):
-    """Imagines no number."""
-
-    def forward(self, state, action, eta, noise):
-        return super().forward(state, action, eta, noise) * math.nan
-
-
-@SKIPPED
-@EACH_SEARCH
-def test_an_imagination_without_numbers_is_an_error_and_spoils_no_weights(algorithm):
-    settings = settings_of(algorithm, iterations=2)
-    task, step = PushedMass(0.0), Broken(0.1)
-    actors = actors_of(settings, 2)
-    with pytest.raises(LearningError, match="not finite"):
-        make_search(settings).improve(
-            actors,
-            step,
-            Starts(task, torch.zeros(0, 2), 0.0),
-            task.imagined_states(2, generator()),
-            generator(),
-            lambda share: None,
+def test_a_candidate_without_a_value_counts_as_the_worst():
+    task, states = Cliff(0.0), some_states(6)
+    actors = actors_of(settings_of(), task=task)
+    candidates = torch.tensor([-0.9, 0.0, 0.3, 0.9])[:, None, None].expand(4, 6, 1)
+    with torch.no_grad():
+        values = one_step_values(states, candidates, actors, ExactStep(), DISCOUNT, generator())
+    assert torch.equal(values[[0, 3]], values[1:3].amin(dim=0).expand(2, 6))
+    with torch.no_grad():
+        hopeless = one_step_values(
+            states, candidates[[0, 3]], actors, ExactStep(), DISCOUNT, generator()
         )
-    assert all(parameter.isfinite().all() for parameter in actors.parameters())
-
-
-def test_a_stopped_search_leaves_nothing_frozen():
-    task, settings = PushedMass(0.0), settings_of("pathwise")
-    actors, step = actors_of(settings), ExactStep()
-    step.gain = nn.Parameter(torch.ones(()))
-    step.fixed = nn.Parameter(torch.ones(()), requires_grad=False)
-
-    def stop(*arguments):
-        assert not step.gain.requires_grad
-        assert not any(p.requires_grad for p in actors.critic.parameters())
-        raise KeyboardInterrupt
-
-    search = make_search(settings)
-    search.improve_policies = stop
-    starts = Starts(task, torch.zeros(0, 2), 0.0)
-    first = task.imagined_states(2, generator())
-    with pytest.raises(KeyboardInterrupt):
-        search.improve(actors, step, starts, first, generator(), lambda share: None)
-    assert all(parameter.requires_grad for parameter in (step.gain, *actors.parameters()))
-    assert not step.fixed.requires_grad
-
-
-@EACH_SEARCH
-def test_improving_policies_leaves_the_critic_and_the_model_alone(algorithm):
-    settings = settings_of(algorithm)
-    actors = actors_of(settings, 2)
-    before = {name: value.clone() for name, value in actors.state_dict().items()}
-    optimiser = torch.optim.Adam(actors.policy_parameters(), lr=1e-2)
-    make_search(settings).improve_policies(
-        some_states(64), actors, ExactStep(0.1), optimiser, generator()
-    )
-    changed = {
-        name for name, value in actors.state_dict().items() if (value != before[name]).any()
-    }
-    assert changed
-    assert all(name.startswith(("policy.", "hallucination.")) for name in changed)
+    assert torch.equal(hopeless, torch.zeros(2, 6))
 
 
 # Networks

@@ -77,6 +77,8 @@ def test_the_file_has_exactly_the_keys_of_the_contract(tmp_path):
         "mode",
         "optimum",
         "best_return",
+        "regret",
+        "complexity",
         "wall_s",
         "cpu_s",
         "versions",
@@ -94,6 +96,7 @@ def test_the_file_has_exactly_the_keys_of_the_contract(tmp_path):
         "clamps",
         "fit_s",
         "search_s",
+        "complexity",
         "bag",
         "bundle",
     ]
@@ -147,7 +150,7 @@ def test_an_episode_is_summarised_with_paths_relative_to_the_run(tmp_path):
         source=[0, 1, 0, 0],
         clamped=[1, 1, 0, 0],
     )
-    learned = SimpleNamespace(fit_s=0.5, search_s=1.5)
+    learned = SimpleNamespace(fit_s=0.5, search_s=1.5, complexity=0.25)
     task = make_task("pendulum", 0.2)
     assert summarise_episode(episode, task, make_manifest(), learned, run) == EpisodeSummary(
         index=3,
@@ -160,6 +163,7 @@ def test_an_episode_is_summarised_with_paths_relative_to_the_run(tmp_path):
         clamps=2,
         fit_s=0.5,
         search_s=1.5,
+        complexity=0.25,
         bag="episodes/episode_003",
         bundle="bundles/bundle_003",
     )

@@ -49,7 +49,11 @@ def train(config: Config, run: RunFolder, report: Report = lambda episode: None)
         played, episode = play(learner.task, config, run, index)
         recorded.append(played)
         learned = read_manifest(learner.learn_from(recorded, lambda phase, share: None)).report
-        update = {"fit_s": learned.fit_s, "search_s": learned.search_s}
+        update = {
+            "fit_s": learned.fit_s,
+            "search_s": learned.search_s,
+            "complexity": learned.complexity,
+        }
         episodes.append(episode.model_copy(update=update))
         report(episodes[-1])
         write()

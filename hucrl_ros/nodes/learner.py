@@ -82,7 +82,8 @@ class Learner(Node):
 
 
 def _health_of(status: Status) -> Health:
-    level = Level.ERROR if status.failed else Level.OK
+    refused = status.report is not None and status.report.refused > 0
+    level = Level.ERROR if status.failed else Level.WARN if refused else Level.OK
     return Health(level, status.message, status.values)
 
 

@@ -58,6 +58,8 @@ class Status(NamedTuple):
             "promised_return": report.promised_return,
             "fit_s": report.fit_s,
             "search_s": report.search_s,
+            "refused": report.refused or None,
+            "complexity": report.complexity,
         }
         return {key: value for key, value in values.items() if value is not None}
 

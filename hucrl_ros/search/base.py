@@ -1,9 +1,10 @@
 """What every policy search has in common: an actor-critic on imagined trajectories."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +13,18 @@ from hucrl_ros.config import SearchSettings
 from hucrl_ros.errors import LearningError
 from hucrl_ros.exploration import Step
 from hucrl_ros.search.actors import Actors
-from hucrl_ros.search.imagination import Imagined, Pool, Starts, imagine, trace_targets
+from hucrl_ros.search.imagination import (
+    Imagined,
+    Pool,
+    Starts,
+    finite_part,
+    imagine,
+    trace_targets,
+)
+from hucrl_ros.search.updates import GuardedAdam, descend
 
 Weights = dict[str, Tensor]
+logger = logging.getLogger(__name__)
 
 
 class SearchResult(NamedTuple):
@@ -24,6 +34,8 @@ class SearchResult(NamedTuple):
     """Imagined episodes of the best policies, one from each start that was asked for."""
     weights: Weights
     """State of the `Actors` that played them."""
+    refused: int = 0
+    """Gradient steps refused and imagined trajectories left out: something was not finite."""
 
 
 class PolicySearch(ABC):
@@ -34,7 +46,12 @@ class PolicySearch(ABC):
     the visited states. Now and then the policies are tried for a whole imagined episode, and
     the best ones are what to play; the next search goes on from the newest ones, because
     policies on their way to something better may look worse than doing nothing.
+
+    What isn't finite is left out before it reaches a weight, counted, and reported.
     """
+
+    needs_gradients: ClassVar[bool] = False
+    """Whether the policies follow the gradient of the reward."""
 
     def __init__(self, settings: SearchSettings) -> None:
         self.settings = settings
@@ -45,10 +62,16 @@ class PolicySearch(ABC):
         states: Tensor,
         actors: Actors,
         step: Step,
-        optimiser: torch.optim.Optimizer,
+        optimiser: GuardedAdam,
         generator: torch.Generator,
     ) -> None:
         """Improve π and η at `states` `(n, p)`; critic and step stay as they are."""
+
+    def begin(
+        self, actors: Actors, step: Step, starts: Starts, optimiser: GuardedAdam
+    ) -> list[GuardedAdam]:
+        """Prepare for a search with these parts; returns further optimisers it will use."""
+        return []
 
     def improve(
         self,
@@ -75,26 +98,38 @@ class PolicySearch(ABC):
         settings = self.settings
         critic_optimiser, critic_schedule = self._adam(actors.critic.parameters())
         policy_optimiser, policy_schedule = self._adam(actors.policy_parameters())
+        others = self.begin(actors, step, starts, policy_optimiser)
         pool = Pool(starts, settings, generator)
         best = _Best(actors, step, first)
+        left_out = 0
         for done in range(1, settings.iterations + 1):
-            imagined = pool.advance(actors, step)
-            self._fit_critic(imagined, actors, critic_optimiser, generator)
-            with _frozen(step.parameters()), _frozen(actors.critic.parameters()):
-                states = imagined.states[:-1].flatten(0, 1)
-                self.improve_policies(states, actors, step, policy_optimiser, generator)
+            imagined = finite_part(pool.advance(actors, step))
+            left_out += settings.pool - imagined.rewards.shape[1]
+            if imagined.rewards.numel():
+                self._fit_critic(imagined, actors, critic_optimiser, generator)
+                with _frozen(step.parameters()), _frozen(actors.critic.parameters()):
+                    states = imagined.states[:-1].flatten(0, 1)
+                    self.improve_policies(states, actors, step, policy_optimiser, generator)
             critic_schedule.step()
             policy_schedule.step()
             if done % settings.trial_interval == 0 or done == settings.iterations:
                 best.consider()
             progress(done / settings.iterations)
-        return best.result()
+        refused = sum(each.refused for each in (critic_optimiser, policy_optimiser, *others))
+        if refused or left_out:
+            logger.warning(
+                "policy search: %d gradient steps were refused and %d imagined trajectories left "
+                "out, because they were not finite; the last good policy stayed",
+                refused,
+                left_out,
+            )
+        return best.result(refused + left_out)
 
     def _fit_critic(
         self,
         imagined: Imagined,
         actors: Actors,
-        optimiser: torch.optim.Optimizer,
+        optimiser: GuardedAdam,
         generator: torch.Generator,
     ) -> None:
         settings = self.settings
@@ -109,10 +144,11 @@ class PolicySearch(ABC):
 
     def _adam(
         self, parameters: Iterable[nn.Parameter]
-    ) -> tuple[torch.optim.Adam, torch.optim.lr_scheduler.LRScheduler]:
-        optimiser = torch.optim.Adam(parameters, lr=self.settings.learning_rate, fused=True)
+    ) -> tuple[GuardedAdam, torch.optim.lr_scheduler.LRScheduler]:
+        settings = self.settings
+        optimiser = GuardedAdam(parameters, settings.learning_rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
-            optimiser, self.settings.iterations, eta_min=0.1 * self.settings.learning_rate
+            optimiser, settings.iterations, eta_min=0.1 * settings.learning_rate
         )
         return optimiser, schedule
 
@@ -138,23 +174,16 @@ class _Best:
             self._score, self._episode = score, episode
             self._weights = {k: v.clone() for k, v in self._actors.state_dict().items()}
 
-    def result(self) -> SearchResult:
+    def result(self, refused: int) -> SearchResult:
         """What to play."""
         if self._episode is None or not all(
             bool(torch.isfinite(p).all()) for p in self._actors.parameters()
         ):
-            raise LearningError("policy search: weights or imagined returns are not finite")
-        return SearchResult(self._episode, self._weights)
-
-
-def descend(loss: Tensor, optimiser: torch.optim.Optimizer, max_norm: float = 1.0) -> None:
-    """One step of gradient descent with a clipped gradient; NaN gradients are skipped."""
-    optimiser.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    norm = torch.nn.utils.clip_grad_norm_(parameters, max_norm)
-    if torch.isfinite(norm):
-        optimiser.step()
+            raise LearningError(
+                "policy search: weights or imagined returns are not finite; "
+                "nothing was learned from this episode"
+            )
+        return SearchResult(self._episode, self._weights, refused)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from hucrl_ros.config import SearchSettings
 from hucrl_ros.exploration import Step
+from hucrl_ros.models import Transitions
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.tasks import Task
 
@@ -25,14 +26,18 @@ class Imagined(NamedTuple):
 class Starts:
     """Where imagined trajectories start: states of the task, and states that were visited."""
 
-    def __init__(self, task: Task, visited: Tensor, share: float) -> None:
+    def __init__(
+        self, task: Task, visited: Tensor, share: float, recorded: Transitions | None = None
+    ) -> None:
         """Mix starts.
 
         Args:
             task: Gives `imagined_states`.
             visited: `(n, p)` recorded states.
             share: Part of the starts that are recorded states, in [0, 1].
+            recorded: Real transitions, for searches that learn from them too.
         """
+        self.recorded = recorded
         self._task = task
         self._visited = visited
         self._share = share
@@ -68,6 +73,7 @@ class Pool:
         settings, generator = self._settings, self._generator
         fresh = self._starts.draw(settings.pool, generator)
         restart = torch.rand(settings.pool, 1, generator=generator) < settings.restart
+        restart = restart | ~self._states.isfinite().all(dim=-1, keepdim=True)
         self._states = torch.where(restart, fresh, self._states)
         imagined = imagine(
             self._states, actors, step, settings.rollout_steps, generator, settings.policy_noise
@@ -110,6 +116,15 @@ def imagine(
     return Imagined(torch.stack(visited), torch.stack(efforts), torch.stack(rewards))
 
 
+def finite_part(imagined: Imagined) -> Imagined:
+    """The trajectories in which every number is finite."""
+    finite = imagined.rewards.isfinite().all(dim=0)
+    finite = finite & imagined.states.isfinite().all(dim=-1).all(dim=0)
+    if finite.all():
+        return imagined
+    return Imagined(*(entry[:, finite] for entry in imagined))
+
+
 def one_step_values(
     states: Tensor,
     candidates: Tensor,
@@ -129,7 +144,7 @@ def one_step_values(
         generator: Draws one noise for all candidates of a state: none is better by luck.
 
     Returns:
-        `(m, n)`.
+        `(m, n)`. A candidate whose value isn't finite counts as the worst of its state.
     """
     action_dim, predicted_dim = actors.task.spec.action_dim, actors.task.spec.predicted_dim
     repeated = states.expand(len(candidates), -1, -1)
@@ -138,7 +153,13 @@ def one_step_values(
     noise = noise.expand(len(candidates), -1, -1)
     following = step(repeated, efforts, candidates[..., action_dim:], noise)
     values: Tensor = actors.task.reward(repeated, efforts) + discount * actors.critic(following)
-    return values
+    return values if values.isfinite().all() else _worst_where_not_finite(values)
+
+
+def _worst_where_not_finite(values: Tensor) -> Tensor:
+    finite = values.isfinite()
+    worst = values.where(finite, torch.inf).amin(dim=0)
+    return values.where(finite, worst.where(worst.isfinite(), 0.0))
 
 
 def trace_targets(rewards: Tensor, values: Tensor, discount: float, trace: float) -> Tensor:

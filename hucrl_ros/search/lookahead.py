@@ -5,8 +5,9 @@ from torch import Tensor
 
 from hucrl_ros.exploration import Step
 from hucrl_ros.search.actors import Actors
-from hucrl_ros.search.base import PolicySearch, descend
+from hucrl_ros.search.base import PolicySearch
 from hucrl_ros.search.imagination import one_step_values
+from hucrl_ros.search.updates import GuardedAdam, descend
 
 
 class Lookahead(PolicySearch):
@@ -23,7 +24,7 @@ class Lookahead(PolicySearch):
         states: Tensor,
         actors: Actors,
         step: Step,
-        optimiser: torch.optim.Optimizer,
+        optimiser: GuardedAdam,
         generator: torch.Generator,
     ) -> None:
         """Label a batch of `states` `(n, p)` with their best candidates, then regress."""

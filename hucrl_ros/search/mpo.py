@@ -9,8 +9,9 @@ from torch import Tensor
 
 from hucrl_ros.exploration import Step
 from hucrl_ros.search.actors import Actors
-from hucrl_ros.search.base import PolicySearch, descend
+from hucrl_ros.search.base import PolicySearch
 from hucrl_ros.search.imagination import one_step_values
+from hucrl_ros.search.updates import GuardedAdam, descend
 
 
 class Mpo(PolicySearch):
@@ -28,7 +29,7 @@ class Mpo(PolicySearch):
         states: Tensor,
         actors: Actors,
         step: Step,
-        optimiser: torch.optim.Optimizer,
+        optimiser: GuardedAdam,
         generator: torch.Generator,
     ) -> None:
         """One E-step and `policy_steps` gradient steps of the M-step at `states` `(n, p)`."""

@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from hucrl_ros.tasks import Task
 
+INITIAL_LOG_STD = -1.5
+"""Of the actions that `sac` draws, before they are squashed."""
+
 
 def mlp(sizes: Sequence[int], generator: torch.Generator, last_gain: float = 1.0) -> nn.Sequential:
     """Fully connected network with SiLU between layers, initialised from `generator`."""
@@ -59,3 +62,30 @@ class Critic(nn.Module):
         """Value `(...)` of states `(..., p)`."""
         output: Tensor = self.network(self.task.features(state))
         return self.scale * output.squeeze(-1)
+
+
+class ActionValues(nn.Module):
+    """Two estimates of Q(s, u, η) in units of the critic's scale: what `sac` and `td3` add to V.
+
+    Kept with the policies, so that learning goes on from them after the next episode.
+    """
+
+    def __init__(
+        self, task: Task, joint_dim: int, layers: Sequence[int], generator: torch.Generator
+    ) -> None:
+        """Untrained networks; `joint_dim` is the length q + h of (u, η)."""
+        super().__init__()
+        sizes = [task.feature_dim + joint_dim, *layers, 1]
+        self.networks = nn.ModuleList(mlp(sizes, generator, last_gain=0.1) for _ in range(2))
+
+
+def noise_network(
+    task: Task, joint_dim: int, layers: Sequence[int], generator: torch.Generator
+) -> nn.Sequential:
+    """Logarithm of the standard deviation of `sac`'s actions before squashing."""
+    network = mlp([task.feature_dim, *layers, joint_dim], generator, last_gain=0.1)
+    last = network[-1]
+    assert isinstance(last, nn.Linear)
+    with torch.no_grad():
+        last.bias.fill_(INITIAL_LOG_STD)
+    return network

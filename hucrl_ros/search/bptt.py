@@ -1,0 +1,56 @@
+"""Hallucinated back-propagation through time (Algorithm 4)."""
+
+from copy import deepcopy
+
+import torch
+from torch import Tensor
+
+from hucrl_ros.exploration import Step
+from hucrl_ros.search.actors import Actors
+from hucrl_ros.search.base import PolicySearch
+from hucrl_ros.search.differentiable import imagined_value
+from hucrl_ros.search.imagination import Starts
+from hucrl_ros.search.updates import GuardedAdam, descend
+
+
+class Bptt(PolicySearch):
+    """Hallucinated back-propagation through time (Algorithm 4), kept near the last policies.
+
+    The objective is the reward of `bptt_horizon` imagined steps plus the critic of the last
+    state, less `bptt_kl` times the KL divergence from the policies that the search began with.
+    Policies are Gaussians of one standard deviation, so that divergence is a squared distance.
+    """
+
+    needs_gradients = True
+
+    def begin(
+        self, actors: Actors, step: Step, starts: Starts, optimiser: GuardedAdam
+    ) -> list[GuardedAdam]:
+        """Remember the policies to stay near."""
+        self._previous = deepcopy(actors).requires_grad_(False)
+        return []
+
+    def improve_policies(
+        self,
+        states: Tensor,
+        actors: Actors,
+        step: Step,
+        optimiser: GuardedAdam,
+        generator: torch.Generator,
+    ) -> None:
+        """Ascend the objective from batches of `states` `(n, p)`."""
+        settings = self.settings
+        horizon, scale = settings.bptt_horizon, float(actors.critic.scale)
+        weight = settings.bptt_kl * scale / (2.0 * settings.candidate_noise**2)
+
+        def divergence(states: Tensor, joint: Tensor) -> Tensor:
+            cost: Tensor = weight * ((joint - self._previous.joint(states)) ** 2).sum(dim=-1)
+            return cost
+
+        penalty = divergence if weight else None
+        for _ in range(settings.policy_steps):
+            index = torch.randint(len(states), (settings.batch_size,), generator=generator)
+            value = imagined_value(
+                states[index], actors, step, horizon, settings, generator, penalty
+            )
+            descend(-value.mean() / scale, optimiser)

@@ -1,0 +1,127 @@
+"""PPO on hallucinated data."""
+
+import math
+from collections.abc import Iterator
+from typing import cast
+
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.type_aliases import RolloutBufferSamples
+from torch import Tensor, nn
+
+from hucrl_ros.exploration import Step
+from hucrl_ros.search.actors import Actors
+from hucrl_ros.search.base import PolicySearch
+from hucrl_ros.search.imagination import Starts, trace_targets
+from hucrl_ros.search.model_free import Means, drawing_from, policy_arguments, set_up
+from hucrl_ros.search.updates import GuardedAdam
+
+
+class Ppo(PolicySearch):
+    """PPO (Schulman et al., 2017; stable-baselines3) on hallucinated data.
+
+    The policies are Gaussians around what (π, η) squash, so that no probability piles up at the
+    limits; the imagined system squashes what is drawn. Their standard deviation is fixed. An
+    advantage is the critic's TD(λ) target minus its value: generalised advantage estimation.
+    """
+
+    def begin(
+        self, actors: Actors, step: Step, starts: Starts, optimiser: GuardedAdam
+    ) -> list[GuardedAdam]:
+        """Build the algorithm around `actors`."""
+        settings = self.settings
+        algorithm = PPO(
+            "MlpPolicy",
+            None,  # type: ignore[arg-type]
+            learning_rate=lambda _: float(optimiser.param_groups[0]["lr"]),
+            n_epochs=1,
+            batch_size=settings.batch_size,
+            clip_range=settings.ppo_clip,
+            vf_coef=0.0,  # The critic has its own regression, as in every search.
+            policy_kwargs={**policy_arguments(actors), "ortho_init": False},
+            device="cpu",
+            _init_setup_model=False,
+        )
+        set_up(algorithm, actors)
+        policy = algorithm.policy
+        assert isinstance(policy, ActorCriticPolicy)
+        policy.add_module("action_net", Means(actors))
+        policy.add_module("value_net", actors.critic.network)
+        policy.log_std = nn.Parameter(
+            torch.full_like(policy.log_std, math.log(settings.candidate_noise)),
+            requires_grad=False,
+        )
+        policy.optimizer = optimiser
+        self._algorithm, self._policy = algorithm, policy
+        return []
+
+    def improve_policies(
+        self,
+        states: Tensor,
+        actors: Actors,
+        step: Step,
+        optimiser: GuardedAdam,
+        generator: torch.Generator,
+    ) -> None:
+        """Imagine trajectories from some of `states` `(n, p)`, then learn from them."""
+        settings = self.settings
+        starts = states[torch.randperm(len(states), generator=generator)[: settings.pool]]
+        samples = self._imagine(starts, actors, step, generator)
+        rollout = _Rollout(samples, settings.policy_steps, generator)
+        # The library goes through all of it, in batches, and asks it for nothing else.
+        self._algorithm.rollout_buffer = cast(RolloutBuffer, rollout)
+        with drawing_from(generator):
+            self._algorithm.train()
+
+    @torch.no_grad()
+    def _imagine(
+        self, states: Tensor, actors: Actors, step: Step, generator: torch.Generator
+    ) -> RolloutBufferSamples:
+        """Roll the noisy policies out for `rollout_steps`."""
+        settings, task = self.settings, actors.task
+        visited, drawn, rewards = [states], [], []
+        std = self._policy.log_std.exp()
+        for _ in range(settings.rollout_steps):
+            mean = self._policy.action_net(task.features(states))
+            drawn.append(mean + std * torch.randn(mean.shape, generator=generator))
+            joint = torch.tanh(drawn[-1])
+            effort = actors.effort(joint[:, : task.spec.action_dim])
+            rewards.append(task.reward(states, effort))
+            noise = torch.randn(len(states), task.spec.predicted_dim, generator=generator)
+            states = step(states, effort, joint[:, task.spec.action_dim :], noise)
+            visited.append(states)
+        values = actors.critic(torch.stack(visited))
+        targets = trace_targets(torch.stack(rewards), values, settings.discount, settings.trace)
+        scale = actors.critic.scale
+        observations, actions = torch.stack(visited[:-1]).flatten(0, 1), torch.cat(drawn)
+        _, log_prob, _ = self._policy.evaluate_actions(observations, actions)
+        return RolloutBufferSamples(
+            observations=observations,
+            actions=actions,
+            old_values=(values[:-1] / scale).flatten(),
+            old_log_prob=log_prob,
+            advantages=((targets - values[:-1]) / scale).flatten(),
+            returns=(targets / scale).flatten(),
+        )
+
+
+class _Rollout:
+    """What PPO's `train` asks of a buffer: batches of one rollout, in the library's units."""
+
+    def __init__(
+        self, samples: RolloutBufferSamples, batches: int, generator: torch.Generator
+    ) -> None:
+        finite = samples.advantages.isfinite()
+        self._samples = RolloutBufferSamples(*(entry[finite] for entry in samples))
+        self._batches, self._generator = batches, generator
+        self.values = self._samples.old_values.numpy()
+        self.returns = self._samples.returns.numpy()
+
+    def get(self, batch_size: int) -> Iterator[RolloutBufferSamples]:
+        """`batches` random batches."""
+        rows = len(self._samples.actions)
+        for _ in range(self._batches if rows else 0):
+            index = torch.randint(rows, (batch_size,), generator=self._generator)
+            yield RolloutBufferSamples(*(entry[index] for entry in self._samples))
