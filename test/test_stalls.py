@@ -1,5 +1,6 @@
 """Planning that stalls leaves no period without a command, and none goes uncounted."""
 
+import dataclasses
 import subprocess
 import sys
 from concurrent.futures import Executor, ThreadPoolExecutor, TimeoutError
@@ -124,6 +125,15 @@ def test_a_stall_leaves_no_period_without_a_command(bundle):
     deadline_s = BUDGET_S + GRACE * (PERIOD - BUDGET_S)
     assert records[1].tick_ms == pytest.approx(1e3 * deadline_s)
     assert records[2].tick_ms == pytest.approx(0.0)
+
+
+def test_following_the_policy_takes_no_other_thread(bundle):
+    planner = bundle.manifest.planner.model_copy(update={"algorithm": "policy"})
+    manifest = bundle.manifest.model_copy(update={"planner": planner})
+    course = Course(dataclasses.replace(bundle, manifest=manifest))
+    course.agent._deadline.run(lambda: None, -1.0)
+    assert course.sources([0, 0]) == [Source.POLICY] * 2
+    assert course.loop.counters.overruns == 0
 
 
 def test_without_a_thread_of_its_own_a_stall_loses_periods_and_that_is_counted(bundle):
