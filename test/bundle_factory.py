@@ -64,6 +64,7 @@ def shake(modules, seed):
         modules.model.inputs.std.uniform_(0.5, 2.0, generator=generator)
         modules.model.targets.mean.normal_(0.0, 0.01, generator=generator)
         modules.model.targets.std.uniform_(0.05, 0.2, generator=generator)
+        modules.model.epistemic_scale.uniform_(0.5, 2.0, generator=generator)
     modules.step.start_episode(1 + seed, generator)
 
 

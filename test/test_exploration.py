@@ -7,8 +7,16 @@ import torch
 from linear_system import PushedMass
 
 from hucrl_ros.config import ExplorationSettings, ModelSettings
-from hucrl_ros.exploration import STRATEGIES, GreedyStep, OptimisticStep, ThompsonStep, make_step
-from hucrl_ros.models import Ensemble
+from hucrl_ros.exploration import (
+    STRATEGIES,
+    GreedyStep,
+    OptimisticStep,
+    ThompsonStep,
+    beta_of,
+    cholesky,
+    make_step,
+)
+from hucrl_ros.models import Ensemble, make_model
 from hucrl_ros.tasks import make_task
 
 HEADS = 4
@@ -164,3 +172,77 @@ def test_what_an_episode_changes_is_saved_with_the_weights():
         state, action, eta, noise = drawn()
         eta = eta[:, : step.hallucination_dim]
         assert torch.equal(step(state, action, eta, noise), fresh(state, action, eta, noise))
+
+
+# Schedules of β
+
+
+def test_a_constant_beta_stays():
+    settings = ExplorationSettings(beta=2.5, schedule="constant", beta_floor=4.0)
+    step = OptimisticStep(model_of(FarMass(0.0)), settings)
+    for episode in (1, 2, 50):
+        step.start_episode(episode, generator())
+        assert float(step.beta) == 2.5
+
+
+def test_the_confidence_interval_is_that_of_the_lemma():
+    task, settings = FarMass(0.0), ModelSettings(kind="gp", noise_ratio=0.05)
+    model = make_model(task, settings, generator())
+    schedule = ExplorationSettings(schedule="confidence", norm_bound=1.5, failure_probability=0.05)
+    step = OptimisticStep(model, schedule)
+    prior = 1.5 + 4 * 0.05 * math.sqrt(1 + math.log(20))
+    assert float(step.beta) == pytest.approx(prior)
+    inputs = torch.rand(30, 3, generator=generator(1))
+    model.learn(inputs, inputs[:, :2], generator(), lambda share: None)
+    assert model.information_gain > 10.0
+    expected = 1.5 + 4 * 0.05 * math.sqrt(model.information_gain + 1 + math.log(20))
+    assert beta_of(schedule, 7, model) == pytest.approx(expected)
+    step.start_episode(7, generator())
+    assert float(step.beta) == pytest.approx(expected)
+    assert expected > prior
+
+
+# Full covariance
+
+
+@pytest.mark.parametrize("rank", [1, 3, 6])
+def test_the_factor_is_choleskys_also_of_singular_covariances(rank):
+    columns = torch.randn(7, 4, rank, generator=generator(3))
+    columns = columns * torch.tensor([1.0, 1e-3, 30.0, 0.1]).reshape(4, 1)
+    covariance = columns @ columns.transpose(1, 2)
+    factor = cholesky(covariance)
+    assert torch.equal(factor, factor.tril())
+    scale = covariance.diagonal(dim1=1, dim2=2).sqrt()
+    product = (factor @ factor.transpose(1, 2)) / (scale.unsqueeze(1) * scale.unsqueeze(2))
+    correlation = covariance / (scale.unsqueeze(1) * scale.unsqueeze(2))
+    assert (product - correlation).abs().max() < 1e-3
+    if rank == 6:
+        torch.testing.assert_close(factor, torch.linalg.cholesky(covariance), rtol=1e-3, atol=1e-3)
+
+
+def test_full_optimism_moves_entries_together():
+    full = step_of("optimistic", covariance="full", beta=1.7, beta_floor=0.0)
+    state, action, eta, noise = drawn()
+    belief = full.model.predict(state, action)
+    heads = belief.deviations.permute(1, 2, 0)
+    factor = torch.linalg.cholesky((heads @ heads.transpose(1, 2)).double()).float()
+    shift = (factor @ eta.unsqueeze(-1)).squeeze(-1)
+    expected = belief.mean + 1.7 * shift + belief.aleatoric * noise
+    torch.testing.assert_close(full(state, action, eta, noise), expected, atol=1e-4, rtol=1e-3)
+
+
+def test_a_full_and_a_diagonal_covariance_agree_on_the_first_entry():
+    full, diagonal = (step_of("optimistic", covariance=c) for c in ("full", "diagonal"))
+    found, expected = (step(*drawn())[:, 0] for step in (full, diagonal))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_full_greedy_samples_have_the_covariance_of_the_belief():
+    step = step_of("greedy", covariance="full")
+    state, action = torch.tensor([[0.7, -0.4]]), torch.tensor([[2.0]])
+    belief = step.model.predict(state, action)
+    noise = torch.randn(40_000, 2, generator=generator(5))
+    samples = step(state, action, torch.zeros(1, 0), noise)
+    heads = belief.deviations[:, 0]
+    expected = heads.T @ heads + torch.diag(belief.aleatoric[0] ** 2)
+    assert ((torch.cov(samples.T) - expected).abs() < 0.03 * expected.diagonal().max()).all()

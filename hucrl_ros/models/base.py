@@ -59,7 +59,15 @@ class DynamicsModel(nn.Module, ABC):
 
     epistemic_scale: Tensor
 
-    def __init__(self, task: Task, settings: ModelSettings) -> None:
+    def __init__(self, task: Task, settings: ModelSettings, fixed_inputs: bool = False) -> None:
+        """Prepare the normalisers.
+
+        Args:
+            task: Gives features and the robot.
+            settings: Of the model.
+            fixed_inputs: Take the features as they are and efforts as shares of their limits, so
+                that a prior means the same after each episode; else data decide on the scale.
+        """
         super().__init__()
         self.task = task
         self.settings = settings
@@ -67,6 +75,10 @@ class DynamicsModel(nn.Module, ABC):
         self.input_dim = task.model_feature_dim + task.spec.action_dim
         self.inputs = Normaliser(self.input_dim)
         self.targets = Normaliser(self.output_dim)
+        self.fixed_inputs = fixed_inputs
+        if fixed_inputs:
+            limits = torch.tensor(task.spec.effort_limits)
+            self.inputs.std[-len(limits) :] = limits
         # `(m,)` factor on the epistemic deviation, from recalibration.
         self.register_buffer("epistemic_scale", torch.ones(self.output_dim))
 
@@ -103,7 +115,7 @@ class DynamicsModel(nn.Module, ABC):
     @property
     @abstractmethod
     def noise_ratio(self) -> float | None:
-        """Largest noise, in prior standard deviations [1]; None for a model without a prior."""
+        """Noise in prior standard deviations [1]; None for a model without a prior."""
 
     def network_inputs(self, state: Tensor, action: Tensor) -> Tensor:
         """Normalised inputs `(..., f + q)` of states `(..., p)` and actions `(..., q)`."""

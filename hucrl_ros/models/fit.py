@@ -66,7 +66,8 @@ def fit(
     kept = ~away
     features = torch.cat([model.task.model_features(data.states), data.actions], dim=-1)
     changes = (data.next_states - data.states)[:, : model.output_dim]
-    model.inputs.fit(features[kept])
+    if not model.fixed_inputs:
+        model.inputs.fit(features[kept])
     model.targets.fit(changes[kept])
     model.epistemic_scale.fill_(1.0)
     model.learn(model.inputs(features[kept]), model.targets(changes[kept]), generator, progress)

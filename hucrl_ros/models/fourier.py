@@ -15,15 +15,16 @@ from hucrl_ros.tasks import Task
 
 
 class FourierModel(DynamicsModel):
-    """f(x) = φ(x)ᵀw with w ~ N(0, I) and Gaussian noise; one kernel for all outputs."""
+    """f(x) = φ(x)ᵀw with w ~ N(0, s²I) and Gaussian noise; one kernel for all outputs."""
 
     weights: Tensor
     whitener: Tensor
     drawn: Tensor
+    prior_std: Tensor
     information: Tensor
 
     def __init__(self, task: Task, settings: ModelSettings, features: FourierFeatures) -> None:
-        super().__init__(task, settings)
+        super().__init__(task, settings, fixed_inputs=True)
         self.features = features
         self.kernel = SquaredExponential(self.input_dim, 1, settings)
         count = features.count
@@ -32,14 +33,16 @@ class FourierModel(DynamicsModel):
         self.register_buffer("drawn", torch.zeros(self.output_dim, count))
         # `(D, D)` W with WᵀW the posterior covariance, the same for each output.
         self.register_buffer("whitener", torch.eye(count))
+        # `(m,)` s: the weights' prior deviation.
+        self.register_buffer("prior_std", torch.ones(self.output_dim))
         self.register_buffer("information", torch.zeros(()))
 
     def believe(self, inputs: Tensor) -> Prediction:
-        """Posterior mean φᵀw and variance ‖Wφ‖²."""
+        """Posterior mean φᵀw and variance s²‖Wφ‖²."""
         phi = self.features(inputs, self.kernel)[0]
         mean = phi @ self.weights.T
         variance = ((phi @ self.whitener.T) ** 2).sum(dim=-1, keepdim=True)
-        epistemic = variance.sqrt().expand(mean.shape)
+        epistemic = variance.sqrt() * self.prior_std
         return Prediction(mean, epistemic, self._noise(mean), independent(epistemic))
 
     def follow(self, inputs: Tensor) -> Sampled:
@@ -50,7 +53,7 @@ class FourierModel(DynamicsModel):
     def draw(self, generator: torch.Generator) -> None:
         """Draw weights from the posterior."""
         noise = torch.randn(self.weights.shape, generator=generator)
-        self.drawn.copy_(self.weights + noise @ self.whitener)
+        self.drawn.copy_(self.weights + self.prior_std.unsqueeze(1) * noise @ self.whitener)
 
     @torch.no_grad()
     def learn(
@@ -62,30 +65,32 @@ class FourierModel(DynamicsModel):
             every = -(-len(inputs) // FITTED_POINTS)
             self.kernel.fit(inputs[::every], targets[::every])
         progress(0.5)
-        precision = float(self.kernel.noise) ** -2
+        precision, y = float(self.kernel.noise) ** -2, targets.double()
         phi = self.features(inputs, self.kernel)[0].double()
         identity = torch.eye(self.features.count, dtype=torch.float64)
         factor = torch.linalg.cholesky(precision * phi.T @ phi + identity)
         self.whitener.copy_(torch.linalg.solve_triangular(factor, identity, upper=False))
-        mean = torch.cholesky_solve(precision * phi.T @ targets.double(), factor)
+        mean = torch.cholesky_solve(precision * phi.T @ y, factor)
         self.weights.copy_(mean.T)
+        # The most likely s² = yᵀ(ΦΦᵀ + ν²I)⁻¹y / n, by the matrix inversion lemma.
+        self.prior_std.copy_((precision * (y * (y - phi @ mean)).mean(dim=0)).sqrt())
         self.drawn.copy_(self.weights)
-        # ½ ln det(I + ΦᵀΦ/σ²) = ½ ln det(I + ΦΦᵀ/σ²), for each output.
+        # ½ ln det(I + ΦᵀΦ/ν²) = ½ ln det(I + ΦΦᵀ/ν²), for each output.
         self.information.fill_(self.output_dim * float(factor.diagonal().log().sum()))
         progress(1.0)
 
     @property
     def information_gain(self) -> float:
-        """½ ln det(I + ΦΦᵀ/σ²), summed over the outputs [nats]."""
+        """½ ln det(I + ΦΦᵀ/ν²), summed over the outputs [nats]."""
         return float(self.information)
 
     @property
     def noise_ratio(self) -> float:
-        """σ/s."""
-        return float(self.kernel.noise / self.kernel.signal)
+        """ν."""
+        return float(self.kernel.noise)
 
     def _noise(self, like: Tensor) -> Tensor:
-        return self.kernel.noise.expand(like.shape)
+        return (self.kernel.noise.to(like.dtype) * self.prior_std).expand(like.shape)
 
 
 def random_fourier(

@@ -16,7 +16,7 @@ MOST_FEATURES = 4096
 
 
 class FourierFeatures(nn.Module):
-    """φ(x) = s (√ν cos ωᵀx, √ν sin ωᵀx), so that φ(x)ᵀφ(x') ≈ k(x, x')."""
+    """φ(x) = (√ν cos ωᵀx, √ν sin ωᵀx), so that φ(x)ᵀφ(x') ≈ k(x, x')."""
 
     frequencies: Tensor
     amplitudes: Tensor
@@ -41,9 +41,10 @@ class FourierFeatures(nn.Module):
 
     def forward(self, inputs: Tensor, kernel: SquaredExponential) -> Tensor:
         """Features `(kernels, n, D)` of inputs `(n, d)`."""
-        phases = torch.matmul(kernel.scaled(inputs), self.frequencies.T)
+        scaled = kernel.scaled(inputs).to(self.frequencies.dtype)
+        phases = torch.matmul(scaled, self.frequencies.T)
         waves = torch.cat([torch.cos(phases), torch.sin(phases[..., : self._waves])], dim=-1)
-        return kernel.signal.reshape(-1, 1, 1) * self.amplitudes * waves
+        return self.amplitudes * waves
 
 
 def random_features(dim: int, count: int, generator: torch.Generator) -> FourierFeatures:

@@ -2,35 +2,36 @@
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import MultivariateNormal
 
 from hucrl_ros.config import ModelSettings
 from hucrl_ros.errors import LearningError
 
-FITTED_POINTS = 300
+FITTED_POINTS = 200
 """Transitions whose marginal likelihood decides on hyper-parameters, at most."""
-ITERATIONS = 60
+ITERATIONS = 30
 PRIOR_WIDTH = 1.0
 """Standard deviation of the log-normal prior of each hyper-parameter [nats]."""
+JITTER = 1e-10
+"""Variance added to each observation's, of a prior variance of 1."""
 
 
 class SquaredExponential(nn.Module):
-    """k(x, x') = s² exp(−½ Σ (x − x')² / ℓ²) and noise σ, for several outputs at once.
+    """k(x, x') = exp(−½ Σ (x − x')² / ℓ²) and noise ν, both in units of the prior deviation.
 
-    Each of `kernels` outputs has hyper-parameters of its own, or one kernel serves them all.
+    The prior deviation s of an output needs no search: with ν given, s² = yᵀ(K + ν²I)⁻¹y / n is
+    the most likely one. Each of `kernels` outputs has ℓ and ν of its own, or one serves them all.
+    All in double precision, because K is close to singular where data are dense.
     """
 
     lengthscales: Tensor
-    signal: Tensor
     noise: Tensor
 
     def __init__(self, input_dim: int, kernels: int, settings: ModelSettings) -> None:
         super().__init__()
-        lengthscales = torch.full((kernels, input_dim), settings.lengthscale)
-        # `(kernels, d)` ℓ, `(kernels,)` s and σ.
-        self.register_buffer("lengthscales", lengthscales)
-        self.register_buffer("signal", torch.full((kernels,), settings.signal_std))
-        self.register_buffer("noise", torch.full((kernels,), settings.noise_std))
+        shape, kind = (kernels, input_dim), torch.float64
+        # `(kernels, d)` ℓ and `(kernels,)` ν.
+        self.register_buffer("lengthscales", torch.full(shape, settings.lengthscale, dtype=kind))
+        self.register_buffer("noise", torch.full(shape[:1], settings.noise_ratio, dtype=kind))
 
     def scaled(self, inputs: Tensor) -> Tensor:
         """Inputs `(n, d)` in length-scales: `(kernels, n, d)`."""
@@ -38,7 +39,7 @@ class SquaredExponential(nn.Module):
 
     def forward(self, one: Tensor, other: Tensor) -> Tensor:
         """Covariances `(kernels, n, k)` of inputs `(n, d)` and `(k, d)`."""
-        return _covariance(self.scaled(one), self.scaled(other), self.signal)
+        return _covariance(self.scaled(one), self.scaled(other))
 
     def fit(self, inputs: Tensor, targets: Tensor) -> None:
         """Maximise the marginal likelihood of the data times a prior over the hyper-parameters.
@@ -52,20 +53,16 @@ class SquaredExponential(nn.Module):
         Raises:
             LearningError: the kernel matrix is singular.
         """
-        x, observed = inputs.double(), targets.double().T
-        present = [value.double().log() for value in (self.lengthscales, self.signal, self.noise)]
+        x, y = inputs.double(), targets.double().T.unsqueeze(-1)
+        present = [self.lengthscales.log(), self.noise.log()]
         logs = [value.clone().requires_grad_() for value in present]
-        optimiser = torch.optim.LBFGS(
-            logs, max_iter=ITERATIONS, line_search_fn="strong_wolfe", tolerance_change=1e-6
-        )
+        optimiser = torch.optim.LBFGS(logs, max_iter=ITERATIONS, line_search_fn="strong_wolfe")
 
         def loss() -> float:
             optimiser.zero_grad()
-            factor = torch.linalg.cholesky(_noisy(x, *(log.exp() for log in logs)))
-            evidence = MultivariateNormal(torch.zeros_like(observed), scale_tril=factor)
+            factor = torch.linalg.cholesky(_noisy(x, logs[0].exp(), logs[1].exp()))
             away = torch.cat([(log - p).flatten() for log, p in zip(logs, present, strict=True)])
-            likelihood: Tensor = evidence.log_prob(observed).sum()  # type: ignore[no-untyped-call]
-            result = 0.5 * (away / PRIOR_WIDTH).square().sum() - likelihood
+            result = 0.5 * (away / PRIOR_WIDTH).square().sum() - log_evidence(factor, y).sum()
             result.backward()  # type: ignore[no-untyped-call]
             return float(result.detach())
 
@@ -74,37 +71,57 @@ class SquaredExponential(nn.Module):
                 optimiser.step(loss)  # type: ignore[no-untyped-call]
         except RuntimeError:  # Of a kernel matrix without a Cholesky factor.
             raise LearningError(
-                "model fit: the kernel matrix is singular; a larger model.noise_std may help"
+                "model fit: the kernel matrix is singular; a larger model.noise_ratio may help"
             ) from None
-        for buffer, log in zip((self.lengthscales, self.signal, self.noise), logs, strict=True):
+        for buffer, log in zip((self.lengthscales, self.noise), logs, strict=True):
             buffer.copy_(log.detach().exp())
 
     def cholesky(self, inputs: Tensor) -> Tensor:
-        """Lower factor `(kernels, n, n)` of K + σ²I at `inputs` `(n, d)`, in double precision.
+        """Lower factor `(kernels, n, n)` of K + ν²I at `inputs` `(n, d)`.
 
         Raises:
             LearningError: the matrix is singular.
         """
-        scales = (self.lengthscales.double(), self.signal.double(), self.noise.double())
         factor: Tensor
-        factor, failed = torch.linalg.cholesky_ex(_noisy(inputs.double(), *scales))
+        factor, failed = torch.linalg.cholesky_ex(_noisy(inputs, self.lengthscales, self.noise))
         if bool(failed.any()):
             raise LearningError(
                 f"model fit: the covariance of {len(inputs)} transitions is singular; "
-                f"model.noise_std = {float(self.noise.min()):.3g} is too small"
+                f"model.noise_ratio = {float(self.noise.min()):.3g} is too small"
             )
         return factor
 
 
-def _noisy(inputs: Tensor, lengthscales: Tensor, signal: Tensor, noise: Tensor) -> Tensor:
+def log_evidence(factor: Tensor, targets: Tensor) -> Tensor:
+    """Log marginal likelihood `(m,)` under each output's most likely prior deviation.
+
+    Args:
+        factor: Of K + ν²I, `(m, n, n)`, or `(1, n, n)` for one that serves all outputs.
+        targets: y, `(m, n, 1)`.
+    """
+    count = targets.shape[1]
+    determinant = factor.diagonal(dim1=1, dim2=2).log().sum(dim=-1)
+    return -0.5 * count * prior_variance(factor, targets).log() - determinant
+
+
+def prior_variance(factor: Tensor, targets: Tensor) -> Tensor:
+    """Most likely s² = yᵀ(K + ν²I)⁻¹y / n of each output `(m,)`; arguments as above."""
+    factors = factor.expand(len(targets), -1, -1)
+    whitened = torch.linalg.solve_triangular(factors, targets, upper=False)
+    variance: Tensor = (whitened**2).mean(dim=(1, 2))
+    return variance
+
+
+def _noisy(inputs: Tensor, lengthscales: Tensor, noise: Tensor) -> Tensor:
     """Covariances `(kernels, n, n)` of noisy observations at `inputs` `(n, d)`."""
     scaled = inputs / lengthscales.unsqueeze(1)
     identity = torch.eye(len(inputs), dtype=inputs.dtype)
-    return _covariance(scaled, scaled, signal) + noise.reshape(-1, 1, 1) ** 2 * identity
+    return _covariance(scaled, scaled) + (noise.reshape(-1, 1, 1) ** 2 + JITTER) * identity
 
 
-def _covariance(one: Tensor, other: Tensor, signal: Tensor) -> Tensor:
+def _covariance(one: Tensor, other: Tensor) -> Tensor:
     # |a − b|² by one matrix product instead of n k d differences.
     squares = (one**2).sum(-1, keepdim=True) + (other**2).sum(-1).unsqueeze(1)
     distance = (squares - 2.0 * torch.matmul(one, other.transpose(1, 2))).clamp_min(0.0)
-    return signal.reshape(-1, 1, 1) ** 2 * torch.exp(-0.5 * distance)
+    covariance: Tensor = torch.exp(-0.5 * distance)
+    return covariance
