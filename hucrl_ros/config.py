@@ -70,8 +70,8 @@ class ModelSettings(Settings):
     """Share of the transitions kept out of every fit, to judge it [1]."""
     recalibrate: bool = False
     """Scale the epistemic deviation so that intervals cover held-out transitions as claimed."""
-    hyperparameters: Literal["fixed", "fitted"] = "fixed"
-    """`gp`, `rff`, `qff`: take the next two values, or fit them by marginal likelihood."""
+    hyperparameters: Literal["fitted", "fixed"] = "fitted"
+    """`gp`, `rff`, `qff`: fit the next two values by marginal likelihood, or take them."""
     lengthscale: float = Field(2.0, gt=0)
     """`gp`, `rff`, `qff`: length-scale of the kernel [units of the model's features]."""
     noise_ratio: float = Field(0.003, ge=1e-4, le=1)

@@ -186,7 +186,10 @@ def test_a_constant_beta_stays():
 
 
 def test_the_confidence_interval_is_that_of_the_lemma():
-    task, settings = FarMass(0.0), ModelSettings(kind="gp", noise_ratio=0.05)
+    task, settings = (
+        FarMass(0.0),
+        ModelSettings(kind="gp", hyperparameters="fixed", noise_ratio=0.05),
+    )
     model = make_model(task, settings, generator())
     schedule = ExplorationSettings(schedule="confidence", norm_bound=1.5, failure_probability=0.05)
     step = OptimisticStep(model, schedule)

@@ -23,7 +23,13 @@ def generator(seed=0):
 
 
 def settings(kind="gp", **changes):
-    values = {"lengthscale": LENGTH, "noise_ratio": RATIO, "max_points": 50, "holdout": 0.0}
+    values = {
+        "hyperparameters": "fixed",
+        "lengthscale": LENGTH,
+        "noise_ratio": RATIO,
+        "max_points": 50,
+        "holdout": 0.0,
+    }
     return ModelSettings(kind=kind, **{**values, **changes})
 
 
@@ -262,3 +268,15 @@ def test_a_fit_takes_more_transitions_than_there_is_room_for():
     data = Transitions(*transitions(300, generator(2)))
     assert fit(model, data, generator()).quality.model_error < 0.05
     assert (model.points.abs().sum(dim=-1) > 0).all()
+
+
+@pytest.mark.parametrize("kind", ["gp", "rff", "qff"])
+def test_a_system_without_noise_is_fitted_all_the_same(kind):
+    """The likelihood wants no noise at all, which no Cholesky factor would survive."""
+    values = settings(kind, hyperparameters="fitted", holdout=0.1, nodes=4, features=64)
+    model = make_model(PushedMass(0.0), values, generator())
+    report = fit(model, Transitions(*transitions(1500, generator(2))), generator())
+    assert report.quality.model_error < 0.01
+    assert (model.kernel.noise >= 1e-4).all()
+    states, actions, _ = transitions(50, generator(3))
+    assert model.predict(states, actions).epistemic.isfinite().all()

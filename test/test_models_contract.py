@@ -27,6 +27,7 @@ SETTINGS = {
     "layers": (16, 16),
     "fit_steps": 300,
     "learning_rate": 5e-3,
+    "hyperparameters": "fixed",
     "lengthscale": 3.0,
     "noise_ratio": 0.02,
     "max_points": 60,

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from hucrl_ros.config import ModelSettings
+from hucrl_ros.errors import LearningError
 from hucrl_ros.models.base import DynamicsModel, Prediction, Progress, Sampled, independent
 from hucrl_ros.models.fourier_features import (
     FourierFeatures,
@@ -68,7 +69,12 @@ class FourierModel(DynamicsModel):
         precision, y = float(self.kernel.noise) ** -2, targets.double()
         phi = self.features(inputs, self.kernel)[0].double()
         identity = torch.eye(self.features.count, dtype=torch.float64)
-        factor = torch.linalg.cholesky(precision * phi.T @ phi + identity)
+        factor, failed = torch.linalg.cholesky_ex(precision * phi.T @ phi + identity)
+        if bool(failed):
+            raise LearningError(
+                f"model fit: the posterior of {len(y)} transitions is singular; "
+                f"model.noise_ratio = {float(self.kernel.noise):.3g} is too small"
+            )
         self.whitener.copy_(torch.linalg.solve_triangular(factor, identity, upper=False))
         mean = torch.cholesky_solve(precision * phi.T @ y, factor)
         self.weights.copy_(mean.T)

@@ -11,8 +11,8 @@ FITTED_POINTS = 200
 ITERATIONS = 30
 PRIOR_WIDTH = 1.0
 """Standard deviation of the log-normal prior of each hyper-parameter [nats]."""
-JITTER = 1e-10
-"""Variance added to each observation's, of a prior variance of 1."""
+LEAST_NOISE = 1e-4
+"""Least ν that is fitted: double precision factorises no matrix with much less."""
 
 
 class SquaredExponential(nn.Module):
@@ -60,7 +60,7 @@ class SquaredExponential(nn.Module):
 
         def loss() -> float:
             optimiser.zero_grad()
-            factor = torch.linalg.cholesky(_noisy(x, logs[0].exp(), logs[1].exp()))
+            factor = torch.linalg.cholesky(_noisy(x, logs[0].exp(), _bounded(logs[1])))
             away = torch.cat([(log - p).flatten() for log, p in zip(logs, present, strict=True)])
             result = 0.5 * (away / PRIOR_WIDTH).square().sum() - log_evidence(factor, y).sum()
             result.backward()  # type: ignore[no-untyped-call]
@@ -73,8 +73,8 @@ class SquaredExponential(nn.Module):
             raise LearningError(
                 "model fit: the kernel matrix is singular; a larger model.noise_ratio may help"
             ) from None
-        for buffer, log in zip((self.lengthscales, self.noise), logs, strict=True):
-            buffer.copy_(log.detach().exp())
+        self.lengthscales.copy_(logs[0].detach().exp())
+        self.noise.copy_(_bounded(logs[1].detach()))
 
     def cholesky(self, inputs: Tensor) -> Tensor:
         """Lower factor `(kernels, n, n)` of K + ν²I at `inputs` `(n, d)`.
@@ -112,11 +112,15 @@ def prior_variance(factor: Tensor, targets: Tensor) -> Tensor:
     return variance
 
 
+def _bounded(log_noise: Tensor) -> Tensor:
+    return (torch.exp(2.0 * log_noise) + LEAST_NOISE**2).sqrt()
+
+
 def _noisy(inputs: Tensor, lengthscales: Tensor, noise: Tensor) -> Tensor:
     """Covariances `(kernels, n, n)` of noisy observations at `inputs` `(n, d)`."""
     scaled = inputs / lengthscales.unsqueeze(1)
     identity = torch.eye(len(inputs), dtype=inputs.dtype)
-    return _covariance(scaled, scaled) + (noise.reshape(-1, 1, 1) ** 2 + JITTER) * identity
+    return _covariance(scaled, scaled) + noise.reshape(-1, 1, 1) ** 2 * identity
 
 
 def _covariance(one: Tensor, other: Tensor) -> Tensor:
