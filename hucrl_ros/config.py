@@ -76,7 +76,7 @@ class ModelSettings(Settings):
     """`gp`, `rff`, `qff`: length-scale of the kernel [units of the model's features]."""
     noise_ratio: float = Field(0.003, ge=1e-4, le=1)
     """`gp`, `rff`, `qff`: deviation of the noise [standard deviations of the prior]."""
-    max_points: int = Field(300, ge=1, le=10_000)
+    max_points: int = Field(200, ge=1, le=10_000)
     """`gp`: transitions kept; the others tell least [1]."""
     features: int = Field(256, ge=2, le=4096, multiple_of=2)
     """`rff`, and Thompson's functions of a `gp`: random features, an even number [1]."""
