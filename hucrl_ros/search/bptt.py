@@ -40,17 +40,19 @@ class Bptt(PolicySearch):
     ) -> None:
         """Ascend the objective from batches of `states` `(n, p)`."""
         settings = self.settings
-        horizon, scale = settings.bptt_horizon, float(actors.critic.scale)
-        weight = settings.bptt_kl * scale / (2.0 * settings.candidate_noise**2)
-
-        def divergence(states: Tensor, joint: Tensor) -> Tensor:
-            cost: Tensor = weight * ((joint - self._previous.joint(states)) ** 2).sum(dim=-1)
-            return cost
-
-        penalty = divergence if weight else None
+        horizon = settings.bptt_horizon
+        penalty = self.penalty if settings.bptt_kl else None
         for _ in range(settings.policy_steps):
             index = torch.randint(len(states), (settings.batch_size,), generator=generator)
             value = imagined_value(
                 states[index], actors, step, horizon, settings, generator, penalty
             )
-            descend(-value.mean() / scale, optimiser)
+            descend(-value.mean() / actors.critic.scale, optimiser)
+
+    def penalty(self, states: Tensor, joint: Tensor) -> Tensor:
+        """λ KL(new || last) `(n,)` of answering states `(n, p)` with `joint` `(n, q + h)`."""
+        settings = self.settings
+        distance = ((joint - self._previous.joint(states)) ** 2).sum(dim=-1)
+        divergence = distance / (2.0 * settings.candidate_noise**2)
+        cost: Tensor = settings.bptt_kl * self._previous.critic.scale * divergence
+        return cost

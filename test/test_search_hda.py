@@ -1,0 +1,194 @@
+"""Hallucinated data, value expansion, the library's algorithms on our networks, BPTT."""
+
+import math
+
+import pytest
+import torch
+from linear_system import DISCOUNT, LIMIT, ExactStep, next_state
+from searching import actors_of, generator, settings_of, some_states, starts_of
+
+from hucrl_ros.models import Transitions
+from hucrl_ros.search import make_search
+from hucrl_ros.search.differentiable import imagined_value
+from hucrl_ros.search.replay import Replay
+from hucrl_ros.search.updates import GuardedAdam
+
+UNCERTAIN = 0.1
+
+
+def replay_of(settings, recorded=None):
+    actors, step = actors_of(settings, 2), ExactStep(UNCERTAIN)
+    return Replay(actors, step, recorded, settings), actors, step
+
+
+def some_joint(count, seed=1):
+    return 2.0 * torch.rand(count, 3, generator=generator(seed)) - 1.0
+
+
+def recorded_transitions(count=50):
+    """States around 7, where nobody imagines any."""
+    states = 7.0 + some_states(count)
+    efforts = LIMIT * some_joint(count)[:, :1]
+    return Transitions(states, efforts, next_state(states, efforts))
+
+
+def begun(settings, recorded=None):
+    """A search ready to improve policies; its actors and the optimiser of the policies."""
+    actors, step = actors_of(settings, 2), ExactStep(UNCERTAIN)
+    optimiser = GuardedAdam(actors.policy_parameters(), settings.learning_rate)
+    searching = make_search(settings)
+    searching.begin(actors, step, starts_of(actors.task, recorded), optimiser)
+    return searching, actors, step, optimiser
+
+
+# Hallucinated data (Algorithm 3) and value expansion (Algorithm 5)
+
+
+def test_imagined_transitions_are_those_of_the_augmented_system():
+    replay, actors, _ = replay_of(settings_of("td3", expansion_steps=1))
+    states, joint = some_states(20), some_joint(20)
+    replay.add(states, joint)
+    batch = replay.sample(200)
+    effort = LIMIT * batch.actions[:, :1]
+    following = next_state(batch.observations, effort) + UNCERTAIN * batch.actions[:, 1:]
+    torch.testing.assert_close(batch.next_observations, following)
+    rewards = actors.task.reward(batch.observations, effort) / actors.critic.scale
+    torch.testing.assert_close(batch.rewards[:, 0], rewards)
+    assert torch.equal(batch.discounts, torch.full((200, 1), DISCOUNT))
+    assert not batch.dones.any()
+    assert {tuple(row) for row in batch.actions.tolist()} == {tuple(r) for r in joint.tolist()}
+
+
+def test_expanded_targets_follow_the_present_policies():
+    steps = 3
+    replay, actors, step = replay_of(settings_of("td3", expansion_steps=steps))
+    replay.add(some_states(20), some_joint(20))
+    batch = replay.sample(100)
+    states, joint = batch.observations, batch.actions
+    total = torch.zeros(100)
+    with torch.no_grad():
+        for t in range(steps):
+            effort = LIMIT * joint[:, :1]
+            total += DISCOUNT**t * actors.task.reward(states, effort)
+            states = step(states, effort, joint[:, 1:], torch.zeros(100, 2))
+            joint = actors.joint(states)
+    torch.testing.assert_close(batch.rewards[:, 0] * actors.critic.scale, total)
+    torch.testing.assert_close(batch.next_observations, states)
+    assert batch.discounts[0, 0] == pytest.approx(DISCOUNT**steps)
+
+
+def test_real_transitions_get_a_hallucinated_action_from_a_standard_normal():
+    recorded = recorded_transitions()
+    settings = settings_of("td3", expansion_steps=1, real_share=0.25)
+    replay, _, _ = replay_of(settings, recorded)
+    replay.add(some_states(20), some_joint(20))
+    batch = replay.sample(4000)
+    real = batch.observations[:, 0] > 5.0
+    assert int(real.sum()) == 1000
+    eta = batch.actions[real, 1:]
+    assert float(eta.mean()) == pytest.approx(0.0, abs=0.1)
+    assert float(eta.std()) == pytest.approx(1.0, abs=0.1)
+    # What followed is what was recorded, whatever η says.
+    effort = LIMIT * batch.actions[real, :1]
+    expected = next_state(batch.observations[real], effort)
+    torch.testing.assert_close(batch.next_observations[real], expected)
+    assert (batch.actions[~real].abs() <= 1.0).all()
+
+
+def test_only_the_last_rounds_are_remembered():
+    replay, _, _ = replay_of(settings_of("td3", replay_rounds=2, expansion_steps=1))
+    for level in (10.0, 20.0, 30.0):
+        replay.add(torch.full((5, 2), level), some_joint(5))
+    assert set(replay.sample(300).observations[:, 0].tolist()) == {20.0, 30.0}
+
+
+def test_an_imagined_transition_that_is_not_finite_is_not_remembered():
+    replay, _, _ = replay_of(settings_of("td3", expansion_steps=1))
+    states = some_states(5)
+    states[2] = math.nan
+    replay.add(states, some_joint(5))
+    assert replay.sample(100).observations.isfinite().all()
+
+
+# The library's algorithms
+
+
+def test_td3_and_sac_answer_exactly_what_the_policies_answer():
+    states = some_states(30)
+    searching, actors, _, _ = begun(settings_of("td3"))
+    assert torch.equal(searching._off_policy._algorithm.actor(states), actors.joint(states))
+    searching, actors, _, _ = begun(settings_of("sac"))
+    assert torch.equal(
+        searching._algorithm.actor(states, deterministic=True), actors.joint(states)
+    )
+
+
+def test_ppo_draws_around_what_the_policies_squash():
+    searching, actors, step, _ = begun(settings_of("ppo", candidate_noise=0.3))
+    states = some_states(200)
+    samples = searching._imagine(states, actors, step, generator())
+    mean = torch.atanh(actors.joint(samples.observations)).detach()
+    normal = torch.distributions.Normal(mean, 0.3)
+    expected = normal.log_prob(samples.actions).sum(dim=-1)
+    torch.testing.assert_close(samples.old_log_prob, expected, atol=1e-4, rtol=1e-4)
+    assert float((samples.actions - mean).std()) == pytest.approx(0.3, rel=0.1)
+    torch.testing.assert_close(
+        samples.old_values + samples.advantages, samples.returns, atol=1e-6, rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("algorithm", ["td3", "sac"])
+def test_action_values_learn_from_hallucinated_and_real_data(algorithm):
+    searching, actors, step, optimiser = begun(
+        settings_of(algorithm, policy_steps=1), recorded_transitions()
+    )
+    before = [weight.clone() for weight in actors.action_values.parameters()]
+    for _ in range(2):  # TD3's policies learn in every second step
+        searching.improve_policies(some_states(64), actors, step, optimiser, generator())
+    after = list(actors.action_values.parameters())
+    assert all(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    assert optimiser.state  # so did the policies
+
+
+# Back-propagation through time (Algorithm 4)
+
+
+def test_the_objective_of_bptt_is_the_discounted_return_closed_by_the_critic():
+    settings = settings_of("bptt", candidate_noise=1e-9)
+    actors, step, states = actors_of(settings, 2), ExactStep(UNCERTAIN), some_states(10)
+    with torch.no_grad():
+        value = imagined_value(states, actors, step, 3, settings, generator())
+        total = torch.zeros(10)
+        for t in range(3):
+            effort = LIMIT * actors.policy(states)
+            total += DISCOUNT**t * actors.task.reward(states, effort)
+            states = step(states, effort, actors.eta(states), torch.zeros(10, 2))
+        total += DISCOUNT**3 * actors.critic(states)
+    torch.testing.assert_close(value, total)
+
+
+def test_the_divergence_from_the_last_policies_restrains_bptt():
+    moved = []
+    for weight in (0.0, 0.1, 10.0):
+        settings = settings_of("bptt", bptt_kl=weight, bptt_horizon=2, policy_steps=40)
+        searching, actors, step, optimiser = begun(settings)
+        states = some_states(64)
+        before = actors.joint(states).detach()
+        searching.improve_policies(states, actors, step, optimiser, generator())
+        moved.append(float((actors.joint(states) - before).abs().mean()))
+    assert moved[0] > 2.0 * moved[1] > 4.0 * moved[2]
+    assert moved[0] > 0.05
+
+
+def test_the_penalty_of_bptt_is_the_divergence_of_two_gaussians():
+    std, weight = 0.2, 0.3
+    settings = settings_of("bptt", bptt_kl=weight, candidate_noise=std)
+    searching, actors, _, _ = begun(settings)
+    states = some_states(10)
+    with torch.no_grad():
+        actors.policy.network[-1].bias.add_(0.1)
+        new, old = actors.joint(states), searching._previous.joint(states)
+        pair = (torch.distributions.Normal(mean, std) for mean in (new, old))
+        expected = weight * torch.distributions.kl_divergence(*pair).sum(dim=-1)
+        torch.testing.assert_close(searching.penalty(states, new) / actors.critic.scale, expected)
+    assert expected.min() > 0.0

@@ -1,0 +1,116 @@
+"""Every policy search against optima that matrix equations give, without and with optimism.
+
+The fast tests ask for most of the way in a second or two. The slow ones ask for the optimum within
+2%, value and gain: `pytest -m slow test/test_search_optimum.py`, ten seconds a search.
+"""
+
+import numpy as np
+import pytest
+import torch
+from linear_system import (
+    DISCOUNT,
+    ExactStep,
+    optimal_gain,
+    optimal_value_matrix,
+    optimistic_solution,
+)
+from searching import Climb, actors_of, search, settings_of, some_states
+
+from hucrl_ros.search import SEARCHES, imagine
+
+EACH_SEARCH = pytest.mark.parametrize("algorithm", SEARCHES)
+SCALES = (1.0, 0.0)
+"""β σ of position and speed in the optimistic problem: the optimal η stays below 0.6."""
+EXACT = {
+    "lookahead": {"candidates": 32},
+    "pathwise": {"candidate_noise": 0.01},
+    "bptt": {"candidate_noise": 0.01, "bptt_kl": 0.0, "bptt_horizon": 5},
+    "mpo": {"mpo_epsilon": 0.5, "mpo_epsilon_mean": 1.0, "candidates": 32},
+    "td3": {"target_rate": 0.1, "expansion_steps": 10, "real_share": 0.0},
+    "sac": {"target_rate": 0.1, "expansion_steps": 10, "real_share": 0.0, "entropy_weight": 0.01},
+    "ppo": {},
+}
+"""Settings of each search for a smooth problem without noise."""
+PATIENT = {"iterations": 300, "pool": 128, "batch_size": 256, "critic_steps": 8}
+
+
+class Outcome:
+    """What a search achieves on the pushed mass, relative to the optimum."""
+
+    def __init__(self, actors, step, value_matrix, gain):
+        states = some_states()
+        p = torch.tensor(value_matrix, dtype=torch.float32)
+        optimum = -(states @ p * states).sum(dim=-1)
+        rewards = imagine(states, actors, step, 80).rewards
+        achieved = (DISCOUNT ** torch.arange(80.0)[:, None] * rewards).sum(dim=0)
+        with torch.no_grad():
+            critic, joint = actors.critic(states), actors.joint(states)
+            answers = torch.cat([actors.effort(joint[:, :1]), joint[:, 1:]], dim=-1)
+        found = -np.linalg.lstsq(states.numpy(), answers.numpy(), rcond=None)[0].T
+        size = float(optimum.abs().mean())
+        self.regret = float((optimum - achieved).mean()) / size
+        self.critic_error = float((critic - optimum).abs().mean()) / size
+        self.gain_error = np.linalg.norm(found[: len(gain)] - gain) / np.linalg.norm(gain)
+
+
+def regret_of_doing_nothing():
+    actors = actors_of(settings_of())
+    with torch.no_grad():
+        for parameter in actors.policy.parameters():
+            parameter.zero_()
+    value, gain = optimistic_solution(SCALES)
+    return Outcome(actors, ExactStep(), value, gain[:1]).regret
+
+
+def outcome_of(algorithm, optimistic, seed=0, **changes):
+    settings = settings_of(algorithm, **{**EXACT[algorithm], **changes})
+    step = ExactStep(SCALES if optimistic else 0.0)
+    solution = (
+        optimistic_solution(SCALES) if optimistic else (optimal_value_matrix(), optimal_gain())
+    )
+    actors, result = search(settings, step, seed=seed)
+    assert result.refused == 0
+    return Outcome(actors, step, *solution)
+
+
+def test_the_augmented_problem_without_uncertainty_is_the_ordinary_one():
+    value, gain = optimistic_solution((0.0, 0.0))
+    np.testing.assert_allclose(value, optimal_value_matrix(), rtol=1e-9)
+    np.testing.assert_allclose(gain, optimal_gain(), rtol=1e-9)
+
+
+def test_optimism_is_worth_something_and_stays_within_bounds():
+    value, gain = optimistic_solution(SCALES)
+    assert (np.linalg.eigvalsh(optimal_value_matrix() - value) > 0.0).all()
+    corners = np.array([[0.5, 0.5], [0.5, -0.5]]).T
+    assert np.abs(gain[1:] @ corners).max() <= 0.6
+
+
+@EACH_SEARCH
+def test_a_short_search_goes_most_of_the_way_to_the_optimistic_optimum(algorithm):
+    short = outcome_of(algorithm, optimistic=True, iterations=40, trial_interval=40)
+    assert short.regret < 0.1 * regret_of_doing_nothing()
+
+
+@EACH_SEARCH
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("optimistic", [False, True], ids=["certain", "optimistic"])
+def test_a_search_finds_the_optimum(algorithm, optimistic):
+    found = outcome_of(algorithm, optimistic, **PATIENT)
+    assert found.regret < 0.02
+    assert found.critic_error < 0.02
+    assert found.gain_error < 0.02
+
+
+@EACH_SEARCH
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_optimism_pushes_towards_reward(algorithm):
+    settings = settings_of(algorithm, **{**EXACT[algorithm], "restart": 0.5})
+    actors, result = search(settings, ExactStep(0.3), Climb(0.0), seed=2)
+    with torch.no_grad():
+        joint = actors.joint(some_states())
+    assert (joint.mean(dim=0) > 0.8).all()  # the push, and η of position and speed
+    honest = imagine(result.episode.states[0], actors, ExactStep(), Climb.steps)
+    assert result.episode.rewards.sum(dim=0).mean() > honest.rewards.sum(dim=0).mean()
