@@ -142,6 +142,8 @@ class SearchSettings(Settings):
     """Share of the starts that are recorded states; the others are the task's [1]."""
     policy_layers: tuple[int, ...] = Field((64, 64), min_length=1)
     """Hidden units of π and η [1]."""
+    eta_lipschitz: float = Field(0.0, ge=0)
+    """Largest change of η over the largest change of a feature of the state; 0: any [1]."""
     critic_layers: tuple[int, ...] = Field((128, 128), min_length=1)
     """Hidden units of the critic [1]."""
     learning_rate: float = Field(5e-3, gt=0, le=1)

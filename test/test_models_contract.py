@@ -239,7 +239,7 @@ def exported(kind, strategy, tmp_path, **exploration):
     changes = {"layers": (8,), "fit_steps": 5, "features": 20, "nodes": 2, "max_points": 20}
     model = model_of(kind, task, **changes)
     step = make_step(strategy, model, ExplorationSettings(**exploration))
-    networks = SearchSettings(policy_layers=(8,), critic_layers=(8,))
+    networks = SearchSettings(policy_layers=(8,), critic_layers=(8,), eta_lipschitz=0.5)
     actors = Actors(task, step.hallucination_dim, networks, draws)
     exporter = BundleExporter(task, step, actors, horizon=6, discount=0.97)
     exporter.write(tmp_path / "first", fields(strategy), promise())

@@ -26,7 +26,9 @@ class Actors(nn.Module):
         layers = settings.policy_layers
         self.policy = Policy(task, task.spec.action_dim, layers, generator)
         self.hallucination = (
-            Policy(task, hallucination_dim, layers, generator) if hallucination_dim else None
+            Policy(task, hallucination_dim, layers, generator, settings.eta_lipschitz)
+            if hallucination_dim
+            else None
         )
         self.critic = Critic(task, settings.critic_layers, settings.discount, generator)
         joint_dim = task.spec.action_dim + hallucination_dim

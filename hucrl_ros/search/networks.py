@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from hucrl_ros.search.lipschitz import bound_lipschitz
 from hucrl_ros.tasks import Task
 
 INITIAL_LOG_STD = -1.5
@@ -33,11 +34,27 @@ class Policy(nn.Module):
     """A bounded deterministic function of the state: π with q outputs, or η with m."""
 
     def __init__(
-        self, task: Task, outputs: int, layers: Sequence[int], generator: torch.Generator
+        self,
+        task: Task,
+        outputs: int,
+        layers: Sequence[int],
+        generator: torch.Generator,
+        lipschitz: float = 0.0,
     ) -> None:
+        """Draw initial weights.
+
+        Args:
+            task: Gives the features.
+            outputs: Length of the action.
+            layers: Hidden units.
+            generator: Draws the weights.
+            lipschitz: Largest change of the action over the largest change of a feature; 0: any.
+        """
         super().__init__()
         self.task = task
         self.network = mlp([task.feature_dim, *layers, outputs], generator, last_gain=0.1)
+        if lipschitz:
+            bound_lipschitz(self.network, lipschitz)
 
     def forward(self, state: Tensor) -> Tensor:
         """Action `(..., outputs)` in [-1, 1] of states `(..., p)`: shares of the limits."""
