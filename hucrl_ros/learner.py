@@ -121,7 +121,7 @@ class Learner:
                 "refused": found.refused,
             }
         )
-        self._log_account(episodes, report.complexity)
+        self._log_account(episodes, report)
         progress("exporting", 0.0)
         self._exporter.write(
             path, self._fields(following, report, hash_of(episodes)), _promise(found.episode)
@@ -148,7 +148,7 @@ class Learner:
             return None
         return visit(self.model, join_transitions([played], self.run.root))
 
-    def _log_account(self, episodes: Sequence[Recorded], complexity: float | None) -> None:
+    def _log_account(self, episodes: Sequence[Recorded], report: LearningReport) -> None:
         returns = [
             float(self.task.rewards(episode.states[:-1], episode.actions).sum())
             for episode in episodes
@@ -156,11 +156,14 @@ class Learner:
         optimum = self.task.optimum
         regret = None if optimum is None else optimum * len(returns) - sum(returns)
         logger.info(
-            "episode %d: return %.1f, regret of the run %s, complexity %s",
+            "episode %d: return %.1f, regret of the run %s, complexity %s, information gain %s",
             len(returns) - 1,
             returns[-1],
             "unknown" if regret is None else f"{regret:.1f}",
-            "unknown" if complexity is None else f"{complexity:.3g}",
+            "unknown" if report.complexity is None else f"{report.complexity:.3g}",
+            "unknown"
+            if report.information_gain is None
+            else f"{report.information_gain:.1f} nats",
         )
 
     def _learned_episode(self, episode: int) -> int:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 from tiny_learning import STEPS, random_episode, short_episodes, tiny_config  # noqa: F401
 
+from hucrl_ros.config import KERNEL_MODELS, ModelName
 from hucrl_ros.errors import LearningError
 from hucrl_ros.learner import Learner
 from hucrl_ros.models import FitReport, Quality
@@ -147,6 +148,45 @@ def test_seeds_decide_everything(learner_of, strategy):
     assert torch.equal(first.weights, again.weights)
     assert not torch.equal(first.weights, other.weights)
     assert first.fields.strategy == strategy
+
+
+KERNEL = {"features": 16, "nodes": 2, "max_points": 20, "heads": 2, "layers": (8,), "fit_steps": 5}
+
+
+@pytest.mark.parametrize("kind", get_args(ModelName))
+def test_every_kind_of_model_is_learned_reported_and_goes_on(learner_of, kind):
+    def learner():
+        return learner_of(model={"kind": kind, **KERNEL})
+
+    one = learner()
+    first, second = learned(one, 1).fields.report, learned(one, 2).fields.report
+    assert (first.surprise, first.complexity) == (None, None)  # Nothing was learned before it.
+    assert second.surprise > 0.0
+    assert second.complexity > 0.0
+    assert 0.0 <= second.calibration_error < 1.0
+    assert second.epistemic_scale is None
+    assert (second.information_gain is not None) == (kind in KERNEL_MODELS)
+    again = learned(learner(), 2)
+    times = {"fit_s": None, "search_s": None}
+    assert again.fields.report.model_copy(update=times) == second.model_copy(update=times)
+
+
+def test_recalibration_is_reported_with_what_was_before_it(learner_of):
+    report = learned(learner_of(model={**KERNEL, "recalibrate": True, "holdout": 0.5}), 1)
+    report = report.fields.report
+    assert report.epistemic_scale > 0.0
+    assert 0.0 <= report.uncalibrated_coverage <= 1.0
+    assert 0.0 <= report.uncalibrated_error < 1.0
+
+
+def test_beta_of_the_confidence_interval_reaches_the_manifest(learner_of):
+    learner = learner_of(
+        model={"kind": "gp", **KERNEL}, exploration={"schedule": "confidence", "norm_bound": 2.0}
+    )
+    bundle = learned(learner, 1)
+    gain, noise = bundle.fields.report.information_gain, learner.model.noise_ratio
+    expected = 2.0 + 4.0 * noise * math.sqrt(gain + 1.0 + math.log(10.0))
+    assert bundle.fields.beta == bundle.beta == pytest.approx(expected)
 
 
 class StagedSearch:

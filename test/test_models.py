@@ -8,6 +8,7 @@ from linear_system import LIMIT, PushedMass, next_state, transitions
 
 from hucrl_ros.config import ModelSettings
 from hucrl_ros.models import Ensemble, Transitions, evaluate, fit
+from hucrl_ros.models.account import visit
 from hucrl_ros.models.ensemble import beta_nll
 from hucrl_ros.models.fit import held_out
 from hucrl_ros.models.normaliser import Normaliser
@@ -254,6 +255,24 @@ def test_a_head_learns_nothing_from_what_its_bootstrap_left_out(bootstrap):
     assert unmoved == [bootstrap and bool(weight == 0) for weight in weights]
 
 
+def test_a_hundred_heads_are_trained_in_one_pass_a_step(monkeypatch):
+    model, calls = ensemble(heads=100, layers=(8,), fit_steps=40, learning_rate=1e-2), []
+    data = Transitions(*transitions(100, generator(1)))
+    inputs = model.network_inputs(data.states, data.actions)
+    before = model.gaussians(inputs)[0].detach()
+    forward = type(model.heads).forward
+    monkeypatch.setattr(
+        type(model.heads), "forward", lambda self, x: calls.append(x.shape) or forward(self, x)
+    )
+    model.learn(inputs, data.next_states - data.states, generator(), lambda share: None)
+    assert calls == [(100, 100, 3)] * 40
+    target = data.next_states - data.states
+    errors = [
+        ((means - target) ** 2).mean(dim=(1, 2)) for means in (before, model.gaussians(inputs)[0])
+    ]
+    assert (errors[1] < errors[0]).sum() >= 95  # Each by itself.
+
+
 def test_equal_heads_stay_equal_without_a_bootstrap_on_one_transition():
     model = ensemble(bootstrap=False, holdout=0.0, fit_steps=5)
     with torch.no_grad():
@@ -286,3 +305,25 @@ def test_progress_of_a_fit_goes_from_the_first_step_to_all():
         shares.append,
     )
     assert shares == [0.25, 0.5, 0.75, 1.0]
+
+
+# What an episode tells
+
+
+def test_an_episode_is_accounted_for_under_the_model_from_before_it():
+    model = ensemble()
+    model.targets.std.copy_(torch.tensor([0.5, 2.0]))
+    states, actions, following = transitions(9, generator(4))
+    belief = model.predict(states, actions)
+    found = visit(model, Transitions(states, actions, following))
+    error = (following - belief.mean) / torch.tensor([0.5, 2.0])
+    assert found.surprise == pytest.approx(float((error**2).mean().sqrt()), rel=1e-5)
+    assert found.complexity == pytest.approx(float((belief.epistemic**2).sum()), rel=1e-5)
+
+
+def test_a_new_episode_surprises_more_than_held_out_neighbours():
+    """Why both are reported: the fit has seen what surrounds a held-out transition."""
+    model = ensemble(layers=(32, 32), learning_rate=3e-3)
+    report = fit(model, Transitions(*transitions(500, generator(7), scale=0.5)), generator())
+    elsewhere = Transitions(*transitions(200, generator(8), scale=2.0))
+    assert visit(model, elsewhere).surprise > 2.0 * report.quality.model_error
