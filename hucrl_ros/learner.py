@@ -155,15 +155,14 @@ class Learner:
         ]
         optimum = self.task.optimum
         regret = None if optimum is None else optimum * len(returns) - sum(returns)
+        gain = report.information_gain
         logger.info(
             "episode %d: return %.1f, regret of the run %s, complexity %s, information gain %s",
             len(returns) - 1,
             returns[-1],
             "unknown" if regret is None else f"{regret:.1f}",
             "unknown" if report.complexity is None else f"{report.complexity:.3g}",
-            "unknown"
-            if report.information_gain is None
-            else f"{report.information_gain:.1f} nats",
+            "unknown" if gain is None else f"{gain:.1f} nats",
         )
 
     def _learned_episode(self, episode: int) -> int:
