@@ -1,7 +1,13 @@
 """Bundles that hold only their manifest."""
 
 from hucrl_ros.config import PlannerSettings, SafetySettings
-from hucrl_ros.runtime.manifest import MANIFEST, LearningReport, Manifest, dump_manifest
+from hucrl_ros.runtime.manifest import (
+    MANIFEST,
+    SCHEMA_VERSION,
+    LearningReport,
+    Manifest,
+    dump_manifest,
+)
 
 NOTHING_LEARNED = LearningReport()
 
@@ -20,7 +26,7 @@ def write_manifest(folder, episode, report=NOTHING_LEARNED):
         data_hash="",
         versions={},
         revision="test",
-        schema_version=1,
+        schema_version=SCHEMA_VERSION,
         task="pendulum",
         action_penalty=0.2,
         discount=0.99,
@@ -30,6 +36,8 @@ def write_manifest(folder, episode, report=NOTHING_LEARNED):
         actuated_joints=("pendulum_joint",),
         effort_limits=(1.0,),
         period=1 / 80,
+        angles=(0,),
+        reach=(None, 12.0),
         hallucination_dim=0,
         target_std=(1.0, 1.0),
         files={},

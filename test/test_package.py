@@ -105,7 +105,9 @@ def test_an_installed_executable_runs_and_finds_its_data(workspace, prefix):
 
 
 def test_pip_installs_the_same_data_files(workspace, tmp_path):
+    # Without the last one pip would remove the package from the environment that runs the tests.
     options = ("--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")
+    options += ("--ignore-installed",)
     source = workspace / "src" / "hucrl_ros"
     prefix = tmp_path / "prefix"
     pip = (sys.executable, "-m", "pip", "install", *options, f"--prefix={prefix}", ".")

@@ -18,7 +18,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     """Add the command to `hucrl`."""
     parser = subparsers.add_parser(
         "experiment",
-        help="train a grid of tasks, strategies, penalties, variants and seeds from a file",
+        help="train a grid from a file",
         description="Train every combination that a YAML file names, each in a process of its "
         "own. Stopped at any moment, the same command goes on where it was.",
     )

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from hucrl_ros.envs.base import Array
+Array = NDArray[np.float64]
 
 Step = Callable[[Array, Array], Array]
 """Next states `(N, 2)` of states `(N, 2)` under actions `(N, 1)`."""
