@@ -24,13 +24,6 @@ COMMANDS = (
 )
 
 
-class _OneLineEach(argparse.HelpFormatter):
-    """Leaves room for the longest command's name beside its description."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=30)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the process's exit code."""
     try:
@@ -41,9 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(
-        prog="hucrl",
-        description="Teach a robot a task in tens of episodes, through ROS 2.",
-        formatter_class=_OneLineEach,
+        prog="hucrl", description="Teach a robot a task in tens of episodes, through ROS 2."
     )
     parser.add_argument("--version", action="version", version=hucrl_ros.__version__)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
