@@ -113,6 +113,26 @@ def test_numbers_that_a_way_of_running_lacks_are_null(tmp_path):
     ]
 
 
+def test_regret_is_what_all_episodes_missed_of_the_optimum():
+    assert make_summary([-60.0, 200.0]).regret == pytest.approx(2 * 278.1 - 140.0)
+    assert make_summary([]).regret == 0.0
+    unknown = Summary.of(Config(), optimum=None, episodes=[], wall_s=0.0, cpu_s=0.0)
+    assert unknown.regret is None
+
+
+def test_complexity_of_a_run_is_that_of_its_learned_episodes():
+    episodes = [
+        EpisodeSummary(index=i, return_=0.0, steps=1, complexity=complexity)
+        for i, complexity in enumerate([None, 2.0, 0.5])
+    ]
+
+    def complexity_of(count):
+        kept = episodes[:count]
+        return Summary.of(Config(), optimum=1.0, episodes=kept, wall_s=0, cpu_s=0).complexity
+
+    assert [complexity_of(count) for count in (1, 2, 3)] == [None, 2.0, 2.5]
+
+
 def test_return_of_an_upright_resting_pendulum_is_its_number_of_steps(tmp_path):
     episode = make_episode(np.zeros((11, 2)), np.zeros((10, 1)))
     assert episode_return(episode, make_task("pendulum", 0.2)) == pytest.approx(10.0)

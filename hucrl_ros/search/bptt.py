@@ -38,12 +38,13 @@ class Bptt(PolicySearch):
         optimiser: GuardedAdam,
         generator: torch.Generator,
     ) -> None:
-        """Ascend the objective from batches of `states` `(n, p)`."""
+        """Ascend the objective from some of `states` `(n, p)`."""
         settings = self.settings
         horizon = settings.bptt_horizon
+        starts = max(settings.batch_size // horizon, 1)  # A gradient sees `batch_size` states.
         penalty = self.penalty if settings.bptt_kl else None
         for _ in range(settings.policy_steps):
-            index = torch.randint(len(states), (settings.batch_size,), generator=generator)
+            index = torch.randint(len(states), (starts,), generator=generator)
             value = imagined_value(
                 states[index], actors, step, horizon, settings, generator, penalty
             )
