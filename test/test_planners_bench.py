@@ -41,7 +41,7 @@ def row(planner, return_, bundle="a", seed=0, size=(64, 3), **changes):
 
 
 def test_every_planner_has_its_contestant():
-    assert {c["planner.algorithm"] for c in CONTESTANTS.values()} == set(PLANNERS)
+    assert {c["planner.algorithm"] for c in CONTESTANTS.values()} == set(PLANNERS) - {"exact"}
 
 
 def test_a_contest_plays_what_evaluate_plays(learned):

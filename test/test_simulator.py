@@ -203,7 +203,7 @@ def test_unknown_task_gets_one_line(ros_domain, tmp_path):
     with Harness(tmp_path) as harness:
         assert harness.start("simulator", task="juggling").wait(10) == 2
         assert harness.log("simulator") == (
-            "simulator: task: 'juggling' is unknown; known tasks: pendulum\n"
+            f"simulator: task: 'juggling' is unknown; known tasks: {', '.join(sorted(TASKS))}\n"
         )
 
 

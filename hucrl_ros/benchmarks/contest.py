@@ -22,8 +22,9 @@ CONTESTANTS: dict[str, Mapping[str, Any]] = {
     "icem": {"planner.algorithm": "icem"},
     "mppi": {"planner.algorithm": "mppi"},
     "random_shooting": {"planner.algorithm": "random_shooting"},
+    "ilqr": {"planner.algorithm": "ilqr"},
 }
-"""What is compared, and its settings."""
+"""What is compared, and its settings. Exact programming isn't: it plans between the episodes."""
 
 
 class Size(NamedTuple):
