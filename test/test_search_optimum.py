@@ -91,7 +91,7 @@ def test_optimism_is_worth_something_and_stays_within_bounds():
     assert np.abs(gain[1:] @ corners).max() <= 0.6
 
 
-@EACH_SEARCH
+@pytest.mark.parametrize("algorithm", ["lookahead", "pathwise", "td3", "ppo"])
 def test_a_short_search_goes_most_of_the_way_to_the_optimistic_optimum(algorithm):
     short = outcome_of(algorithm, optimistic=True, iterations=40, trial_interval=40)
     assert short.regret < 0.1 * regret_of_doing_nothing()
