@@ -86,7 +86,8 @@ def test_bag_of_an_unknown_robot_is_described_as_far_as_it_goes(tmp_path, capsys
     recording.add(TICKS, tick(1, 0, [0.0]))
     recording.writer.close()
     code, out, _ = inspect(capsys, tmp_path / "bag")
-    assert code == 0 and "joints wheel belong to none of the known robots (cartpole, half_cheetah" in out
+    assert code == 0
+    assert "joints wheel belong to none of the known robots (cartpole, half_cheetah" in out
 
 
 def test_bag_without_an_episode_is_described_as_far_as_it_goes(tmp_path, capsys):

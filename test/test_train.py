@@ -166,7 +166,7 @@ def test_a_run_that_lies_there_is_kept(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["pendelum"], "task: 'pendelum' is unknown; known tasks: cartpole, half_cheetah, pendulum"),
+        (["pendelum"], "task: 'pendelum' is unknown; known tasks: cartpole, half"),
         (["pendulum", "--episodes", "0"], "episodes = 0"),
         (["pendulum", "--seed", "-1"], "seed = -1"),
         (["pendulum", "--set", "model.haeds=3"], "did you mean 'heads'?"),
