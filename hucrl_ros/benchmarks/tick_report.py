@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from hucrl_ros.benchmarks.tick import Row
@@ -39,7 +40,8 @@ def figure(rows: list[Row]) -> Figure:
     ways = list(dict.fromkeys((row.engine, row.threads) for row in rows))
     height = 0.8 / len(ways)
     with styled():
-        drawing = Figure(figsize=(9.0, 1.2 + 0.24 * len(cases) * (len(ways) + 1)))
+        tall = 1.6 + 0.2 * len(cases) * (len(ways) + 1)
+        drawing = Figure(figsize=(9.0, tall), layout="constrained")
         axes = drawing.add_subplot()
         for row in rows:
             place = cases.index((_system(row), _size(row)))
@@ -59,10 +61,10 @@ def figure(rows: list[Row]) -> Figure:
         for engine, threads in ways:
             label = f"{engine}, {threads} thread{'s' * (threads > 1)}"
             alpha = 0.55 if threads > 1 else 1.0
-            axes.barh([0], [0], color=COLOURS[engine], alpha=alpha, label=label)
-        axes.legend(loc="lower right")
+            axes.barh([0], [np.nan], color=COLOURS[engine], alpha=alpha, label=label)
+        drawing.legend(loc="outside lower center", ncols=3)
+        axes.margins(y=0.01)
         headline(axes, "A planning tick", "% of the rate of a 512³ matrix product")
-        drawing.tight_layout()
     return drawing
 
 

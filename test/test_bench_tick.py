@@ -1,0 +1,99 @@
+"""`hucrl bench tick` counts what a tick computes and says how it compares."""
+
+import json
+
+import numpy as np
+import pytest
+from bundle_factory import PLANNER, write_bundle
+from PIL import Image
+
+from hucrl_ros.benchmarks.tick import Size, parse_size
+from hucrl_ros.benchmarks.timing import Timing, tick_gflop
+from hucrl_ros.cli import main
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.runtime.bundle import load_bundle
+
+KEYS = [
+    "system",
+    "heads",
+    "layers",
+    "particles",
+    "horizon",
+    "iterations",
+    "threads",
+    "p50_ms",
+    "p99_ms",
+    "p999_ms",
+    "max_ms",
+    "gflops",
+    "yardstick_gflops",
+    "share",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_bundle(tmp_path_factory.mktemp("tick") / "bundle")
+
+
+def bench(*arguments):
+    return main(["bench", "tick", *map(str, arguments)])
+
+
+def test_operations_are_those_of_the_matrix_products(folder):
+    """π: 3-8-1, η: 3-8-2, three heads: 4-8-8-4 (two means, two deviations)."""
+    settings = PLANNER.model_copy(update={"particles": 10, "horizon": 5, "iterations": 2})
+    weights = (3 * 8 + 8 * 1) + (3 * 8 + 8 * 2) + 3 * (4 * 8 + 8 * 8 + 8 * 4)
+    expected = 2e-9 * weights * 10 * 5 * 2
+    assert tick_gflop(load_bundle(folder).networks, settings) == pytest.approx(expected)
+
+
+def test_the_rate_is_that_of_the_median_tick():
+    timing = Timing(np.array([1.0, 2.0, 100.0]), gflop=0.2, yardstick_gflops=50.0)
+    assert timing.gflops == pytest.approx(100.0)
+    assert timing.percentile(100) == 100.0
+
+
+def test_the_table_as_json_has_every_engine_and_number_of_threads(folder, capsys):
+    assert bench(folder, "--sizes", "8x3x1", "--seconds", "0.01", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {(row["engine"], row["threads"]) for row in rows} == {
+        ("compiled", 1),
+        ("compiled", 2),
+        ("onnx", 1),
+        ("onnx", 2),
+        ("numpy", 1),
+    }
+    for row in rows:
+        assert set(KEYS) <= set(row)
+        assert (row["system"], row["heads"], row["layers"]) == ("pendulum", 3, [8, 8])
+        assert (row["particles"], row["horizon"], row["iterations"]) == (8, 3, 1)
+        assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["p999_ms"] <= row["max_ms"]
+        assert row["share"] == pytest.approx(row["gflops"] / row["yardstick_gflops"], abs=0.02)
+
+
+def test_a_folder_gets_table_figure_and_command(folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    words = ["--sizes", "8x3x1", "--seconds", "0.01", "--engines", "compiled", "--out", out]
+    assert bench(folder, *words) == 0
+    assert "share" in capsys.readouterr().out
+    assert len(json.loads((out / "ticks.json").read_text())) == 2
+    assert "hucrl bench tick" in (out / "README.md").read_text()
+    with Image.open(out / "ticks.png") as picture:
+        assert picture.width > 400
+
+
+@pytest.mark.parametrize("text", ["64", "64x5", "ax5x3", "64x0x3", "1x5x3", "64x5x3x1"])
+def test_a_size_that_is_none_is_refused(text):
+    with pytest.raises(ConfigError, match=f"--sizes {text}: "):
+        parse_size(text)
+    assert parse_size("64x5x3") == Size(64, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["--threads", "0"], "--threads 0"), (["--seconds", "0"], "--seconds 0")],
+)
+def test_bad_values_are_named(folder, words, message, capsys):
+    assert bench(folder, *words) == 2
+    assert message in capsys.readouterr().err
