@@ -28,10 +28,9 @@ KEYS = [
     "gflops",
     "yardstick_gflops",
     "share",
-]
+] @ pytest.fixture(scope="module")
 
 
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_bundle(tmp_path_factory.mktemp("tick") / "bundle")
 
