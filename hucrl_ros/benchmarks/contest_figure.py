@@ -21,9 +21,9 @@ from hucrl_ros.experiments.style import (
 )
 from hucrl_ros.tasks import Task
 
-SKY, PURPLE, BROWN = "#56B4E9", "#CC79A7", "#8C6D46"
-COLOURS = (INK, BLUE, SKY, PURPLE, VERMILION, AMBER, GREEN, BROWN, GREY)
-MARKERS = "_os^DdvPX"
+SKY, PURPLE, BROWN, OLIVE = "#56B4E9", "#CC79A7", "#8C6D46", "#6B7A1F"
+COLOURS = (INK, BLUE, SKY, PURPLE, VERMILION, AMBER, GREEN, BROWN, GREY, OLIVE)
+MARKERS = "_os^DdvPX*"
 DEPTH = 2.0
 """How far below the median a panel reaches, in distances from the median to the best."""
 LOOKS = dict(zip(CONTESTANTS, zip(COLOURS, MARKERS, strict=True), strict=True))
