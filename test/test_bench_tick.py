@@ -28,9 +28,10 @@ KEYS = [
     "gflops",
     "yardstick_gflops",
     "share",
-] @ pytest.fixture(scope="module")
+]
 
 
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_bundle(tmp_path_factory.mktemp("tick") / "bundle")
 
