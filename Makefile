@@ -4,6 +4,7 @@
 
 RUN ?= runs/demo-$(shell date +%Y%m%d-%H%M%S-%3N)
 ARGS ?=
+WORKERS ?= 2
 BIN := .venv/bin
 
 # A shell inside another environment with ROS wheels must not tell ours that it is set up.
@@ -14,7 +15,7 @@ unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
 help:
 	@echo "make demo       teach a simulated pendulum its swing-up (RUN=folder, ARGS='--seed 1')"
 	@echo "make doctor     say what is installed and what works on this machine"
-	@echo "make test       all checks and the fast tests"
+	@echo "make test       all checks and the fast tests (WORKERS=processes)"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make lint       ruff, mypy, codespell"
 	@echo "make format     let ruff rewrite the files"
@@ -33,8 +34,9 @@ doctor: env
 
 test: lint pytest
 
+# Tests of one file run in one process, so that they share what takes long to make.
 pytest: env
-	$(BIN)/python -m pytest -m "not slow and not gpu" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n $(WORKERS) --dist loadfile $(ARGS)
 
 test-slow: env
 	$(BIN)/python -m pytest -m "slow and not gpu" --timeout 1800 $(ARGS)
