@@ -195,8 +195,8 @@ def _page(rows: Sequence[Row], command: str, machine: str, figure: str) -> str:
         "max. *Missed*: the command wasn't back before the next joint state was due. *Replaced*: "
         "the plan wasn't ready, and the previous one (or π(s)) was sent in time instead.",
         "",
-        f"The hypervisor gave {sum(row.stolen_s for row in rows):.1f} s of processor time to other "
-        "machines meanwhile.",
+        f"The hypervisor gave {sum(row.stolen_s for row in rows):.1f} s of processor time to "
+        "other machines meanwhile.",
         "",
         f"| {' | '.join(COLUMNS)} |",
         f"|{' --- |' * len(COLUMNS)}",
