@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from hucrl_ros.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class RobotSpec:
@@ -39,3 +41,17 @@ class RobotSpec:
     def action_dim(self) -> int:
         """Length q of the action."""
         return len(self.actuated_joints)
+
+
+def require_joints_only(task: str, spec: RobotSpec) -> None:
+    """Refuse a task whose states hold more than joints, which have no topic yet.
+
+    Raises:
+        ConfigError: it has observed entries or a context.
+    """
+    extra = (*spec.observed, *spec.context)
+    if extra:
+        raise ConfigError(
+            f"task: {task!r} can't be played through ROS: {', '.join(extra)} have no topic yet; "
+            f"`hucrl train {task}` learns it in one process"
+        )

@@ -20,6 +20,7 @@ from hucrl_ros.nodes.pacing import Lockstep, Pacing, RealTime
 from hucrl_ros.nodes.parameters import own_parameter, read_config
 from hucrl_ros.nodes.qos import STREAM
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.robot import require_joints_only
 from hucrl_ros.runs import RunFolder
 
 REPEAT_PERIOD = 0.05
@@ -46,6 +47,7 @@ class Simulator(Node):
         if config.task not in TASK_ROBOTS:
             known = ", ".join(sorted(TASK_ROBOTS))
             raise ConfigError(f"task: {config.task!r} is unknown; known tasks: {known}")
+        require_joints_only(config.task, TASK_ROBOTS[config.task].spec)
         folder = own_parameter(self, "run", "")
         self._run = RunFolder.open(Path(folder)) if folder else None
         self._mode = config.mode
