@@ -63,13 +63,6 @@ def test_a_command_after_the_next_joint_state_is_missed_and_so_is_none():
     assert found.latency.max == pytest.approx(10.1)
 
 
-def test_a_clock_that_is_never_late_has_no_lateness():
-    assert row([0.004] * 10).lateness.max == pytest.approx(0.0)
-    published = [0.0, 0.01, 0.0235, 0.03]
-    found = Row.of("pendulum", 100.0, "on", 0, False, raw([0.0] * 4, published=published))
-    assert found.lateness.max == pytest.approx(3.5)
-
-
 def test_fallbacks_count_where_there_is_planning_to_fall_back_from():
     assert row([0.004] * 2).replaced == 4
     assert row([0.004] * 2, planning="off").replaced == 0

@@ -4,6 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from hucrl_ros.errors import BundleError
 from hucrl_ros.export.parts import Parts
 from hucrl_ros.runtime import compiled, simd
 from hucrl_ros.runtime.bundle import load_bundle
+from hucrl_ros.runtime.deadline import PLANNING_THREAD
 from hucrl_ros.runtime.engine import make_engine
 from hucrl_ros.runtime.networks import from_arrays, to_arrays
 from hucrl_ros.runtime.onnx_engine import OnnxEngine
@@ -107,6 +109,15 @@ def test_threads_change_no_bit(bundle, particles):
         found.append(copied(engine(offsets, noise, 1.0)))
     for key, other in itertools.product(found[0], found[1:]):
         np.testing.assert_array_equal(other[key], found[0][key])
+
+
+def test_helping_threads_bear_the_name_that_gets_the_controllers_priority(bundle):
+    engine = engine_of("compiled", bundle, 64, 4, threads=2)
+    offsets, noise = inputs(3, 2, particles=64, horizon=4)
+    before = set(threading.enumerate())
+    engine(offsets, noise, 1.0)
+    (helper,) = set(threading.enumerate()) - before
+    assert helper.name.startswith(PLANNING_THREAD)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +225,7 @@ def test_networks_that_differ_from_torch_are_refused(tmp_path):
     [
         ("model.1.weights", r"model\.1\.weights has the shape"),
         ("policy.0.biases", r"policy\.0\.biases has the shape"),
-        ("reach", "reach has the shape"),
+        ("input_std", "input_std has the shape"),
         ("scales", "scales has the shape"),
     ],
 )
@@ -233,6 +244,7 @@ def test_networks_survive_their_file(bundle):
 
 NARROW = """
 import sys
+import threading
 import numpy as np
 from hucrl_ros.benchmarks.numpy_engine import NumpyEngine
 from hucrl_ros.runtime import simd

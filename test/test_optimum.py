@@ -9,6 +9,10 @@ from hucrl_ros.planners.dynamic_programming import Axis, Grid, backward_inductio
 from hucrl_ros.tasks import PendulumSwingUp
 
 
+def both(step, rewards):
+    return lambda state, action: (step(state, action), rewards(state, action))
+
+
 def test_equation_of_motion_equals_the_mujoco_robot_over_an_episode():
     rng = np.random.default_rng(0)
     robot = Pendulum()
@@ -46,7 +50,7 @@ def test_walk_to_the_origin_has_its_closed_form_value():
     def rewards(state, action):
         return -np.abs(state[:, 0])
 
-    table = backward_induction(step, rewards, grid, np.array([[-1.0], [0.0], [1.0]]), steps=4)
+    table = backward_induction(both(step, rewards), grid, np.array([[-1.0], [0.0], [1.0]]), 4)
     np.testing.assert_allclose(table.at(0, np.array([[5.0, 0.0]])), -(5 + 4 + 3 + 2))
     np.testing.assert_allclose(table.at(0, np.array([[-2.0, 0.5]])), -(2 + 1))
     np.testing.assert_allclose(table.at(3, np.array([[3.0, 0.0]])), -3)
@@ -69,7 +73,7 @@ def test_linear_quadratic_problem_agrees_with_the_riccati_equation():
         return -(state**2 @ np.diag(q)) - action[:, 0] ** 2 * r[0, 0]
 
     grid = Grid(Axis(-3.0, 3.0, 241), Axis(-3.0, 3.0, 241))
-    table = backward_induction(step, rewards, grid, np.linspace(-3, 3, 61)[:, None], steps=20)
+    table = backward_induction(both(step, rewards), grid, np.linspace(-3, 3, 61)[:, None], 20)
     for start in ([1.0, 0.0], [0.5, 0.5], [-1.0, 0.7]):
         exact = -np.array(start) @ p @ np.array(start)
         assert table.at(0, np.array([start]))[0] == pytest.approx(exact, rel=0.01)

@@ -1,7 +1,5 @@
 """Planners that ask the imagined system for more than rollouts: iLQR and exact programming."""
 
-import math
-
 import numpy as np
 import pytest
 from planning_system import HORIZON, NO_NOISE, OPTIMAL_GAIN, START, SYSTEM, allow, always
@@ -107,10 +105,7 @@ def test_a_system_that_diverges_gives_no_plan(bad):
         def rewards(self, states, actions):
             return np.full(len(states), bad)
 
-    plan = ilqr(Diverging()).plan(Imagine(START), always)
-    assert plan is None or math.isfinite(plan.planned_return)
-    if np.isnan(bad):
-        assert plan is None
+    assert ilqr(Diverging()).plan(Imagine(START), always) is None
 
 
 class Undiscounted(Asked):

@@ -51,8 +51,6 @@ class Row(NamedTuple):
     """From publishing a joint state to receiving its command."""
     jitter: Tail
     """Difference between the interval of two successive commands and the period."""
-    lateness: Tail
-    """Of the source's own clock: what the machine does to a process that has nothing to do."""
     first_ms: float
     """Latency of the first joint state of the episode."""
     missed: int
@@ -100,7 +98,6 @@ class Row(NamedTuple):
             states=len(published),
             latency=Tail.of(known),
             jitter=Tail.of(jitter[np.isfinite(jitter)]),
-            lateness=Tail.of(_lateness(published, rate)),
             first_ms=1e3 * float(latencies[0]),
             missed=int(np.sum(~(latencies <= 1 / rate))),
             skipped=int(np.isnan(latencies).sum()),
@@ -128,12 +125,6 @@ class Row(NamedTuple):
 COLUMNS = ("task", "Hz", "planning", "latency p50 / p99 / p99.9 / max", "jitter", "missed",
            "replaced", "CPU")  # fmt: skip
 WIDTHS = (9, 5, 8, 32, 30, 12, 9, 5)
-
-
-def _lateness(published: Array, rate: float) -> Array:
-    """Of each joint state after the moment when it was due [s]."""
-    late = published - np.arange(len(published)) / rate
-    return np.asarray(late - late.min())
 
 
 def text_table(rows: Sequence[Row]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +43,7 @@ def pendulum_step(state: Array, action: Array) -> Array:
 MAX_SPEED = 10.0
 """[rad/s] An optimal swing-up stays below 2·sqrt(g/l) = 8.9, the speed of a fall from upright."""
 
-EQUATIONS: dict[str, Step] = {"pendulum": pendulum_step}
+EQUATIONS: dict[str, Callable[[Array, Array], Array]] = {"pendulum": pendulum_step}
 """Tasks whose equation of motion is known, by name."""
 
 
@@ -89,9 +90,13 @@ def find_optimum(task: Task, grid_points: int = 401, torques: int = 41) -> Optim
         Axis(-math.pi, math.pi, grid_points, periodic=True),
         Axis(-MAX_SPEED, MAX_SPEED, grid_points),
     )
-    step = EQUATIONS[task.name]
+    motion = EQUATIONS[task.name]
+
+    def step(states: Array, actions: Array) -> tuple[Array, Array]:
+        return motion(states, actions), task.rewards(states, actions)
+
     choices = np.linspace(-limit, limit, torques, dtype=np.float64)[:, None]
-    table = backward_induction(step, task.rewards, grid, choices, task.steps)
+    table = backward_induction(step, grid, choices, task.steps)
     states, actions = play(table, step, task, choices)
     achieved = float(task.rewards(states[:-1], actions).sum())
     value = float(table.at(0, states[:1])[0])
@@ -103,7 +108,7 @@ def play(table: ValueTable, step: Step, task: Task, choices: Array) -> tuple[Arr
 
     Args:
         table: Values over the episode's `T` steps.
-        step: Equation of motion, to look one period ahead.
+        step: Equation of motion and reward, to look one period ahead.
         task: Reward, robot and start.
         choices: Actions to choose from `(A, 1)`.
 
@@ -115,7 +120,8 @@ def play(table: ValueTable, step: Step, task: Task, choices: Array) -> tuple[Arr
     actions = []
     for k in range(task.steps):
         here = np.repeat(states[-1][None], len(choices), axis=0)
-        gains = task.rewards(here, choices) + table.at(k + 1, step(here, choices))
+        following, rewards = step(here, choices)
+        gains = rewards + table.at(k + 1, following)
         actions.append(choices[int(np.argmax(gains))])
         states.append(robot.step(actions[-1]))
     return np.stack(states), np.stack(actions)

@@ -20,6 +20,7 @@ from hucrl_ros.nodes.plan_markers import PlanPublisher
 from hucrl_ros.nodes.qos import NEWEST
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.runtime.control_loop import Answer, ControlLoop, JointReading
+from hucrl_ros.runtime.deadline import PLANNING_THREAD
 from hucrl_ros.ticks import NANOSECONDS
 
 LOCKSTEP_PATIENCE = 0.5
@@ -46,7 +47,7 @@ class Controller(LifecycleNode):
         self.exit_code: int | None = None
         self._config = read_config(self, OWN_PARAMETERS)
         self._lockstep = self._config.mode == "lockstep"
-        self._planning = ThreadPoolExecutor(1, realtime.PLANNING_THREAD)
+        self._planning = ThreadPoolExecutor(1, PLANNING_THREAD)
         self._slot = BundleSlot(self, self._config, self._planning)
         self._loop: ControlLoop | None = None
         self._active = self._stale = self._prepared = False

@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hucrl_ros.config import ControlSettings
+from hucrl_ros.runtime.deadline import PLANNING_THREAD
 
 logger = logging.getLogger(__name__)
 
-PLANNING_THREAD = "planning"
-"""Begin of the names of the Python threads that plan."""
 LIMITS = "/etc/security/limits.d/realtime.conf"
 _THREADS = Path("/proc/self/task")
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4

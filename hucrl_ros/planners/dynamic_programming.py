@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-Step = Callable[[Array, Array], Array]
-"""Next states `(N, 2)` of states `(N, 2)` under actions `(N, 1)`."""
-Rewards = Callable[[Array, Array], Array]
-"""Rewards `(N,)` of actions `(N, 1)` in states `(N, 2)`."""
+Step = Callable[[Array, Array], tuple[Array, Array]]
+"""Next states `(N, 2)` of states `(N, 2)` under actions `(N, a)`, and rewards `(N,)`."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +86,13 @@ class ValueTable:
         return np.asarray((self.values[step][indices] * weights).sum(axis=-1))
 
 
-def backward_induction(
-    step: Step, rewards: Rewards, grid: Grid, actions: Array, steps: int
-) -> ValueTable:
+def backward_induction(step: Step, grid: Grid, actions: Array, steps: int) -> ValueTable:
     """V_k(s) = max_a r(s, a) + V_{k+1}(f(s, a)), V_T = 0, on a grid, without discount.
 
     Args:
-        step: Equation of motion f over one control period.
-        rewards: Reward r.
+        step: Equation of motion f over one control period, and reward r.
         grid: Grid over the states.
-        actions: Actions to choose from `(A, 1)`.
+        actions: Actions to choose from `(A, a)`.
         steps: Length T of an episode [control periods].
     """
     states = grid.states
@@ -105,11 +100,12 @@ def backward_induction(
     transitions, gains = [], []
     for action in actions:
         repeated = np.repeat(action[None], count, axis=0)
-        indices, weights = grid.stencil(step(states, repeated))
+        following, rewards = step(states, repeated)
+        indices, weights = grid.stencil(following)
         rows = np.arange(0, 4 * count + 1, 4, dtype=np.int32)
         entries = (weights.ravel().astype(np.float32), indices.ravel().astype(np.int32), rows)
         transitions.append(scipy.sparse.csr_matrix(entries, shape=(count, count)))
-        gains.append(rewards(states, repeated).astype(np.float32))
+        gains.append(rewards.astype(np.float32))
     values = np.zeros((steps + 1, count), dtype=np.float32)
     for k in reversed(range(steps)):
         best = np.full(count, -np.inf, dtype=np.float32)

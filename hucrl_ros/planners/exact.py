@@ -45,22 +45,7 @@ class Exact(Planner):
         self._system = system
         grid = Grid(*(_axis(i, system) for i in range(2)))
         choices = self._choices(COARSE)
-        asked: list[tuple[Array64, Array64]] = []
-        found: list[tuple[Array64, Array64]] = []
-
-        def both(states: Array64, actions: Array64) -> tuple[Array64, Array64]:
-            """The model answers what follows and what it is worth at once."""
-            if not asked or asked[0][0] is not states or asked[0][1] is not actions:
-                asked[:], found[:] = [(states, actions)], [system.step(states, actions)]
-            return found[0]
-
-        self._table = backward_induction(
-            lambda states, actions: both(states, actions)[0],
-            lambda states, actions: both(states, actions)[1],
-            grid,
-            choices,
-            system.steps,
-        )
+        self._table = backward_induction(system.step, grid, choices, system.steps)
         self._fine = self._choices(FINE)
 
     def reset(self, rng: np.random.Generator) -> None:

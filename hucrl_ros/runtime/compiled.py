@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from hucrl_ros.planners import Rollouts
 from hucrl_ros.planners.base import Array
 from hucrl_ros.runtime import kernel
-from hucrl_ros.runtime.kernel import ACTIVATIONS, NONE, SILU, TANH, Layer, Program, Scratch
-from hucrl_ros.runtime.networks import Dense, Networks
-from hucrl_ros.runtime.simd import LANES, VECTOR
+from hucrl_ros.runtime.deadline import PLANNING_THREAD
+from hucrl_ros.runtime.networks import Networks
+from hucrl_ros.runtime.program import compile_program, scratch_memory
+from hucrl_ros.runtime.simd import VECTOR
 
 
 class CompiledEngine:
@@ -55,9 +56,9 @@ class CompiledEngine:
         )
         bounds = _shares(particles, threads)
         self._shares = list(itertools.pairwise(bounds))
-        self._scratch = [_scratch(self._program, state_dim, width) for _ in self._shares]
+        self._scratch = [scratch_memory(self._program, state_dim, width) for _ in self._shares]
         helpers = len(self._shares) - 1
-        self._pool = ThreadPoolExecutor(helpers, "rollout") if helpers else None
+        self._pool = ThreadPoolExecutor(helpers, f"{PLANNING_THREAD}-rollout") if helpers else None
         self._score = score
         self._options = onnxruntime.RunOptions()
         self._bindings = [_bind(score, self._rollouts, *share) for share in self._shares]
@@ -111,73 +112,8 @@ def _bind(
     return binding
 
 
-def compile_program(networks: Networks) -> Program:
-    """Lay the weights out as the kernel reads them."""
-    chains = _chain(networks.policy, SILU, TANH) + _chain(networks.hallucination, SILU, TANH)
-    inner = ACTIVATIONS[networks.activation]
-    for head in range(len(networks.constants["choice"])):
-        layers = [Dense(layer.weights[head], layer.biases[head]) for layer in networks.model]
-        chains += _chain(layers, inner, NONE)
-    table, parts, used = [], list[Array](), 0
-    for (weights, biases), activation in chains:
-        packed = kernel.pack(weights)
-        padded = np.zeros(-(-len(biases) // VECTOR) * VECTOR, np.float32)
-        padded[: len(biases)] = biases
-        inputs, outputs = weights.shape
-        table.append(Layer(used, used + packed.size, inputs, outputs, activation))
-        parts += [packed, padded]
-        used += packed.size + padded.size
-    constants = networks.constants
-    angles = np.array(networks.angles, np.int64)
-    state_dim = len(angles) + len(constants["scales"])
-    return Program(
-        layers=np.array(table, np.int64),
-        weights=np.concatenate(parts),
-        policy_layers=len(networks.policy),
-        hallucination_layers=len(networks.hallucination),
-        head_layers=len(networks.model),
-        angles=angles,
-        others=np.setdiff1d(np.arange(state_dim), angles).astype(np.int64),
-        scales=constants["scales"],
-        limits=constants["limits"],
-        input_mean=constants["input_mean"],
-        input_std=constants["input_std"],
-        target_mean=constants["target_mean"],
-        target_std=constants["target_std"],
-        reach=constants["reach"],
-        choice=constants["choice"],
-        epistemic_scale=constants["epistemic_scale"],
-        min_aleatoric=np.float32(constants["min_aleatoric"]),
-        beta=np.float32(constants["beta"]),
-        total=bool(constants["total"]),
-    )
-
-
-def _chain(layers: list[Dense], inner: int, outer: int) -> list[tuple[Dense, int]]:
-    """Layers with the activation that follows each."""
-    last = len(layers) - 1
-    return [(layer, outer if i == last else inner) for i, layer in enumerate(layers)]
-
-
 def _shares(particles: int, threads: int) -> list[int]:
     """Bounds between the threads' particles, at multiples of a vector."""
     vectors = -(-particles // VECTOR)
     bounds = [min(vectors * i // threads * VECTOR, particles) for i in range(threads + 1)]
     return sorted(set(bounds))
-
-
-def _scratch(program: Program, state_dim: int, width: int) -> Scratch:
-    rows = int(program.layers[:, 3].max()) + kernel.OUTPUT_ROWS
-    features = len(program.angles) + state_dim
-
-    def lanes(*shape: int) -> Array:
-        return np.zeros((*shape, LANES), np.float32)
-
-    return Scratch(
-        state=lanes(state_dim),
-        features=lanes(features),
-        inputs=lanes(len(program.input_mean)),
-        applied=lanes(width),
-        hidden=lanes(2, rows),
-        heads=lanes(len(program.choice), 2 * len(program.target_mean)),
-    )

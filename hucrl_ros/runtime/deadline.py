@@ -8,6 +8,8 @@ from typing import NamedTuple
 from hucrl_ros.planners import Plan
 
 Work = Callable[[], Plan | None]
+PLANNING_THREAD = "planning"
+"""Begin of the names of the Python threads that plan; a controller gives them its priority."""
 
 
 class Planned(NamedTuple):

@@ -4,12 +4,12 @@ numba keeps the compiled code on disk, so that takes some seconds once on a mach
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from hucrl_ros.runtime.networks import Floats
+from hucrl_ros.runtime.program import NONE, RELU, SILU, TANH, Program, Scratch
 from hucrl_ros.runtime.simd import (
     BLOCK,
     PAIR,
@@ -24,87 +24,6 @@ from hucrl_ros.runtime.simd import (
     softplus,
     tanh,
 )
-
-Floats = NDArray[np.float32]
-NONE, RELU, SILU, TANH = range(4)
-ACTIVATIONS = {"relu": RELU, "silu": SILU, "tanh": TANH}
-OUTPUT_ROWS = PAIR - 1
-"""Rows that a layer may write beyond its outputs."""
-
-
-class Layer(NamedTuple):
-    """A row of `Program.layers`."""
-
-    weights: int
-    """Where they begin in `Program.weights`, packed by `pack`."""
-    biases: int
-    """Where they begin in `Program.weights`."""
-    inputs: int
-    outputs: int
-    activation: int
-
-
-class Program(NamedTuple):
-    """Networks and constants of one bundle.
-
-    States have p entries, of which the model predicts m from f features and q efforts.
-    """
-
-    layers: NDArray[np.int64]
-    """`(…, 5)`: each a `Layer`; those of π, of η, then of each head."""
-    weights: Floats
-    policy_layers: int
-    hallucination_layers: int
-    head_layers: int
-    angles: NDArray[np.int64]
-    """State entries whose cosines, then sines, are the first features."""
-    others: NDArray[np.int64]
-    """The other state entries, in units of `scales`."""
-    scales: Floats
-    limits: Floats
-    """`(q,)` effort limits."""
-    input_mean: Floats
-    """`(f + q,)`."""
-    input_std: Floats
-    target_mean: Floats
-    """`(m,)` of the change of state."""
-    target_std: Floats
-    reach: Floats
-    """`(m,)` bound of the imagined states."""
-    choice: Floats
-    """`(heads,)` weight of each head's mean and variance in the imagined next state."""
-    epistemic_scale: Floats
-    """`(m,)` factor on the deviation between heads."""
-    min_aleatoric: np.float32
-    beta: np.float32
-    total: bool
-    """Noise has the epistemic deviation as well."""
-
-
-class Scratch(NamedTuple):
-    """Memory of one thread: rows of `LANES` particles."""
-
-    state: Floats
-    features: Floats
-    inputs: Floats
-    applied: Floats
-    hidden: Floats
-    """`(2, rows, LANES)`, by turns input and output of a layer."""
-    heads: Floats
-    """`(heads, 2 m, LANES)` means and deviations, normalised."""
-
-
-def pack(weights: Floats) -> Floats:
-    """Weights `(inputs, outputs)` in the order in which `_layer` reads them."""
-    inputs, outputs = weights.shape
-    padded = np.zeros((inputs, outputs + outputs % PAIR), np.float32)
-    padded[:, :outputs] = weights
-    parts, first = [], 0
-    while first < padded.shape[1]:
-        size = BLOCK if padded.shape[1] - first >= BLOCK else PAIR
-        parts.append(padded[:, first : first + size].ravel())
-        first += size
-    return np.concatenate(parts)
 
 
 @njit(nogil=True, error_model="numpy")

@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from hucrl_ros.config import PlannerSettings, SafetySettings, Settings
@@ -125,6 +127,8 @@ class Manifest(BundleFields):
         ):
             if len(getattr(self, name)) != length:
                 raise ValueError(f"{name} has {len(getattr(self, name))} entries, not {length}")
+        if any(not 0 <= entry < self.spec.predicted_dim for entry in self.angles):
+            raise ValueError(f"angles are {self.angles} of {self.spec.predicted_dim} entries")
         if self.hallucination_dim not in (0, self.spec.predicted_dim):
             raise ValueError(
                 f"hallucination_dim is {self.hallucination_dim}, "
@@ -152,6 +156,11 @@ class Manifest(BundleFields):
             observed=self.observed,
             context=self.context,
         )
+
+    @property
+    def bounds(self) -> NDArray[np.float32]:
+        """`reach` `(m,)`, infinity where there is none."""
+        return np.array([np.inf if x is None else x for x in self.reach], np.float32)
 
     @property
     def width(self) -> int:

@@ -34,35 +34,31 @@ class Networks(NamedTuple):
     activation: str
     """Of the model: relu, silu or tanh."""
     constants: dict[str, Floats]
-    """See `CONSTANTS`."""
+    """`CONSTANTS`, and `limits`, `reach` and `target_std`."""
     angles: tuple[int, ...]
     """State entries that are angles."""
 
 
 CONSTANTS = (
     "scales",
-    "limits",
     "input_mean",
     "input_std",
     "target_mean",
-    "target_std",
-    "reach",
     "choice",
     "epistemic_scale",
     "min_aleatoric",
     "beta",
     "total",
 )
-"""Like the fields of `kernel.Program` of these names."""
+"""What the file holds: fields of `program.Program`; the manifest has the other three."""
 _NETWORKS = ("policy", "hallucination", "model")
 
 
 def to_arrays(networks: Networks) -> dict[str, NDArray[np.generic]]:
     """What goes into the file."""
     arrays: dict[str, NDArray[np.generic]] = {
-        "angles": np.array(networks.angles, np.int64),
         "activation": np.array(networks.activation),
-        **networks.constants,
+        **{name: networks.constants[name] for name in CONSTANTS},
     }
     for name in _NETWORKS:
         for index, layer in enumerate(getattr(networks, name)):
@@ -82,20 +78,22 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
         hallucination=_layers(arrays, "hallucination"),
         model=_layers(arrays, "model"),
         activation=str(arrays["activation"]),
-        constants={name: arrays[name].astype(np.float32) for name in CONSTANTS},
-        angles=tuple(int(i) for i in arrays["angles"]),
+        constants={
+            **{name: arrays[name].astype(np.float32) for name in CONSTANTS},
+            "limits": np.array(manifest.effort_limits, np.float32),
+            "target_std": np.array(manifest.target_std, np.float32),
+            "reach": manifest.bounds,
+        },
+        angles=manifest.angles,
     )
     spec, features = manifest.spec, len(networks.angles) * 2 + len(networks.constants["scales"])
     predicted, actions = spec.predicted_dim, spec.action_dim
     seen = features - len(spec.context) + actions
     heads = len(networks.constants["choice"])
-    if any(not 0 <= i < spec.predicted_dim for i in networks.angles):
-        raise ValueError(f"angles are {networks.angles} of {spec.predicted_dim} entries")
     shapes = {
         "scales": (spec.state_dim - len(networks.angles),),
-        "limits": (actions,),
         **dict.fromkeys(("input_mean", "input_std"), (seen,)),
-        **dict.fromkeys(("target_mean", "target_std", "reach", "epistemic_scale"), (predicted,)),
+        **dict.fromkeys(("target_mean", "epistemic_scale"), (predicted,)),
         "choice": (heads,),
         **dict.fromkeys(("min_aleatoric", "beta", "total"), ()),
     }

@@ -20,8 +20,7 @@ class BundleSystem:
         self.steps = bundle.manifest.steps
         self.discount = bundle.manifest.discount
         self.angles = bundle.manifest.angles
-        reach = bundle.manifest.reach
-        self.reach = np.array([np.inf if x is None else x for x in reach], np.float32)
+        self.reach = bundle.manifest.bounds
 
     def step(self, states: Array, actions: Array) -> tuple[Array, Array]:
         """Next states `(N, p)` and rewards `(N,)` of the strategy's step, without noise."""

@@ -1,0 +1,155 @@
+"""How the planning kernel sees a bundle, and its memory."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.runtime.networks import Dense, Floats, Networks
+from hucrl_ros.runtime.simd import BLOCK, LANES, PAIR, VECTOR
+
+NONE, RELU, SILU, TANH = range(4)
+ACTIVATIONS = {"relu": RELU, "silu": SILU, "tanh": TANH}
+OUTPUT_ROWS = PAIR - 1
+"""Rows that a layer may write beyond its outputs."""
+
+
+class Layer(NamedTuple):
+    """A row of `Program.layers`."""
+
+    weights: int
+    """Where they begin in `Program.weights`, packed by `pack`."""
+    biases: int
+    """Where they begin in `Program.weights`."""
+    inputs: int
+    outputs: int
+    activation: int
+
+
+class Program(NamedTuple):
+    """Networks and constants of one bundle.
+
+    States have p entries, of which the model predicts m from f features and q efforts.
+    """
+
+    layers: NDArray[np.int64]
+    """`(…, 5)`: each a `Layer`; those of π, of η, then of each head."""
+    weights: Floats
+    policy_layers: int
+    hallucination_layers: int
+    head_layers: int
+    angles: NDArray[np.int64]
+    """State entries whose cosines, then sines, are the first features."""
+    others: NDArray[np.int64]
+    """The other state entries, in units of `scales`."""
+    scales: Floats
+    limits: Floats
+    """`(q,)` effort limits."""
+    input_mean: Floats
+    """`(f + q,)`."""
+    input_std: Floats
+    target_mean: Floats
+    """`(m,)` of the change of state."""
+    target_std: Floats
+    reach: Floats
+    """`(m,)` bound of the imagined states."""
+    choice: Floats
+    """`(heads,)` weight of each head's mean and variance in the imagined next state."""
+    epistemic_scale: Floats
+    """`(m,)` factor on the deviation between heads."""
+    min_aleatoric: np.float32
+    beta: np.float32
+    total: bool
+    """Noise has the epistemic deviation as well."""
+
+
+class Scratch(NamedTuple):
+    """Memory of one thread: rows of `LANES` particles."""
+
+    state: Floats
+    features: Floats
+    inputs: Floats
+    applied: Floats
+    hidden: Floats
+    """`(2, rows, LANES)`, by turns input and output of a layer."""
+    heads: Floats
+    """`(heads, 2 m, LANES)` means and deviations, normalised."""
+
+
+def pack(weights: Floats) -> Floats:
+    """Weights `(inputs, outputs)` in the order in which `_layer` reads them."""
+    inputs, outputs = weights.shape
+    padded = np.zeros((inputs, outputs + outputs % PAIR), np.float32)
+    padded[:, :outputs] = weights
+    parts, first = [], 0
+    while first < padded.shape[1]:
+        size = BLOCK if padded.shape[1] - first >= BLOCK else PAIR
+        parts.append(padded[:, first : first + size].ravel())
+        first += size
+    return np.concatenate(parts)
+
+
+def compile_program(networks: Networks) -> Program:
+    """Lay the weights out as the kernel reads them."""
+    chains = _chain(networks.policy, SILU, TANH) + _chain(networks.hallucination, SILU, TANH)
+    inner = ACTIVATIONS[networks.activation]
+    for head in range(len(networks.constants["choice"])):
+        layers = [Dense(layer.weights[head], layer.biases[head]) for layer in networks.model]
+        chains += _chain(layers, inner, NONE)
+    table, parts, used = [], list[Floats](), 0
+    for (weights, biases), activation in chains:
+        packed = pack(weights)
+        padded = np.zeros(-(-len(biases) // VECTOR) * VECTOR, np.float32)
+        padded[: len(biases)] = biases
+        inputs, outputs = weights.shape
+        table.append(Layer(used, used + packed.size, inputs, outputs, activation))
+        parts += [packed, padded]
+        used += packed.size + padded.size
+    constants = networks.constants
+    angles = np.array(networks.angles, np.int64)
+    state_dim = len(angles) + len(constants["scales"])
+    return Program(
+        layers=np.array(table, np.int64),
+        weights=np.concatenate(parts),
+        policy_layers=len(networks.policy),
+        hallucination_layers=len(networks.hallucination),
+        head_layers=len(networks.model),
+        angles=angles,
+        others=np.setdiff1d(np.arange(state_dim), angles).astype(np.int64),
+        scales=constants["scales"],
+        limits=constants["limits"],
+        input_mean=constants["input_mean"],
+        input_std=constants["input_std"],
+        target_mean=constants["target_mean"],
+        target_std=constants["target_std"],
+        reach=constants["reach"],
+        choice=constants["choice"],
+        epistemic_scale=constants["epistemic_scale"],
+        min_aleatoric=np.float32(constants["min_aleatoric"]),
+        beta=np.float32(constants["beta"]),
+        total=bool(constants["total"]),
+    )
+
+
+def _chain(layers: list[Dense], inner: int, outer: int) -> list[tuple[Dense, int]]:
+    """Layers with the activation that follows each."""
+    last = len(layers) - 1
+    return [(layer, outer if i == last else inner) for i, layer in enumerate(layers)]
+
+
+def scratch_memory(program: Program, state_dim: int, width: int) -> Scratch:
+    """Memory for one thread."""
+    rows = int(program.layers[:, 3].max()) + OUTPUT_ROWS
+    features = len(program.angles) + state_dim
+
+    def lanes(*shape: int) -> Floats:
+        return np.zeros((*shape, LANES), np.float32)
+
+    return Scratch(
+        state=lanes(state_dim),
+        features=lanes(features),
+        inputs=lanes(len(program.input_mean)),
+        applied=lanes(width),
+        hidden=lanes(2, rows),
+        heads=lanes(len(program.choice), 2 * len(program.target_mean)),
+    )
