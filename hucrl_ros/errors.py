@@ -17,8 +17,8 @@ class BagError(HucrlError):
     """A recorded episode can't be read, or doesn't hold what the task needs."""
 
 
-class JointStateError(HucrlError):
-    """A joint state message can't be turned into the robot's state."""
+class StateError(HucrlError):
+    """What was heard of a robot makes no state of it."""
 
 
 class LearningError(HucrlError):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hucrl_ros.envs.base import Array
-from hucrl_ros.errors import JointStateError
-from hucrl_ros.runtime.joint_state import JointStateReader
+from hucrl_ros.errors import StateError
+from hucrl_ros.runtime.control_loop import JointReading
+from hucrl_ros.runtime.state_reader import StateReader, Surroundings
 from hucrl_ros.ticks import TickRecord
 
 if TYPE_CHECKING:
@@ -16,24 +17,28 @@ if TYPE_CHECKING:
 
 _KEPT_STATES = 1000
 """Joint states kept until their tick arrives."""
+_POSE_PERIODS = 10.0
+"""Age of an object's pose up to which it does for the live return [control periods]."""
 
 
 class EpisodeMonitor:
-    """Return so far and tick times, from joint states and ticks as they come.
+    """Return so far and tick times, from joint states, poses and ticks as they come.
 
-    The live return takes the efforts that were sent; the summary's return, from the bag, those
-    that were applied.
+    The live return takes the efforts that were sent, and the pose that had come when the tick
+    came; the summary's return, from the bag, the efforts that were applied and the right pose.
     """
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._reader = JointStateReader(task.spec.joint_names)
+        self.surroundings = Surroundings()
+        """What was heard of object and goal, at any time."""
+        self._reader = StateReader(task.spec, self.surroundings, _POSE_PERIODS)
         self.start()
 
     def start(self) -> None:
         """Forget the last episode."""
         self._reader.reset()
-        self._states: dict[int, Array] = {}
+        self._readings: dict[int, JointReading] = {}
         self._pairs: list[tuple[Array, tuple[float, ...]]] = []
         self._return = 0.0
         self._tick_ms: list[float] = []
@@ -46,31 +51,24 @@ class EpisodeMonitor:
         """Ticks so far, by their own count: a slow reader may lose some messages."""
         return self._steps
 
-    def see_state(
-        self,
-        names: list[str],
-        positions: list[float],
-        velocities: list[float],
-        stamp_ns: int,
-    ) -> None:
-        """Take in a joint state; one that makes no sense is for the controller to report."""
-        if self._reader.is_repetition(stamp_ns):
-            return
-        try:
-            self._states[stamp_ns] = self._reader.read(names, positions, velocities, stamp_ns)
-        except JointStateError:
-            return
-        if len(self._states) > _KEPT_STATES:
-            del self._states[next(iter(self._states))]
+    def see_joint_state(self, reading: JointReading) -> None:
+        """Take in a joint state."""
+        self._readings[reading.stamp_ns] = reading
+        if len(self._readings) > _KEPT_STATES:
+            del self._readings[next(iter(self._readings))]
 
     def see_tick(self, tick: TickRecord) -> None:
         """Take in a tick."""
         self._tick_ms.append(tick.tick_ms)
         self._steps = tick.step + 1
         self.misses += tick.missed
-        state = self._states.pop(tick.stamp_ns, None)
-        if state is not None:
-            self._pairs.append((state, tick.action))
+        reading = self._readings.pop(tick.stamp_ns, None)
+        if reading is None:
+            return
+        try:
+            self._pairs.append((self._reader.read(*reading), tick.action))
+        except StateError:
+            return  # one that makes no sense is for the controller to report
 
     def return_so_far(self) -> float | None:
         """Sum of the rewards so far; None before the first."""

@@ -1,6 +1,8 @@
 """What a controller must know of a robot, simulated or real."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hucrl_ros.errors import ConfigError
 
@@ -43,15 +45,56 @@ class RobotSpec:
         return len(self.actuated_joints)
 
 
-def require_joints_only(task: str, spec: RobotSpec) -> None:
-    """Refuse a task whose states hold more than joints, which have no topic yet.
+VELOCITY = "_velocity"
+AXES = ("x", "y", "z")
+
+
+class Sources(NamedTuple):
+    """Who tells the entries of a robot's state.
+
+    Joint states tell positions and velocities of `joint_names`, and what `observed` calls
+    `<joint>_velocity`. What it calls `<body>_x`, `<body>_y` or `<body>_z` comes as the body's
+    pose on the topic `object_pose`; what the context calls so comes on the topic `goal`.
+    """
+
+    further: tuple[str, ...]
+    """Joints of which only the velocity is in the state."""
+    object: str
+    """Body that is observed; empty: none."""
+    goal: str
+    """Body that the context places; empty: none."""
+    order: tuple[int, ...]
+    """`(p,)` where the state's entries stand in all that is told: positions and velocities of
+    the joints, velocities of the further ones, x, y, z of the object, x, y, z of the goal."""
+
+
+def sources(spec: RobotSpec) -> Sources:
+    """Find out who tells what of a robot's state.
 
     Raises:
-        ConfigError: it has observed entries or a context.
+        ConfigError: nobody tells an entry.
     """
-    extra = (*spec.observed, *spec.context)
-    if extra:
-        raise ConfigError(
-            f"task: {task!r} can't be played through ROS: {', '.join(extra)} have no topic yet; "
-            f"`hucrl train {task}` learns it in one process"
-        )
+    further = [name.removesuffix(VELOCITY) for name in spec.observed if name.endswith(VELOCITY)]
+    place = [name for name in spec.observed if not name.endswith(VELOCITY)]
+    body, goal = _body_of(place, spec, "observed"), _body_of(spec.context, spec, "context")
+    joints = 2 * len(spec.joint_names)
+    moving = [*(f"{name}{VELOCITY}" for name in further), *(f"{body}_{axis}" for axis in AXES)]
+    staying = [f"{goal}_{axis}" for axis in AXES]
+    order = (
+        *range(joints),
+        *(joints + moving.index(name) for name in spec.observed),
+        *(joints + len(moving) + staying.index(name) for name in spec.context),
+    )
+    return Sources(tuple(further), body, goal, order)
+
+
+def _body_of(names: Sequence[str], spec: RobotSpec, kind: str) -> str:
+    """The one body that `names` place; empty where there are none."""
+    for name in names:
+        body, _, axis = name.rpartition("_")
+        if axis not in AXES or body != names[0].rpartition("_")[0]:
+            raise ConfigError(
+                f"robot {spec.name!r}: {kind} entry {name!r} has no topic; expected <body>_x, "
+                f"<body>_y, <body>_z of one body{f' or <joint>{VELOCITY}' * (kind == 'observed')}"
+            )
+    return names[0].rpartition("_")[0] if names else ""

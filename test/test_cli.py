@@ -142,15 +142,3 @@ def test_every_command_module_belongs_to_a_command():
         module for module in modules if "def add_parser" in (folder / f"{module}.py").read_text()
     }
     assert commands == set(COMMANDS)
-
-
-@pytest.mark.parametrize("task", ["reacher", "pusher", "half_cheetah"])
-def test_a_task_whose_states_have_no_topic_is_refused_before_anything_starts(
-    task, tmp_path, capsys
-):
-    out = tmp_path / "run"
-    assert main(["up", task, "--out", str(out)]) == 2
-    error = capsys.readouterr().err
-    assert "have no topic yet" in error
-    assert f"hucrl train {task}" in error
-    assert not out.exists()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hucrl_ros.errors import JointStateError
+from hucrl_ros.errors import StateError
 from hucrl_ros.runtime.joint_state import JointStateReader
 
 NAMES = ["shoulder", "elbow", "wrist"]
@@ -40,26 +40,26 @@ def test_the_order_may_change_from_one_message_to_the_next(reader):
 
 
 def test_a_missing_joint_is_named(reader):
-    with pytest.raises(JointStateError, match=r"no joint 'elbow' among \['shoulder', 'wrist'\]"):
+    with pytest.raises(StateError, match=r"no joint 'elbow' among \['shoulder', 'wrist'\]"):
         reader.read(["shoulder", "wrist"], [0.0] * 2, [0.0] * 2, 0)
 
 
 def test_a_renamed_joint_is_named_every_time(reader):
     for stamp in range(2):
-        with pytest.raises(JointStateError, match=r"no joint 'elbow' among .*'ellbow'"):
+        with pytest.raises(StateError, match=r"no joint 'elbow' among .*'ellbow'"):
             reader.read(["shoulder", "ellbow", "wrist"], [0.0] * 3, [0.0] * 3, stamp)
 
 
 def test_a_joint_that_appears_twice_is_named(reader):
-    with pytest.raises(JointStateError, match="'elbow' appears 2 times"):
+    with pytest.raises(StateError, match="'elbow' appears 2 times"):
         reader.read([*NAMES, "elbow"], [0.0] * 4, [0.0] * 4, 0)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_number_that_is_not_finite_is_named_with_its_joint(reader, bad):
-    with pytest.raises(JointStateError, match=f"velocity of joint 'elbow' is {bad}"):
+    with pytest.raises(StateError, match=f"velocity of joint 'elbow' is {bad}"):
         reader.read(NAMES, [0.0] * 3, [0.0, bad, 0.0], 0)
-    with pytest.raises(JointStateError, match=f"position of joint 'wrist' is {bad}"):
+    with pytest.raises(StateError, match=f"position of joint 'wrist' is {bad}"):
         reader.read(NAMES, [0.0, 0.0, bad], [0.0] * 3, 1)
 
 
@@ -72,18 +72,18 @@ def test_a_number_that_is_not_finite_is_named_with_its_joint(reader, bad):
     ],
 )
 def test_wrong_sizes_are_named(reader, positions, velocities, reason):
-    with pytest.raises(JointStateError, match=reason):
+    with pytest.raises(StateError, match=reason):
         reader.read(NAMES, positions, velocities, 0)
 
 
 def test_an_empty_message_is_refused(reader):
-    with pytest.raises(JointStateError, match="no joint 'shoulder'"):
+    with pytest.raises(StateError, match="no joint 'shoulder'"):
         reader.read([], [], [], 0)
 
 
 def test_time_running_backwards_is_refused_then_goes_on_from_there(reader):
     reader.read(NAMES, [0.0] * 3, [0.0] * 3, 2_000_000_000)
-    with pytest.raises(JointStateError, match=r"stamp 1\.5\d* s after 2\.0\d* s"):
+    with pytest.raises(StateError, match=r"stamp 1\.5\d* s after 2\.0\d* s"):
         reader.read(NAMES, [0.0] * 3, [0.0] * 3, 1_500_000_000)
     reader.read(NAMES, [1.0] * 3, [0.0] * 3, 1_600_000_000)
 
@@ -96,14 +96,14 @@ def test_a_reset_lets_the_clock_start_again(reader):
 
 def test_a_repeated_stamp_is_recognised_even_of_a_refused_message(reader):
     assert not reader.is_repetition(0)
-    with pytest.raises(JointStateError):
+    with pytest.raises(StateError):
         reader.read(NAMES, [math.nan] * 3, [0.0] * 3, 0)
     assert reader.is_repetition(0)
     assert not reader.is_repetition(1)
 
 
 def test_good_messages_are_read_after_bad_ones(reader):
-    with pytest.raises(JointStateError):
+    with pytest.raises(StateError):
         reader.read(["elbow"], [0.0], [0.0], 0)
     np.testing.assert_array_equal(
         reader.read(NAMES, [1.0] * 3, [2.0] * 3, 1), [1.0] * 3 + [2.0] * 3

@@ -11,6 +11,7 @@ from hucrl_ros.config import Config
 from hucrl_ros.live_view import LineView, LiveView, make_view, render
 from hucrl_ros.monitor import EpisodeMonitor
 from hucrl_ros.progress import Phase, Progress, describe_phase
+from hucrl_ros.runtime.control_loop import JointReading
 from hucrl_ros.summary import EpisodeSummary, TickStatistics
 from hucrl_ros.tasks import make_task
 from hucrl_ros.ticks import TickRecord
@@ -141,7 +142,7 @@ def monitor():
 
 
 def see(monitor, stamp_ns, angle, action):
-    monitor.see_state(["pendulum_joint"], [angle], [0.0], stamp_ns)
+    monitor.see_joint_state(JointReading(["pendulum_joint"], [angle], [0.0], stamp_ns))
     monitor.see_tick(tick(stamp_ns, action))
 
 
@@ -161,14 +162,14 @@ def test_efforts_are_paid_for(monitor):
 
 def test_states_without_a_tick_and_repetitions_earn_nothing(monitor):
     for stamp in (1, 1, 2, 3):
-        monitor.see_state(["pendulum_joint"], [0.0], [0.0], stamp)
+        monitor.see_joint_state(JointReading(["pendulum_joint"], [0.0], [0.0], stamp))
     monitor.see_tick(tick(2, 0.0))
     assert monitor.return_so_far() == pytest.approx(1.0)
     assert monitor.steps == 1
 
 
 def test_a_joint_state_that_makes_no_sense_is_passed_over(monitor):
-    monitor.see_state(["elbow"], [0.0], [0.0], 1)
+    monitor.see_joint_state(JointReading(["elbow"], [0.0], [0.0], 1))
     monitor.see_tick(tick(1, 0.0))
     assert monitor.steps == 1
     assert monitor.return_so_far() == 0.0

@@ -9,16 +9,21 @@ from numpy.typing import NDArray
 
 from hucrl_ros.bags.contents import RawMessage
 from hucrl_ros.bags.messages import Message, deserialize, stamp_ns
-from hucrl_ros.errors import BagError, HucrlError, JointStateError
+from hucrl_ros.errors import BagError, HucrlError, StateError
 from hucrl_ros.robot import RobotSpec
-from hucrl_ros.runtime.joint_state import JointStateReader
+from hucrl_ros.runtime.state_reader import Place, Places, StateReader, Surroundings
 from hucrl_ros.ticks import TickRecord, decode_tick
 
 _LEVEL_OK = 0
 
 
-class JointSample(NamedTuple):
-    """One distinct joint state."""
+MAX_GAP_PERIODS = 1.5
+"""A transition that took longer is not one of a single control period, and an object's pose that
+is older than its joint state by more is not one of the same period."""
+
+
+class Sample(NamedTuple):
+    """The state of one distinct joint state."""
 
     stamp_ns: int
     state: NDArray[np.float64]
@@ -58,18 +63,45 @@ def tick_dtype(action_dim: int) -> np.dtype[np.void]:
     return np.dtype([("stamp_ns", np.int64), *plain, ("action", np.float64, (action_dim,))])
 
 
-def decode_joint_states(
-    messages: list[RawMessage], spec: RobotSpec, start_ns: int, count: int
-) -> tuple[list[JointSample], list[str]]:
-    """The first `count` distinct joint states from `start_ns` on, in the order of their stamps.
+def decode_surroundings(objects: list[RawMessage], goals: list[RawMessage]) -> Surroundings:
+    """All that was recorded of the object and of the goal."""
+    surroundings = Surroundings(kept=None)
+    _add_places(surroundings.object, objects)
+    _add_places(surroundings.goal, goals)
+    return surroundings
+
+
+def _add_places(places: Places, messages: list[RawMessage]) -> None:
+    for raw in messages:
+        message = deserialize(raw.data, raw.type)
+        place = message.pose.position
+        position = (float(place.x), float(place.y), float(place.z))
+        places.add(Place(stamp_ns(message.header), message.header.frame_id, position))
+
+
+def decode_states(
+    messages: list[RawMessage],
+    surroundings: Surroundings,
+    spec: RobotSpec,
+    start_ns: int,
+    count: int,
+) -> tuple[list[Sample], list[str]]:
+    """States of the first `count` distinct joint states from `start_ns` on, by their stamps.
+
+    Args:
+        messages: Joint states.
+        surroundings: What was recorded of object and goal.
+        spec: The robot.
+        start_ns: Stamp of the first one [ns].
+        count: How many.
 
     Returns:
-        The joint states, and one line for each that had to be refused.
+        The states, and one line for each that had to be refused.
     """
     decoded = [deserialize(raw.data, raw.type) for raw in messages]
     distinct = {stamp_ns(message.header): message for message in reversed(decoded)}
-    reader = JointStateReader(spec.joint_names)
-    samples: list[JointSample] = []
+    reader = StateReader(spec, surroundings, MAX_GAP_PERIODS)
+    samples: list[Sample] = []
     refused: list[str] = []
     for stamp in sorted(stamp for stamp in distinct if stamp >= start_ns):
         if len(samples) == count:
@@ -79,10 +111,10 @@ def decode_joint_states(
             state = reader.read(
                 message.name, message.position.tolist(), message.velocity.tolist(), stamp
             )
-        except JointStateError as error:
+        except StateError as error:
             refused.append(f"{(stamp - start_ns) / 1e9:.4f} s: {error}")
             continue
-        samples.append(JointSample(stamp, state, _effort(message, spec)))
+        samples.append(Sample(stamp, state, _effort(message, spec)))
     return samples, refused
 
 

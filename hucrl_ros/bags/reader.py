@@ -8,18 +8,17 @@ from numpy.typing import NDArray
 
 from hucrl_ros.bags.contents import RawMessage, read_contents
 from hucrl_ros.bags.decode import (
-    JointSample,
-    decode_joint_states,
+    MAX_GAP_PERIODS,
+    Sample,
+    decode_states,
+    decode_surroundings,
     decode_ticks,
     decode_trips,
 )
 from hucrl_ros.bags.metadata import Outcome
-from hucrl_ros.bags.topics import JOINT_STATES, TICKS, TRIPPED, is_named
+from hucrl_ros.bags.topics import GOAL, JOINT_STATES, OBJECT_POSE, TICKS, TRIPPED, is_named
 from hucrl_ros.errors import BagError
 from hucrl_ros.robot import RobotSpec
-
-MAX_GAP_PERIODS = 1.5
-"""A transition that took longer is not one of a single control period."""
 
 Array = NDArray[np.float64]
 
@@ -29,7 +28,8 @@ class Episode:
     """One recorded episode with T transitions."""
 
     states: Array
-    """`(T + 1, p)` positions [rad or m], then velocities [rad/s or m/s]."""
+    """`(T + 1, p)` positions [rad or m], velocities [rad/s or m/s], then what the spec calls
+    observed, then the context."""
     actions: Array
     """`(T, q)` efforts applied [N m or N]."""
     contiguous: NDArray[np.bool_]
@@ -60,8 +60,9 @@ def read_episode(path: Path, spec: RobotSpec, steps: int) -> Episode:
     if not len(ticks):
         raise BagError(f"{path}: holds no tick of a controller, so it holds no episode")
     start_ns = int(ticks["stamp_ns"][0])
-    messages = _select(contents.messages, JOINT_STATES)
-    samples, refused = decode_joint_states(messages, spec, start_ns, steps + 1)
+    heard = {name: _select(contents.messages, name) for name in (JOINT_STATES, OBJECT_POSE, GOAL)}
+    surroundings = decode_surroundings(heard[OBJECT_POSE], heard[GOAL])
+    samples, refused = decode_states(heard[JOINT_STATES], surroundings, spec, start_ns, steps + 1)
     if not samples or samples[0].stamp_ns != start_ns:
         reason = f" ({refused[0]})" if refused else ""
         raise BagError(
@@ -92,7 +93,7 @@ def _select(messages: list[RawMessage], name: str) -> list[RawMessage]:
     return [message for message in messages if is_named(message.topic, name)]
 
 
-def _actions(samples: list[JointSample], ticks: NDArray[np.void], spec: RobotSpec) -> Array:
+def _actions(samples: list[Sample], ticks: NDArray[np.void], spec: RobotSpec) -> Array:
     """What was applied in each transition, or, where the robot doesn't say, what was sent."""
     stamps = [sample.stamp_ns for sample in samples[:-1]]
     newest = np.searchsorted(ticks["stamp_ns"], stamps, side="right") - 1

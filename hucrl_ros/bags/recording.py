@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hucrl_ros.bags.messages import deserialize, stamp_ns
 from hucrl_ros.bags.metadata import Outcome
-from hucrl_ros.bags.topics import ACTIVE, JOINT_STATES, RECORDED, TICKS
+from hucrl_ros.bags.topics import ACTIVE, JOINT_STATES, OBJECT_POSE, RECORDED, TICKS
 from hucrl_ros.bags.writer import EpisodeWriter
 from hucrl_ros.errors import BagError
 from hucrl_ros.runs import RunFolder
@@ -38,7 +38,9 @@ class Recording:
             raise BagError(f"{folder}: can't be moved away: {error.strerror}") from None
         self._topics = {t.name: t._replace(name=names.get(t.name, t.name)) for t in RECORDED}
         self._writer = EpisodeWriter(folder, tuple(self._topics.values()))
-        self._newest_state_ns = self._newest_tick_ns = -1
+        self._newest_tick_ns = -1
+        self._newest_ns = {JOINT_STATES: -1}
+        """Newest stamp of each topic that tells states."""
         self._active = False
 
     @property
@@ -60,7 +62,7 @@ class Recording:
     def complete(self) -> bool:
         """The controller has ended, and the state that its last command led to is recorded."""
         return not self._active and (
-            self._newest_tick_ns < 0 or self._newest_state_ns > self._newest_tick_ns
+            self._newest_tick_ns < 0 or min(self._newest_ns.values()) > self._newest_tick_ns
         )
 
     def add(self, name: str, data: bytes, received_ns: int) -> None:
@@ -76,8 +78,9 @@ class Recording:
         """
         topic = self._topics[name]
         message = deserialize(data, topic.type)
-        if name == JOINT_STATES:
-            self._newest_state_ns = max(self._newest_state_ns, stamp_ns(message.header))
+        if name in (JOINT_STATES, OBJECT_POSE):
+            newest = self._newest_ns.get(name, -1)
+            self._newest_ns[name] = max(newest, stamp_ns(message.header))
         elif name == TICKS and len(message.data) >= 2:
             tick_ns = int(message.data[0]) * 10**9 + int(message.data[1])
             self._newest_tick_ns = max(self._newest_tick_ns, tick_ns)

@@ -3,6 +3,8 @@
 from typing import NamedTuple
 
 JOINT_STATES = "joint_states"
+OBJECT_POSE = "object_pose"
+GOAL = "goal"
 COMMANDS = "controller/commands"
 TICKS = "controller/ticks"
 ACTIVE = "controller/active"
@@ -18,6 +20,8 @@ class RecordedTopic(NamedTuple):
     """Message type, as `package/msg/Name`."""
     latched: bool
     """Late subscribers get the last message (TRANSIENT_LOCAL, depth 1)."""
+    optional: bool = False
+    """Only some tasks have it: it is in the bag only if something was published there."""
 
 
 RECORDED = (
@@ -26,6 +30,8 @@ RECORDED = (
     RecordedTopic(TICKS, "std_msgs/msg/Float64MultiArray", latched=False),
     RecordedTopic(ACTIVE, "std_msgs/msg/Bool", latched=True),
     RecordedTopic(TRIPPED, "diagnostic_msgs/msg/DiagnosticStatus", latched=True),
+    RecordedTopic(OBJECT_POSE, "geometry_msgs/msg/PoseStamped", latched=False, optional=True),
+    RecordedTopic(GOAL, "geometry_msgs/msg/PoseStamped", latched=True, optional=True),
 )
 
 

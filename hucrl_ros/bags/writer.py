@@ -56,8 +56,8 @@ class EpisodeWriter:
         self._writer.start(profile="ros2", library="hucrl_ros")
         self._schemas: dict[str, int] = {}
         self._topics = {topic.name: topic for topic in topics}
-        self._channels = {topic.name: self._register(topic) for topic in topics}
-        self._counts = dict.fromkeys(topics, 0)
+        self._counts = dict.fromkeys((topic for topic in topics if not topic.optional), 0)
+        self._channels = {topic.name: self._register(topic) for topic in self._counts}
         self._start_ns, self._end_ns = 0, 0
         self.flush()
 
@@ -82,7 +82,9 @@ class EpisodeWriter:
         first = self.message_count == 0
         self._start_ns = received_ns if first else min(self._start_ns, received_ns)
         self._end_ns = received_ns if first else max(self._end_ns, received_ns)
-        self._counts[recorded] += 1
+        self._counts[recorded] = self._counts.get(recorded, 0) + 1
+        if topic not in self._channels:
+            self._channels[topic] = self._register(recorded)
         try:
             self._writer.add_message(self._channels[topic], received_ns, data, received_ns)
         except OSError as error:

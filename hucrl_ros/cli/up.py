@@ -33,7 +33,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     _require_ros()
-    _require_topics(args.task)
     wished = wished_domain(os.environ.get("ROS_DOMAIN_ID"))
     run_folder = prepare_run(run_options(args))
     if _is_finished(run_folder):
@@ -65,14 +64,6 @@ def _is_finished(run_folder: RunFolder) -> bool:
         and run_folder.summary.is_file()
         and len(read_summary(run_folder.summary).episodes) >= episodes
     )
-
-
-def _require_topics(task: str) -> None:
-    from hucrl_ros.envs import TASK_ROBOTS  # MuJoCo takes a while
-    from hucrl_ros.robot import require_joints_only
-
-    if task in TASK_ROBOTS:  # else the settings are refused by name
-        require_joints_only(task, TASK_ROBOTS[task].spec)
 
 
 def _require_ros() -> None:

@@ -7,8 +7,9 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from hucrl_ros.robot import AXES, VELOCITY
+
 Array = NDArray[np.float64]
-VELOCITY = "_velocity"
 
 
 class Extras:
@@ -105,7 +106,7 @@ def _find(model: mujoco.MjModel, name: str) -> _Entry:
         return _Velocity(model, joint)
     body_name, _, letter = name.rpartition("_")
     body = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, body_name)
-    if body < 0 or letter not in ("x", "y", "z"):
+    if body < 0 or letter not in AXES:
         raise ValueError(
             f"state entry {name!r}: the MJCF has no such body or joint; expected <body>_x, "
             f"<body>_y, <body>_z or <joint>{VELOCITY}"

@@ -1,17 +1,19 @@
-"""A simulated robot with a clock, as its drivers would show it: efforts in, joint states out."""
+"""A simulated robot with a clock, as drivers and cameras would show it: efforts in, states out."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from hucrl_ros.envs.base import Array, MujocoRobot
+from hucrl_ros.envs.extras import Extras
+from hucrl_ros.robot import AXES, sources
 
 RESET_PERIODS = 10
 """A reset takes this many control periods, so that no transition seems to lead across it."""
 
 
-class JointSample(NamedTuple):
-    """What a joint state message says, in the order of `joint_names`."""
+class Sample(NamedTuple):
+    """What can be seen of the robot at one moment; joints are in the order of `Plant.joints`."""
 
     stamp_ns: int
     """Simulated time [ns]."""
@@ -21,6 +23,10 @@ class JointSample(NamedTuple):
     """`(n,)` [rad/s or m/s]"""
     efforts: Array
     """`(n,)` mean since the sample before [N m or N]; 0 after a reset and where no motor is."""
+    object: Array | None
+    """`(3,)` where the observed body is [m]; None: none is observed."""
+    goal: Array | None
+    """`(3,)` where the goal is [m]; None: there is none, or it is that of the sample before."""
 
 
 class Plant:
@@ -37,7 +43,12 @@ class Plant:
             seed: With the episode's number, it decides where an episode starts.
         """
         spec = robot.spec
+        told = sources(spec)
         self.robot = robot
+        self.joints = (*spec.joint_names, *told.further)
+        """Names of the joints that a sample tells of."""
+        self._object, self._goal = self._place(told.object), self._place(told.goal)
+        self._goal_is_new = True
         self._seed = seed
         self._limits = np.asarray(spec.effort_limits)
         self._motors = [spec.joint_names.index(name) for name in spec.actuated_joints]
@@ -78,18 +89,31 @@ class Plant:
         for _ in range(self.robot.substeps):
             self.substep()
 
-    def sample(self) -> JointSample:
-        """The present joint state; the mean of the efforts starts anew."""
-        joints = len(self.robot.spec.joint_names)
-        state = self.robot.state
-        efforts = np.zeros(joints)
+    def sample(self) -> Sample:
+        """What can be seen now; the mean of the efforts starts anew."""
+        joints = [self.robot.data.joint(name) for name in self.joints]
+        positions = np.array([joint.qpos[0] for joint in joints])
+        velocities = np.array([joint.qvel[0] for joint in joints])
+        efforts = np.zeros(len(joints))
         efforts[self._motors] = self._mean
+        goal = self._read(self._goal) if self._goal_is_new else None
+        self._goal_is_new = False
         self._restart_mean()
-        return JointSample(self.stamp_ns, state[:joints], state[joints : 2 * joints], efforts)
+        return Sample(
+            self.stamp_ns, positions, velocities, efforts, self._read(self._object), goal
+        )
+
+    def _place(self, body: str) -> Extras | None:
+        return Extras(self.robot.model, [f"{body}_{axis}" for axis in AXES]) if body else None
+
+    def _read(self, place: Extras | None) -> Array | None:
+        data = self.robot.data
+        return None if place is None else place.read(data, data.qpos, data.qvel)
 
     def _start_episode(self, episode: int) -> None:
         self.robot.reset(np.random.default_rng([self._seed, episode]))
         self._command = np.zeros_like(self._command)
+        self._goal_is_new = True
         self._restart_mean()
 
     def _restart_mean(self) -> None:

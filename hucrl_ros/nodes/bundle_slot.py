@@ -20,6 +20,7 @@ from hucrl_ros.runtime.bundle import load_bundle
 from hucrl_ros.runtime.control_loop import ControlLoop
 from hucrl_ros.runtime.guard import Guard
 from hucrl_ros.runtime.latency import DelayCompensation
+from hucrl_ros.runtime.state_reader import StateReader, Surroundings
 
 
 class BundleSlot:
@@ -29,15 +30,24 @@ class BundleSlot:
     replace them where they are given.
     """
 
-    def __init__(self, node: Node, config: Config, planning: Executor) -> None:
-        """Load for `node`; `planning` has the one thread in which all bundles plan."""
+    def __init__(
+        self, node: Node, config: Config, planning: Executor, surroundings: Surroundings
+    ) -> None:
+        """Load for a node.
+
+        Args:
+            node: The controller.
+            config: Its settings.
+            planning: Has the one thread in which all bundles plan.
+            surroundings: Where object and goal are heard of.
+        """
         self.name = ""
         """Path of the bundle in use."""
         self.safety = config.safety
         """Safety settings in use."""
         self._node = node
         self._config = config
-        self._planning = planning
+        self._planning, self._surroundings = planning, surroundings
         self._planner = given_settings(node, "planner", config.planner)
         self._safety = given_settings(node, "safety", config.safety)
         self._spec: RobotSpec | None = None
@@ -103,9 +113,13 @@ class BundleSlot:
                 f"{config.task!r}"
             )
         planner = override(manifest.planner, self._planner)
-        guard = Guard(manifest.spec, override(manifest.safety, self._safety))
+        spec = manifest.spec
+        safety = override(manifest.safety, self._safety)
+        guard = Guard(spec, safety)
         bundle = replace(bundle, manifest=manifest.model_copy(update={"planner": planner}))
         control, compensation = config.control, None
+        pose_periods = 0.0 if config.mode == "lockstep" else safety.stale_periods
+        reader = StateReader(spec, self._surroundings, pose_periods)
         if config.mode == "lockstep":  # physics waits: no hurry, and no delay
             agent = Agent(bundle, None, engine=control.engine, threads=control.threads)
         else:
@@ -117,7 +131,8 @@ class BundleSlot:
                 engine=control.engine,
                 threads=control.threads,
             )
-            action_dim = manifest.spec.action_dim
-            compensation = DelayCompensation(manifest.period, action_dim, control)
+            compensation = DelayCompensation(manifest.period, spec.action_dim, control)
         agent.warm_up()
-        return ControlLoop(manifest.spec, manifest.steps, agent, guard, compensation=compensation)
+        return ControlLoop(
+            spec, manifest.steps, agent, guard, compensation=compensation, reader=reader
+        )

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable
 
 from hucrl_ros.envs.base import Array
-from hucrl_ros.envs.plant import JointSample, Plant
+from hucrl_ros.envs.plant import Plant, Sample
 
 logger = logging.getLogger(__name__)
 
-Publish = Callable[[JointSample], None]
+Publish = Callable[[Sample], None]
 
 
 class Pacing(ABC):

@@ -11,6 +11,7 @@ from std_msgs.msg import ColorRGBA
 from visualization_msgs.msg import Marker, MarkerArray
 
 from hucrl_ros.nodes import topics
+from hucrl_ros.robot import RobotSpec
 
 PERIOD = 0.1
 """[s] Shortest time between two plans."""
@@ -33,6 +34,11 @@ class PlanPublisher:
     def __init__(self, node: Node) -> None:
         self._publisher = node.create_publisher(MarkerArray, topics.PLAN, 1)
         self._next = 0.0
+        self._joints = 0
+
+    def prepare(self, spec: RobotSpec) -> None:
+        """The plans to come are this robot's."""
+        self._joints = len(spec.joint_names)
 
     def due(self) -> bool:
         """Whether a plan is wanted now."""
@@ -41,15 +47,16 @@ class PlanPublisher:
     def publish(self, optimistic: Trajectory, expected: Trajectory | None) -> None:
         """Publish trajectories `(H + 1, p)`."""
         self._next = time.monotonic() + PERIOD
-        markers = plan_markers("optimistic", optimistic, OPTIMISTIC)
+        markers = plan_markers("optimistic", optimistic, self._joints, OPTIMISTIC)
         if expected is not None:
-            markers += plan_markers("expected", expected, EXPECTED)
+            markers += plan_markers("expected", expected, self._joints, EXPECTED)
         self._publisher.publish(MarkerArray(markers=markers))
 
 
-def plan_markers(namespace: str, states: Trajectory, color: ColorRGBA) -> list[Marker]:
-    """A trajectory `(H + 1, p)` as one line for each joint."""
-    joints = states.shape[1] // 2
+def plan_markers(
+    namespace: str, states: Trajectory, joints: int, color: ColorRGBA
+) -> list[Marker]:
+    """A trajectory `(H + 1, p)` as one line for each of the `joints`."""
     markers = []
     for joint in range(joints):
         marker = Marker(

@@ -4,8 +4,10 @@ The steps are generators that yield what they wait for. So the supervisor's sing
 free for messages, signals and the live view, and the order still reads from top to bottom.
 """
 
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from lifecycle_msgs.msg import Transition
@@ -32,6 +34,10 @@ PREPARE_S = 600.0
 """[s] For the learner to import torch and write bundle 0."""
 ARRIVE_S = 15.0
 """[s] For what was sent before to arrive or to be written."""
+BEGIN_S = 3.0
+"""[s] For the controller to hear of the goal, without which it begins no episode."""
+RETRY_S = 0.3
+"""[s] Between two tries."""
 LEARNING = {
     "fitting": Phase.FITTING,
     "searching": Phase.SEARCHING,
@@ -177,8 +183,7 @@ class Protocol:
         monitor.start()
         count = peers.activity_count
         self._enter(Phase.RUNNING)
-        if not (yield from self._change_state(Transition.TRANSITION_ACTIVATE)):
-            raise RunError(f"controller: refused to start; {peers.trouble('controller')}")
+        yield from self._activate()
         yield Wait(
             lambda: peers.activity_count > count and not peers.active,
             STALL_S,
@@ -201,6 +206,17 @@ class Protocol:
             lambda: f"recorder: the bag of episode {index} was not closed",
         )
         self._progress.finished.append(self._ledger.close_episode())
+
+    def _activate(self) -> Script[None]:
+        def complaint() -> str:
+            return f"controller: refused to start; {self._peers.trouble('controller')}"
+
+        deadline = time.monotonic() + BEGIN_S
+        while not (yield from self._change_state(Transition.TRANSITION_ACTIVATE)):
+            again = time.monotonic() + RETRY_S
+            if again > deadline:
+                raise RunError(complaint())
+            yield Wait(partial(_is_past, again), ARRIVE_S, complaint)
 
     def _record(self, on: bool) -> Script[None]:
         request = SetBool.Request(data=on)
@@ -239,3 +255,8 @@ class Protocol:
         names = ("simulator", "controller", "watchdog", "recorder")
         found = [f"{name}: {self._peers.trouble(name)}" for name in names]
         return "; ".join(line for line in found if not line.endswith(": ")) or "nobody says why"
+
+
+def _is_past(moment: float) -> bool:
+    """Whether the steady clock shows `moment` [s] or more."""
+    return time.monotonic() >= moment

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from diagnostic_msgs.msg import DiagnosticStatus
+from geometry_msgs.msg import PoseStamped
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.task import Future
@@ -27,6 +28,7 @@ MESSAGE_CLASSES = {
     "std_msgs/msg/Float64MultiArray": Float64MultiArray,
     "std_msgs/msg/Bool": Bool,
     "diagnostic_msgs/msg/DiagnosticStatus": DiagnosticStatus,
+    "geometry_msgs/msg/PoseStamped": PoseStamped,
 }
 POLL_PERIOD = 0.05
 """[s] Between two looks at what is awaited."""
@@ -46,6 +48,8 @@ class Recorder(Node):
     that it is no longer active. Otherwise (this node is stopped, the controller died) its bag
     is closed as `episode_<n>_interrupted_<i>`; after a kill it stays cut off until the next
     recording moves it there.
+
+    A goal holds until there is another one, so each bag begins with the newest goal.
     """
 
     def __init__(self) -> None:
@@ -54,6 +58,7 @@ class Recorder(Node):
         read_config(self, own=("run",))
         self._run = own_run(self)
         self._recording: Recording | None = None
+        self._goal: bytes | None = None
         self._failure = ""
         self._written = 0
         self._busy = False
@@ -78,6 +83,8 @@ class Recorder(Node):
         self._interrupt()
 
     def _on_message(self, name: str, data: bytes) -> None:
+        if name == topics.GOAL:
+            self._goal = data
         if self._recording is None:
             return
         try:
@@ -113,6 +120,8 @@ class Recorder(Node):
             self.get_logger().warning(f"nobody publishes {' or '.join(self._unpublished())} yet")
         self._failure = ""
         self._recording = Recording(self._run, self._topics)
+        if self._goal is not None:
+            self._recording.add(topics.GOAL, self._goal, time.time_ns())
         return str(self._recording.folder)
 
     async def _finish(self) -> str:

@@ -1,6 +1,14 @@
 """Names of topics and services, all relative, so that launch files can remap them."""
 
-from hucrl_ros.bags.topics import ACTIVE, COMMANDS, JOINT_STATES, TICKS, TRIPPED
+from hucrl_ros.bags.topics import (
+    ACTIVE,
+    COMMANDS,
+    GOAL,
+    JOINT_STATES,
+    OBJECT_POSE,
+    TICKS,
+    TRIPPED,
+)
 
 LOADED_BUNDLE = "controller/bundle"
 PLAN = "controller/plan"
@@ -19,10 +27,12 @@ __all__ = [
     "CHANGE_STATE",
     "COMMANDS",
     "DIAGNOSTICS",
+    "GOAL",
     "JOINT_STATES",
     "LEARN",
     "LEARNER_REPORT",
     "LOADED_BUNDLE",
+    "OBJECT_POSE",
     "PLAN",
     "RECORD",
     "RESET",

@@ -12,7 +12,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 
-from hucrl_ros.errors import HucrlError, JointStateError
+from hucrl_ros.errors import HucrlError, StateError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.lifeline import LifelineWatcher, lifeline_name
@@ -132,7 +132,7 @@ class Watchdog(Node):
                 self._state = self._reader.read(
                     message.name, message.position, message.velocity, stamp_ns
                 )
-            except JointStateError:
+            except StateError:
                 self._state = None  # the controller has said why
         self._look()
 

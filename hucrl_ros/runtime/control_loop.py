@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.config import ControlSettings
-from hucrl_ros.errors import JointStateError
+from hucrl_ros.errors import StateError
 from hucrl_ros.robot import RobotSpec
 from hucrl_ros.runtime.counters import Counters
 from hucrl_ros.runtime.guard import Guard
-from hucrl_ros.runtime.joint_state import JointStateReader
 from hucrl_ros.runtime.latency import DelayCompensation, InForce
+from hucrl_ros.runtime.state_reader import StateReader
 from hucrl_ros.runtime.tick import Source, Tick
 from hucrl_ros.ticks import NANOSECONDS, TickRecord
 
@@ -80,6 +80,7 @@ class ControlLoop:
         guard: Guard,
         clock: Callable[[], float] = time.monotonic,
         compensation: DelayCompensation | None = None,
+        reader: StateReader | None = None,
     ) -> None:
         """Build a loop; `start` has to follow.
 
@@ -91,6 +92,7 @@ class ControlLoop:
             clock: Steady time [s].
             compensation: Knows which commands are in force until the next one; None: there is
                 no delay.
+            reader: Puts states together; None: joint states tell all.
         """
         self.spec = spec
         self.steps = steps
@@ -100,7 +102,7 @@ class ControlLoop:
             spec.period, spec.action_dim, ControlSettings(latency_compensation="never")
         )
         self.counters = Counters()
-        self.reader = JointStateReader(spec.joint_names)
+        self.reader = reader or StateReader(spec)
         self._clock = clock
         self._step = 0
         self._stamp_ns: int | None = None
@@ -133,12 +135,12 @@ class ControlLoop:
             reading: The joint state.
             received: When it came, by the loop's clock [s].
         """
-        if self.reader.is_repetition(reading.stamp_ns):
+        if self.reader.joints.is_repetition(reading.stamp_ns):
             self.counters.repeated_joint_states += 1
             return None
         try:
             state = self.reader.read(*reading)
-        except JointStateError as error:
+        except StateError as error:
             self.counters.bad_joint_states += 1
             tick, problem = _safe_tick(self.spec.action_dim), str(error)
             effort, clamped = self.guard.safe_effort(None), False

@@ -43,7 +43,6 @@ class Guard:
         _check_length("safety.velocity_limits", safety.velocity_limits, joints, "one a joint")
         index = [spec.joint_names.index(name) for name in spec.actuated_joints]
         self._joints = joints
-        self._state_dim = spec.state_dim
         self._index = np.array(index, dtype=np.intp)
         self._limits = np.asarray(spec.effort_limits, dtype=np.float64)
         # Settings in "limits a period", so that one number fits joints of all sizes.
@@ -72,7 +71,7 @@ class Guard:
 
         Args:
             action: Wanted efforts `(q,)` [N m or N].
-            state: Present state `(p,)`: positions, then velocities, then what the guard ignores.
+            state: Present state `(p,)`: positions, then velocities; the guard ignores the rest.
         """
         if action.shape != self._limits.shape or not np.isfinite(action).all():
             return GuardedCommand(self.safe_effort(state), clamped=False, safe=True)
@@ -102,7 +101,7 @@ class Guard:
         return effort.copy()
 
     def _knows(self, state: Array) -> bool:
-        return state.shape == (self._state_dim,) and bool(np.isfinite(state).all())
+        return len(state) >= 2 * self._joints and bool(np.isfinite(state).all())
 
     def _inside_window(self, effort: Array, state: Array) -> Array:
         """No push outward near a position limit, only brakes above a velocity limit."""

@@ -1,4 +1,4 @@
-"""From a joint state message to the robot's state, or to one line that says why not."""
+"""From a joint state message to positions and velocities, or to one line that says why not."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.errors import JointStateError
+from hucrl_ros.errors import StateError
 
 
 class JointStateReader:
@@ -17,13 +17,20 @@ class JointStateReader:
     ignored; a joint that it needs and can't find is an error.
     """
 
-    def __init__(self, joint_names: Sequence[str]) -> None:
+    def __init__(self, joint_names: Sequence[str], further: Sequence[str] = ()) -> None:
+        """Read positions and velocities of `joint_names`, and velocities of `further` joints."""
         self.joint_names = tuple(joint_names)
+        self._moving = (*self.joint_names, *further)
         self.extra_joints: tuple[str, ...] = ()
         """Joints of the last message that the task doesn't know."""
         self._names: tuple[str, ...] | None = None
         self._order: tuple[int, ...] = ()
         self._newest_ns: int | None = None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing was read since `reset`."""
+        return self._newest_ns is None
 
     def reset(self) -> None:
         """Forget the newest stamp: the clock may start again."""
@@ -40,7 +47,7 @@ class JointStateReader:
         velocities: Sequence[float],
         stamp_ns: int,
     ) -> NDArray[np.float64]:
-        """The state `(p,)`: positions [rad or m], then velocities [rad/s or m/s].
+        """Positions [rad or m], then velocities, then those of further joints [rad/s or m/s].
 
         Args:
             names: Joints of the message, in its order.
@@ -49,7 +56,7 @@ class JointStateReader:
             stamp_ns: The message's stamp [ns].
 
         Raises:
-            JointStateError: a joint is missing or appears twice, the sizes don't match, a number
+            StateError: a joint is missing or appears twice, the sizes don't match, a number
                 is not finite, or time runs backwards.
         """
         newest, self._newest_ns = self._newest_ns, stamp_ns
@@ -63,13 +70,14 @@ class JointStateReader:
                 _refuse(f"{len(values)} {what} for {len(names)} joints; expected one for each")
         if tuple(names) != self._names:
             self._learn_order(tuple(names))
-        state = [positions[i] for i in self._order] + [velocities[i] for i in self._order]
-        for entry, value in enumerate(state):
+        joints = len(self.joint_names)
+        told = [positions[i] for i in self._order[:joints]] + [velocities[i] for i in self._order]
+        for entry, value in enumerate(told):
             if not math.isfinite(value):
-                joint = self.joint_names[entry % len(self.joint_names)]
-                what = "position" if entry < len(self.joint_names) else "velocity"
+                what = "position" if entry < joints else "velocity"
+                joint = self._moving[entry if entry < joints else entry - joints]
                 _refuse(f"{what} of joint {joint!r} is {value}; expected a finite number")
-        return np.array(state, dtype=np.float64)
+        return np.array(told, dtype=np.float64)
 
     def _learn_order(self, names: tuple[str, ...]) -> None:
         """Where each joint of the task stands in the message; kept until the names change."""
@@ -77,14 +85,14 @@ class JointStateReader:
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             _refuse(f"joint {twice!r} appears {names.count(twice)} times; expected once")
-        missing = [name for name in self.joint_names if name not in names]
+        missing = [name for name in self._moving if name not in names]
         if missing:
             _refuse(
                 f"no joint {missing[0]!r} among {list(names)}; "
-                f"the task needs {', '.join(self.joint_names)}"
+                f"the task needs {', '.join(self._moving)}"
             )
-        self._order = tuple(names.index(name) for name in self.joint_names)
-        self.extra_joints = tuple(name for name in names if name not in self.joint_names)
+        self._order = tuple(names.index(name) for name in self._moving)
+        self.extra_joints = tuple(name for name in names if name not in self._moving)
         self._names = names
 
 
@@ -93,4 +101,4 @@ def _seconds(stamp_ns: int) -> str:
 
 
 def _refuse(reason: str) -> NoReturn:
-    raise JointStateError(f"joint_states: {reason}")
+    raise StateError(f"joint_states: {reason}")
