@@ -44,7 +44,7 @@ setup(
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{PACKAGE}"]),
         (f"share/{PACKAGE}", ["package.xml"]),
-        *share("config", "*.yaml"),
+        *share("config", "*"),
         *share("launch", "*.launch.py"),
         *share("sim", "*"),
     ],

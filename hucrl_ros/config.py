@@ -384,12 +384,19 @@ def task_config_path(task: str) -> Path:
     Raises:
         ConfigError: there is none.
     """
-    folder = share_directory() / "config"
-    path = folder / f"{task}.yaml"
+    path = task_config_file(task)
     if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
-        raise ConfigError(f"task: {task!r} is unknown; known tasks: {known}")
+        known = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml")))
+        raise ConfigError(
+            f"task: {task!r} is unknown; known tasks: {known}; or the path of a YAML that "
+            "describes a robot of your own"
+        )
     return path
+
+
+def task_config_file(task: str) -> Path:
+    """Where the file of a task in `config/` lies, if there is one."""
+    return share_directory() / "config" / f"{task}.yaml"
 
 
 def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

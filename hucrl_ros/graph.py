@@ -6,11 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hucrl_ros.description import find_description
+from hucrl_ros.robot_settings import Topic
 from hucrl_ros.runs import RunFolder
 
 PACKAGE = "hucrl_ros"
 SUPERVISOR = "supervisor"
 CONTROLLER = "controller"
+
+OWN_TOPICS: Mapping[Topic, str] = {
+    "joint_states": "joint_states",
+    "commands": "controller/commands",
+    "goal": "goal",
+    "object_pose": "object_pose",
+}
+"""What a robot's description calls a topic, and what the nodes call it."""
 
 Value = bool | int | float | str
 
@@ -63,6 +73,8 @@ def learning_graph(run: RunFolder, *, parent_reports: bool = False) -> tuple[Nod
         parent_reports: The parent process tells the supervisor on its standard input which
             process was lost.
     """
+    described = find_description(run.robot, run.config.task)
+    topics = described.robot.topics if described else {}
     names = ("simulator", "recorder", "watchdog", CONTROLLER, "learner", SUPERVISOR)
     own: dict[str, Mapping[str, Value]] = {SUPERVISOR: {"parent_reports": parent_reports}}
     return tuple(
@@ -70,6 +82,7 @@ def learning_graph(run: RunFolder, *, parent_reports: bool = False) -> tuple[Nod
             name=name,
             parameter_file=run.config_path,
             parameters={"run": str(run.root), **own.get(name, {})},
+            remappings={OWN_TOPICS[topic]: other for topic, other in topics.items()},
         )
         for name in names
     )

@@ -47,7 +47,7 @@ class Learner:
         keep_freed_memory()
         self.config = config
         self.run = run
-        self.task = make_task(config.task, config.action_penalty)
+        self.task = make_task(config.task, config.action_penalty, run.robot)
         check_search(config.search, self.task)
         generator = torch.Generator().manual_seed(config.seed)
         self.model = make_model(self.task, config.model, generator)

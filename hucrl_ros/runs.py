@@ -5,7 +5,11 @@ import re
 from pathlib import Path
 
 from hucrl_ros.config import Config, dump_config, load_config
+from hucrl_ros.description import Description, store_description
 from hucrl_ros.errors import RunError
+
+ROBOT = "robot"
+"""Folder in a run's folder: the description of a robot of one's own."""
 
 
 class RunFolder:
@@ -15,8 +19,15 @@ class RunFolder:
         self.root = root.absolute()
 
     @classmethod
-    def create(cls, root: Path, config: Config) -> "RunFolder":
+    def create(
+        cls, root: Path, config: Config, described: Description | None = None
+    ) -> "RunFolder":
         """Make a new run's folder and store its settings.
+
+        Args:
+            root: The folder.
+            config: The settings.
+            described: A robot of one's own, which the run keeps a copy of.
 
         Raises:
             RunError: a run lies there already.
@@ -26,6 +37,8 @@ class RunFolder:
             raise RunError(f"{root}: a run lies there already; continue it with --resume")
         for folder in (run.episodes, run.bundles, run.checkpoints, run.logs):
             folder.mkdir(parents=True, exist_ok=True)
+        if described is not None:
+            store_description(described, run.robot)
         write_atomically(run.config_path, dump_config(config))
         return run
 
@@ -50,6 +63,11 @@ class RunFolder:
     def config(self) -> Config:
         """Settings of the run."""
         return load_config(self.config_path)
+
+    @property
+    def robot(self) -> Path:
+        """Folder of the description of a robot of one's own; the paper's have none."""
+        return self.root / ROBOT
 
     @property
     def summary(self) -> Path:

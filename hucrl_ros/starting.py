@@ -3,6 +3,7 @@
 `hucrl up`, `hucrl train` and the launch files share it.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,13 +12,22 @@ from typing import Any
 
 import yaml
 
-from hucrl_ros.config import Config, load_config, merge, parse_config, task_config_path
+from hucrl_ros.config import (
+    Config,
+    load_config,
+    merge,
+    parse_config,
+    task_config_file,
+    task_config_path,
+)
+from hucrl_ros.description import Description, is_description, read_description
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.runs import RunFolder
 
 RUNS = Path("runs")
 """Where new runs go, below the working directory."""
 COMMAND_LINE = "command line"
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -25,8 +35,9 @@ class RunOptions:
     """What a person asked for."""
 
     task: str
+    """Its name, or the path of the YAML that describes a robot of one's own."""
     config: Path | None = None
-    """Settings; None: the task's file in `config/`."""
+    """Settings; None: the task's file in `config/`, or the robot's own."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Dotted keys and values that replace those of the file."""
     out: Path | None = None
@@ -47,9 +58,10 @@ def prepare_run(options: RunOptions) -> RunFolder:
     if options.resume:
         return _continued(options)
     config = asked_config(options)
+    described = asked_robot(options.task, config)
     folder = options.out or _new_folder(config, options.prefix)
     try:
-        return RunFolder.create(folder, config)
+        return RunFolder.create(folder, config, described)
     except OSError as error:
         raise RunError(f"{folder}: can't make a run there: {error.strerror}") from None
 
@@ -60,13 +72,56 @@ def asked_config(options: RunOptions) -> Config:
     Raises:
         ConfigError: a setting is wrong.
     """
-    standard = task_config_path(options.task)
-    base = load_config(options.config or standard)
-    if base.task != options.task:
-        raise ConfigError(
-            f"{options.config}: task = {base.task!r}, but {options.task!r} was asked for"
-        )
+    if is_description(options.task):
+        base = _own_settings(options)
+    else:
+        standard = task_config_path(options.task)
+        base = load_config(options.config or standard)
+        if base.task != options.task:
+            raise ConfigError(
+                f"{options.config}: task = {base.task!r}, but {options.task!r} was asked for"
+            )
     return override(base, options.overrides)
+
+
+def asked_robot(task: str, config: Config) -> Description | None:
+    """The robot of one's own that `task` describes, checked; None for one of the paper's.
+
+    Its model is simulated for a moment and its reward exported: that takes seconds.
+
+    Raises:
+        ConfigError: robot, reward and settings don't fit together.
+    """
+    if not is_description(task):
+        return None
+    from hucrl_ros.envs.resolve import resolve  # MuJoCo and torch take a while
+    from hucrl_ros.search import check_search
+    from hucrl_ros.tasks import DescribedTask
+    from hucrl_ros.tasks.export_check import check_export
+
+    described = resolve(read_description(Path(task)))
+    built = DescribedTask(described, config.action_penalty)
+    check_search(config.search, built)
+    check_export(built)
+    return described
+
+
+def _own_settings(options: RunOptions) -> Config:
+    """Settings of a robot of one's own: those next to its description, or in a file.
+
+    Raises:
+        ConfigError: a setting is wrong, or its name is one of the paper's tasks.
+    """
+    described = read_description(Path(options.task))
+    if task_config_file(described.name).is_file():
+        raise ConfigError(
+            f"{options.task}: {described.name!r} is a task of the paper; "
+            "give the robot another robot.name"
+        )
+    config = options.config or (described.path if described.has_settings else None)
+    if config is None:
+        return Config(task=described.name)
+    return load_config(config, {"task": described.name})
 
 
 def override(base: Config, overrides: Mapping[str, Any]) -> Config:
@@ -110,8 +165,11 @@ def _continued(options: RunOptions) -> RunFolder:
         raise ConfigError(f"{COMMAND_LINE}: to resume, name the run's folder: --out DIR --resume")
     run = RunFolder.open(options.out)
     stored = run.config
-    asked = stored if options.config is None else load_config(options.config)
-    asked = override(asked, {"task": options.task, **options.overrides})
+    task = options.task
+    if is_description(task):
+        task = _continued_robot(Path(task), run)
+    asked = stored if options.config is None else load_config(options.config, {"task": task})
+    asked = override(asked, {"task": task, **options.overrides})
     before, after = _flat(stored), _flat(asked)
     for key, value in after.items():
         if value != before[key]:
@@ -120,6 +178,15 @@ def _continued(options: RunOptions) -> RunFolder:
                 "run keeps its settings: leave the option out, or start a new run"
             )
     return run
+
+
+def _continued_robot(path: Path, run: RunFolder) -> str:
+    """Name of the robot of a run; the run's copy counts, whatever became of `path` since."""
+    if not path.is_file():
+        return run.config.task
+    name = read_description(path).name
+    logger.info("%s: the run goes on with its own copy in %s", path, run.robot)
+    return name
 
 
 def _flat(config: Config) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def run(*command: str, cwd: Path, **variables: str) -> "subprocess.CompletedProc
 
 def shared_files() -> set[str]:
     """Data files of the checkout that an installed package needs."""
-    folders = {"config": "*.yaml", "launch": "*.launch.py", "sim": "*"}
+    folders = {"config": "*", "launch": "*.launch.py", "sim": "*"}
     files = (p for folder, glob in folders.items() for p in (ROOT / folder).rglob(glob))
     return {str(p.relative_to(ROOT)) for p in files if p.is_file()} | {"package.xml"}
 

@@ -74,8 +74,9 @@ def _task(path: Path) -> Task | None:
     """The task of the run that the bag lies in, if it lies in one."""
     for folder in path.absolute().parents:
         try:
-            config: Config = RunFolder.open(folder).config
-            return make_task(config.task, config.action_penalty)
+            run = RunFolder.open(folder)
+            config: Config = run.config
+            return make_task(config.task, config.action_penalty, run.robot)
         except HucrlError:
             continue
     return None

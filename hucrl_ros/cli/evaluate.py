@@ -41,6 +41,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="KEY=VALUE",
         help="another planner.* or safety.* setting, e.g. planner.particles=200; repeatable",
     )
+    parser.add_argument(
+        "--robot",
+        type=Path,
+        metavar="FILE",
+        help="YAML of a robot of your own, where the bundle has left the folder of its run",
+    )
     parser.set_defaults(run=run)
 
 
@@ -55,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     changes = dict(parse_setting(text) for text in args.set)
     if args.planner is not None:
         changes["planner.algorithm"] = args.planner
-    bundle, task = open_bundle(args.bundle)
+    bundle, task = open_bundle(args.bundle, args.robot)
     bundle = with_settings(bundle, changes)
     episodes = evaluate(bundle, task, args.episodes, args.seed)
     print("\n".join(_table(bundle.manifest, task.optimum, episodes, args.seed)))

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hucrl_ros.description import task_name
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.starting import RUNS
 
@@ -66,8 +67,8 @@ def _write(args: argparse.Namespace, grid: "Grid", sweep: "Sweep") -> None:
     write_rows(files[0], rows)
     command = shlex.join(["hucrl", "experiment", str(args.file), "--out", str(args.out)])
     for name, task in grid.tasks.items():
-        of_task = [row for row in rows if row.task == name]
-        folder = args.out / name if len(grid.tasks) > 1 else args.out
+        of_task = [row for row in rows if row.task == task_name(name)]
+        folder = args.out / task_name(name) if len(grid.tasks) > 1 else args.out
         if of_task:
             files += write_report(folder, of_task, task.goal, command)
     missing = len(sweep.cells) - len(sweep.finished)

@@ -24,6 +24,7 @@ class Registry(NamedTuple):
 REGISTRIES = {
     "tasks": Registry("hucrl_ros.tasks", "TASKS", "hucrl up TASK"),
     "robots": Registry("hucrl_ros.envs", "ROBOTS", "by the task"),
+    "rewards": Registry("hucrl_ros.tasks.terms", "TERMS", "reward.terms of a robot of your own"),
     "strategies": Registry("hucrl_ros.exploration", "STRATEGIES", "--strategy"),
     "models": Registry("hucrl_ros.models", "MODELS", "model.kind"),
     "searches": Registry("hucrl_ros.search", "SEARCHES", "search.algorithm"),

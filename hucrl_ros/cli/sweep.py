@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.starting import RUNS, RunOptions, asked_config, parse_setting
+from hucrl_ros.starting import RUNS, RunOptions, asked_config, asked_robot, parse_setting
 
 if TYPE_CHECKING:
     from hucrl_ros.experiments.cells import Variation
@@ -71,7 +71,14 @@ def run(args: argparse.Namespace) -> int:
     for key in overrides:
         if key in _SWEPT or key == variation.name:
             raise ConfigError(f"--set {key}: the sweep itself gives it values")
-    cells = make_cells(base, args.strategies, args.action_penalties, args.seeds, variation)
+    cells = make_cells(
+        base,
+        args.strategies,
+        args.action_penalties,
+        args.seeds,
+        variation,
+        described=asked_robot(args.task, base),
+    )
     sweep = Sweep(args.runs or RUNS / f"sweep-{args.out.name}", cells)
     failures = train(sweep, args.workers)
     _write(sweep, args, failures)

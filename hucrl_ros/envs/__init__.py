@@ -1,11 +1,16 @@
 """MuJoCo robots that stand in for hardware: efforts in, joint states out, no reward."""
 
+from pathlib import Path
+
+from hucrl_ros.description import find_description
 from hucrl_ros.envs.base import MujocoRobot
 from hucrl_ros.envs.cartpole import Cartpole
+from hucrl_ros.envs.described import DescribedRobot
 from hucrl_ros.envs.half_cheetah import HalfCheetah
 from hucrl_ros.envs.pendulum import Pendulum
 from hucrl_ros.envs.pr2_pusher import Pr2Pusher
 from hucrl_ros.envs.pr2_reacher import Pr2Reacher
+from hucrl_ros.errors import ConfigError
 from hucrl_ros.robot import RobotSpec
 
 ROBOTS: dict[str, type[MujocoRobot]] = {
@@ -25,14 +30,39 @@ TASK_ROBOTS: dict[str, type[MujocoRobot]] = {
 }
 """Robot of each task: what a simulator must know of a task, without its reward (and torch)."""
 
+
+def make_robot(task: str, described: Path | None = None) -> MujocoRobot:
+    """The robot of a task.
+
+    Args:
+        task: One of `TASK_ROBOTS`, or the name of a robot of a user's own.
+        described: Where the description of that robot may lie, `RunFolder.robot`.
+
+    Raises:
+        ConfigError: no task has that name, or the robot's description is wrong.
+    """
+    if task in TASK_ROBOTS:
+        return TASK_ROBOTS[task]()
+    found = find_description(described, task)
+    if found is None:
+        known = ", ".join(sorted(TASK_ROBOTS))
+        raise ConfigError(
+            f"task: {task!r} is unknown; known tasks: {known}; a robot of your own is found "
+            "in the folder of its run"
+        )
+    return DescribedRobot(found)
+
+
 __all__ = [
     "ROBOTS",
     "TASK_ROBOTS",
     "Cartpole",
+    "DescribedRobot",
     "HalfCheetah",
     "MujocoRobot",
     "Pendulum",
     "Pr2Pusher",
     "Pr2Reacher",
     "RobotSpec",
+    "make_robot",
 ]

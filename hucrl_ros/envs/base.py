@@ -25,8 +25,9 @@ class MujocoRobot(ABC):
     mjcf: str
     """File name of the robot's MJCF in `sim/`."""
 
-    def __init__(self) -> None:
-        self.model = mujoco.MjModel.from_xml_path(str(mjcf_path(self.mjcf)))
+    def __init__(self, model: mujoco.MjModel | None = None) -> None:
+        """Simulate `model`; None: that of `mjcf`."""
+        self.model = model or mujoco.MjModel.from_xml_path(str(mjcf_path(self.mjcf)))
         self.data = mujoco.MjData(self.model)
         steps = self.spec.period / self.model.opt.timestep
         self.substeps = round(steps)

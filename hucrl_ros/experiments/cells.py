@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hucrl_ros.config import Config
+from hucrl_ros.description import Description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.starting import override
 
@@ -21,6 +22,8 @@ class Cell:
     """Its value."""
     of_many_tasks: bool = False
     """The sweep has other tasks as well."""
+    described: Description | None = None
+    """The robot, where it is one's own."""
 
     @property
     def name(self) -> str:
@@ -67,8 +70,18 @@ def make_cells(
     seeds: Sequence[int],
     variation: Variation = NOTHING,
     of_many_tasks: bool = False,
+    described: Description | None = None,
 ) -> list[Cell]:
     """All combinations for one task, seed by seed, so that a sweep that was stopped is balanced.
+
+    Args:
+        base: Settings of all.
+        strategies: To combine.
+        action_penalties: To combine, ρ.
+        seeds: To combine.
+        variation: What varies besides.
+        of_many_tasks: The sweep has other tasks as well.
+        described: The robot, where it is one's own.
 
     Raises:
         ConfigError: a setting is wrong, or two cells are the same.
@@ -80,7 +93,7 @@ def make_cells(
                 for value, settings in variation.options.items():
                     changes = {"strategy": strategy, "action_penalty": penalty, "seed": seed}
                     config = override(base, {**changes, **settings})
-                    cells.append(Cell(config, variation.name, value, of_many_tasks))
+                    cells.append(Cell(config, variation.name, value, of_many_tasks, described))
     names = [cell.name for cell in cells]
     for name in names:
         if names.count(name) > 1:

@@ -12,6 +12,7 @@ import torch
 from hucrl_ros.config import Config, parse_config
 from hucrl_ros.envs.base import Array
 from hucrl_ros.errors import BundleError, ConfigError
+from hucrl_ros.runs import ROBOT
 from hucrl_ros.runtime.agent import Agent
 from hucrl_ros.runtime.bundle import Bundle, load_bundle
 from hucrl_ros.runtime.guard import Guard
@@ -40,15 +41,22 @@ class Played(NamedTuple):
     """At the end, from the goal to what has to get there [m]; NaN where a task has neither."""
 
 
-def open_bundle(path: Path) -> tuple[Bundle, Task]:
+def open_bundle(path: Path, described: Path | None = None) -> tuple[Bundle, Task]:
     """A checked bundle and the task it was made for.
+
+    Args:
+        path: The bundle's folder.
+        described: YAML that describes the bundle's robot, where that is one of a user's own and
+            the bundle has left the folder of its run.
 
     Raises:
         BundleError: it isn't what it says, or this program doesn't know its task or robot.
     """
     manifest = read_manifest(path)
     try:
-        task = make_task(manifest.task, manifest.action_penalty)
+        name = manifest.task if described is None else str(described)
+        folder = path.absolute().parent.parent / ROBOT
+        task = make_task(name, manifest.action_penalty, folder)
     except ConfigError as error:
         raise BundleError(f"{path}: {error}") from None
     return load_bundle(path, task.spec), task

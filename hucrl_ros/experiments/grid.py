@@ -7,9 +7,10 @@ import yaml
 from pydantic import Field, ValidationError
 
 from hucrl_ros.config import Settings
+from hucrl_ros.description import is_description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.cells import NOTHING, Cell, Variation, make_cells
-from hucrl_ros.starting import RunOptions, asked_config
+from hucrl_ros.starting import RunOptions, asked_config, asked_robot
 
 Strategy = Literal["greedy", "thompson", "optimistic"]
 Changes = dict[str, Any]
@@ -42,7 +43,8 @@ class Grid(Settings):
     """All of an experiment's file."""
 
     tasks: dict[str, TaskGrid] = Field(min_length=1)
-    """By name."""
+    """By name, or by the path of the YAML that describes a robot of one's own, relative to the
+    experiment's file."""
     strategies: tuple[Strategy, ...] = ("greedy", "thompson", "optimistic")
     seeds: tuple[int, ...] = Field(min_length=1)
     set: Changes = Field(default_factory=dict)
@@ -64,7 +66,13 @@ class Grid(Settings):
                 changes["episodes"] = task.episodes
             base = asked_config(RunOptions(name, overrides=changes))
             cells += make_cells(
-                base, self.strategies, task.action_penalties, self.seeds, variation, many
+                base,
+                self.strategies,
+                task.action_penalties,
+                self.seeds,
+                variation,
+                many,
+                asked_robot(name, base),
             )
         return cells
 
@@ -84,8 +92,13 @@ def read_grid(path: Path) -> Grid:
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: expected keys and values, found {type(document).__name__}")
     try:
-        return Grid.model_validate(document)
+        grid = Grid.model_validate(document)
     except ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(str(part) for part in problem["loc"])
         raise ConfigError(f"{path}: {key}: {problem['msg']}") from None
+    tasks = {
+        str(path.parent / name) if is_description(name) else name: task
+        for name, task in grid.tasks.items()
+    }
+    return grid.model_copy(update={"tasks": tasks})

@@ -37,7 +37,7 @@ def replay(run: RunFolder, episodes: int) -> PlayedRun:
         episodes: How many, from the first that was learned for on.
     """
     config = run.config
-    task = make_task(config.task, config.action_penalty)
+    task = make_task(config.task, config.action_penalty, run.robot)
     first = config.exploration.random_episodes
     played = []
     for index in range(first, min(first + episodes, config.episodes)):

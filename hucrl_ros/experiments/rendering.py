@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-from hucrl_ros.envs import ROBOTS, MujocoRobot
+from hucrl_ros.envs import MujocoRobot, make_robot
 from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.style import BLUE, GREY, INK, PALE, VERMILION, signed
 from hucrl_ros.experiments.video import SIDE_BY_SIDE, Clip, load_clips
@@ -26,6 +26,8 @@ SIZE = 480
 FOOTER = 64
 """[pixels] Height of the strip below it."""
 CAMERA = "side"
+FREE_CAMERA = -1
+"""Where a model has no camera of that name: MuJoCo's own, which sees all of it."""
 RATE = 20.0
 """[frames/s] GIFs count in hundredths of a second, so not every rate can be had exactly."""
 GIF_HEIGHT = 340
@@ -35,9 +37,9 @@ GIF_HOLD_S = 1.5
 """[s] How long the last picture stands before the animation starts again."""
 
 
-def main(source: Path, folder: Path, robot_name: str) -> None:
+def main(source: Path, folder: Path, task: str, described: Path | None = None) -> None:
     """Render the clips in `source` into `folder`."""
-    robot = ROBOTS[robot_name]()
+    robot = make_robot(task, described)
     stride = max(1, round(1 / (RATE * robot.spec.period)))
     rate = 1 / (stride * robot.spec.period)
     clips = load_clips(source)
@@ -56,9 +58,11 @@ def draw_clip(
     """Every `stride`-th state of an episode, with its numbers."""
     returns = np.concatenate([[0.0], np.cumsum(clip.rewards)])
     actions = np.concatenate([clip.actions, clip.actions[-1:]])
+    known = mujoco.mj_name2id(robot.model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA) >= 0
+    camera = CAMERA if known else FREE_CAMERA
     for k in range(0, len(clip.states), stride):
         robot.set_state(clip.states[k])
-        renderer.update_scene(robot.data, CAMERA)
+        renderer.update_scene(robot.data, camera)
         shares = actions[k] / np.asarray(robot.spec.effort_limits)
         yield decorate(
             renderer.render(), clip.title, float(returns[k]), k * robot.spec.period, shares
@@ -140,4 +144,4 @@ def _font(name: str, size: int) -> ImageFont.FreeTypeFont:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], *map(Path, sys.argv[4:]))

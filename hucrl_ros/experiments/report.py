@@ -37,7 +37,7 @@ def make_report(run: RunFolder, videos: bool = True) -> list[Path]:
         ConfigError: its settings can't be read.
     """
     summary, config = read_summary(run.summary), run.config
-    task = make_task(summary.task, summary.action_penalty)
+    task = make_task(summary.task, summary.action_penalty, run.robot)
     if not summary.episodes:
         logger.warning("%s: no finished episode, so nothing to draw", run.root)
         return []
@@ -53,7 +53,7 @@ def make_report(run: RunFolder, videos: bool = True) -> list[Path]:
         period_ms = 1e3 * task.spec.period
         files.append(tick_times(run.figures / "ticks.png", summary, ticked, period_ms))
     if videos and episodes:
-        files += render_videos(run.videos, task.spec.name, choose_clips(episodes))
+        files += render_videos(run.videos, task.name, choose_clips(episodes), run.robot)
     return files
 
 

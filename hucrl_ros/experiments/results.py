@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.statistics import Group, Row, group_returns
 from hucrl_ros.experiments.style import EFFORT_COLOURS, STRATEGY_COLOURS, STRATEGY_MARKERS
-from hucrl_ros.tasks import make_task
+from hucrl_ros.tasks import known_optimum
 
 MARKERS = "osD^vP*X"
 
@@ -48,7 +48,7 @@ def collect(rows: Sequence[Row]) -> Results:
         task=task,
         setting=rows[0].setting,
         penalties=penalties,
-        optima={penalty: make_task(task, penalty).optimum for penalty in penalties},
+        optima={penalty: known_optimum(task, penalty) for penalty in penalties},
         groups=groups,
         series=_series(strategies, values),
     )

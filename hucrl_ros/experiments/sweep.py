@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from hucrl_ros.description import find_description
 from hucrl_ros.errors import BundleError, ConfigError, RunError
 from hucrl_ros.experiments.cells import Cell
 from hucrl_ros.experiments.children import child_environment
@@ -47,7 +48,8 @@ class Sweep:
         self._module = module
         self.cells = tuple(cells)
         for cell in self.finished:
-            if self.run_of(cell).config != cell.config:
+            run = self.run_of(cell)
+            if run.config != cell.config or not _same_robot(run, cell):
                 raise ConfigError(
                     f"{self.run_of(cell).root}: was made with other settings; "
                     "choose another folder, or delete this one"
@@ -99,7 +101,7 @@ class Sweep:
     def _command(self, cell: Cell) -> list[str]:
         partial = self._folder / (cell.name + PARTIAL)
         shutil.rmtree(partial, ignore_errors=True)
-        RunFolder.create(partial, cell.config)
+        RunFolder.create(partial, cell.config, cell.described)
         return [sys.executable, "-m", self._module, str(partial.absolute())]
 
     def _collect(
@@ -124,6 +126,13 @@ class Sweep:
     def rows(self) -> list[Row]:
         """One row for each episode of the finished cells, in the order of the cells."""
         return [row for cell in self.finished for row in _rows_of(cell, self.run_of(cell))]
+
+
+def _same_robot(run: RunFolder, cell: Cell) -> bool:
+    stored = find_description(run.robot, cell.config.task)
+    if stored is None or cell.described is None:
+        return stored is cell.described
+    return stored.same_as(cell.described)
 
 
 def _rows_of(cell: Cell, run: RunFolder) -> list[Row]:

@@ -43,13 +43,16 @@ class Clip(NamedTuple):
     """`(T,)`."""
 
 
-def render_videos(folder: Path, robot: str, clips: Sequence[Clip]) -> list[Path]:
+def render_videos(
+    folder: Path, task: str, clips: Sequence[Clip], described: Path | None = None
+) -> list[Path]:
     """An MP4 of each clip and a GIF of all of them side by side.
 
     Args:
         folder: Where they go.
-        robot: Name of the robot in `ROBOTS`.
-        clips: Episodes of that robot.
+        task: What the robot does.
+        clips: Episodes of that task.
+        described: Where the description of a robot of one's own may lie.
 
     Returns:
         The files; none where this machine can't render, which is logged in one line.
@@ -59,6 +62,7 @@ def render_videos(folder: Path, robot: str, clips: Sequence[Clip]) -> list[Path]
         source = Path(temporary) / "clips.npz"
         save_clips(source, clips)
         reasons = []
+        robot = [task] if described is None else [task, str(described)]
         for library in _libraries(os.environ):
             problem = _render(source, folder, robot, library)
             if problem is None:
@@ -75,13 +79,13 @@ def _libraries(environment: Mapping[str, str]) -> tuple[str, ...]:
     return LIBRARIES if sys.platform == "linux" else ("",)
 
 
-def _render(source: Path, folder: Path, robot: str, library: str) -> str | None:
+def _render(source: Path, folder: Path, robot: Sequence[str], library: str) -> str | None:
     """Run the renderer; returns None, or the last thing it said before it failed."""
     environment = child_environment(MUJOCO_GL=library) if library else child_environment()
     command = [sys.executable, "-m", "hucrl_ros.experiments.rendering"]
     try:
         done = subprocess.run(
-            [*command, str(source), str(folder), robot],
+            [*command, str(source), str(folder), *robot],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
