@@ -4,23 +4,23 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from geometry_msgs.msg import PoseStamped
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
-from hucrl_ros.envs import TASK_ROBOTS
+from hucrl_ros.envs import make_robot
 from hucrl_ros.envs.base import Array
-from hucrl_ros.envs.plant import Plant, Sample
+from hucrl_ros.envs.plant import JointSample, Plant
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.nodes import places, topics
+from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.pacing import Lockstep, Pacing, RealTime
 from hucrl_ros.nodes.parameters import own_parameter, read_config
-from hucrl_ros.nodes.qos import LATCHED, STREAM
+from hucrl_ros.nodes.qos import STREAM
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.robot import require_joints_only
 from hucrl_ros.runs import RunFolder
 
 REPEAT_PERIOD = 0.05
@@ -34,9 +34,6 @@ LOG_PERIOD = 5.0
 class Simulator(Node):
     """Publishes joint states, takes efforts; `lockstep` or `real_time` (`docs/contracts.md`).
 
-    An object's pose comes with each joint state, a goal with the first one of an episode; both
-    are published before it.
-
     Parameters: the settings of a run, of which it uses `task`, `mode` and `seed`; `run`, a
     run's folder (optional): with it, the start of an episode depends on the episode's number
     even after a stop and `--resume`; `command_delay` [s] (real time only): commands act so much
@@ -47,13 +44,13 @@ class Simulator(Node):
         super().__init__("simulator", automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
         config = read_config(self, own=("run", "command_delay"))
-        if config.task not in TASK_ROBOTS:
-            known = ", ".join(sorted(TASK_ROBOTS))
-            raise ConfigError(f"task: {config.task!r} is unknown; known tasks: {known}")
         folder = own_parameter(self, "run", "")
         self._run = RunFolder.open(Path(folder)) if folder else None
         self._mode = config.mode
-        self._plant = Plant(TASK_ROBOTS[config.task](), config.seed)
+        described = self._run.robot if self._run else None
+        robot = make_robot(config.task, described)
+        require_joints_only(config.task, robot.spec)
+        self._plant = Plant(robot, config.seed)
         self._pacing = self._make_pacing()
         self._spec = self._plant.robot.spec
         self._resets = self._published = self._repeated = self._refused = 0
@@ -75,11 +72,7 @@ class Simulator(Node):
         return Lockstep(self._plant, self._publish)
 
     def _connect(self) -> None:
-        # Before the joint states: whoever knows their publisher should know these.
-        self._goals = self.create_publisher(PoseStamped, topics.GOAL, LATCHED)
-        self._objects = self.create_publisher(PoseStamped, topics.OBJECT_POSE, STREAM)
-        self._pose: PoseStamped | None = None
-        self._message = JointState(name=list(self._plant.joints))
+        self._message = JointState(name=list(self._spec.joint_names))
         self._publisher = self.create_publisher(JointState, topics.JOINT_STATES, STREAM)
         self.create_subscription(Float64MultiArray, topics.COMMANDS, self._on_command, STREAM)
         self.create_service(Trigger, topics.RESET, self._on_reset)
@@ -93,12 +86,7 @@ class Simulator(Node):
         """Stop the physics."""
         self._pacing.stop()
 
-    def _publish(self, sample: Sample) -> None:
-        if sample.goal is not None:
-            self._goals.publish(places.to_message(sample.goal.tolist(), sample.stamp_ns))
-        if sample.object is not None:
-            self._pose = places.to_message(sample.object.tolist(), sample.stamp_ns)
-            self._objects.publish(self._pose)
+    def _publish(self, sample: JointSample) -> None:
         stamp = self._message.header.stamp
         stamp.sec, stamp.nanosec = divmod(sample.stamp_ns, 10**9)
         self._message.position = sample.positions.tolist()
@@ -110,8 +98,6 @@ class Simulator(Node):
             self._repeat_timer.reset()
 
     def _repeat(self) -> None:
-        if self._pose is not None:
-            self._objects.publish(self._pose)
         self._publisher.publish(self._message)
         self._repeated += 1
 
