@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from geometry_msgs.msg import PoseStamped
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
@@ -12,15 +13,14 @@ from std_srvs.srv import Trigger
 
 from hucrl_ros.envs import make_robot
 from hucrl_ros.envs.base import Array
-from hucrl_ros.envs.plant import JointSample, Plant
+from hucrl_ros.envs.plant import Plant, Sample
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.nodes import topics
+from hucrl_ros.nodes import places, topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.pacing import Lockstep, Pacing, RealTime
 from hucrl_ros.nodes.parameters import own_parameter, read_config
-from hucrl_ros.nodes.qos import STREAM
+from hucrl_ros.nodes.qos import LATCHED, STREAM
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.robot import require_joints_only
 from hucrl_ros.runs import RunFolder
 
 REPEAT_PERIOD = 0.05
@@ -33,6 +33,9 @@ LOG_PERIOD = 5.0
 
 class Simulator(Node):
     """Publishes joint states, takes efforts; `lockstep` or `real_time` (`docs/contracts.md`).
+
+    An object's pose comes with each joint state, a goal with the first one of an episode; both
+    are published before it.
 
     Parameters: the settings of a run, of which it uses `task`, `mode` and `seed`; `run`, a
     run's folder (optional): with it, the start of an episode depends on the episode's number
@@ -48,9 +51,7 @@ class Simulator(Node):
         self._run = RunFolder.open(Path(folder)) if folder else None
         self._mode = config.mode
         described = self._run.robot if self._run else None
-        robot = make_robot(config.task, described)
-        require_joints_only(config.task, robot.spec)
-        self._plant = Plant(robot, config.seed)
+        self._plant = Plant(make_robot(config.task, described), config.seed)
         self._pacing = self._make_pacing()
         self._spec = self._plant.robot.spec
         self._resets = self._published = self._repeated = self._refused = 0
@@ -72,7 +73,11 @@ class Simulator(Node):
         return Lockstep(self._plant, self._publish)
 
     def _connect(self) -> None:
-        self._message = JointState(name=list(self._spec.joint_names))
+        # Before the joint states: whoever knows their publisher should know these.
+        self._goals = self.create_publisher(PoseStamped, topics.GOAL, LATCHED)
+        self._objects = self.create_publisher(PoseStamped, topics.OBJECT_POSE, STREAM)
+        self._pose: PoseStamped | None = None
+        self._message = JointState(name=list(self._plant.joints))
         self._publisher = self.create_publisher(JointState, topics.JOINT_STATES, STREAM)
         self.create_subscription(Float64MultiArray, topics.COMMANDS, self._on_command, STREAM)
         self.create_service(Trigger, topics.RESET, self._on_reset)
@@ -86,7 +91,12 @@ class Simulator(Node):
         """Stop the physics."""
         self._pacing.stop()
 
-    def _publish(self, sample: JointSample) -> None:
+    def _publish(self, sample: Sample) -> None:
+        if sample.goal is not None:
+            self._goals.publish(places.to_message(sample.goal.tolist(), sample.stamp_ns))
+        if sample.object is not None:
+            self._pose = places.to_message(sample.object.tolist(), sample.stamp_ns)
+            self._objects.publish(self._pose)
         stamp = self._message.header.stamp
         stamp.sec, stamp.nanosec = divmod(sample.stamp_ns, 10**9)
         self._message.position = sample.positions.tolist()
@@ -98,6 +108,8 @@ class Simulator(Node):
             self._repeat_timer.reset()
 
     def _repeat(self) -> None:
+        if self._pose is not None:
+            self._objects.publish(self._pose)
         self._publisher.publish(self._message)
         self._repeated += 1
 

@@ -14,7 +14,7 @@ from hucrl_ros.errors import HucrlError, RunError
 from hucrl_ros.ledger import Ledger
 from hucrl_ros.live_view import make_view
 from hucrl_ros.monitor import EpisodeMonitor
-from hucrl_ros.nodes import topics
+from hucrl_ros.nodes import places, topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.peers import Peers
@@ -23,6 +23,7 @@ from hucrl_ros.nodes.qos import ARCHIVE
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.tick_message import from_message
 from hucrl_ros.progress import Phase, Progress
+from hucrl_ros.runtime.control_loop import JointReading
 from hucrl_ros.ticks import NANOSECONDS
 
 ADVANCE_PERIOD = 0.05
@@ -77,6 +78,7 @@ class Supervisor(Node):
     def _connect(self) -> None:
         if self._parent_reports:
             os.set_blocking(_STDIN, False)
+        places.listen(self, self._monitor.surroundings)
         self.create_subscription(JointState, topics.JOINT_STATES, self._on_state, ARCHIVE)
         self.create_subscription(Float64MultiArray, topics.TICKS, self._on_tick, ARCHIVE)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
@@ -172,12 +174,9 @@ class Supervisor(Node):
     def _on_state(self, message: JointState) -> None:
         if self._progress.phase is Phase.RUNNING:
             stamp = message.header.stamp
-            self._monitor.see_state(
-                message.name,
-                message.position,
-                message.velocity,
-                stamp.sec * NANOSECONDS + stamp.nanosec,
-            )
+            stamp_ns = stamp.sec * NANOSECONDS + stamp.nanosec
+            reading = JointReading(message.name, message.position, message.velocity, stamp_ns)
+            self._monitor.see_joint_state(reading)
 
     def _on_tick(self, message: Float64MultiArray) -> None:
         if self._progress.phase is Phase.RUNNING:
