@@ -6,7 +6,16 @@ from pathlib import Path
 import numpy as np
 
 from hucrl_ros.bags.messages import Message, typestore
-from hucrl_ros.bags.topics import ACTIVE, COMMANDS, JOINT_STATES, RECORDED, TICKS, TRIPPED
+from hucrl_ros.bags.topics import (
+    ACTIVE,
+    COMMANDS,
+    GOAL,
+    JOINT_STATES,
+    OBJECT_POSE,
+    RECORDED,
+    TICKS,
+    TRIPPED,
+)
 from hucrl_ros.bags.writer import EpisodeWriter
 from hucrl_ros.ticks import TickRecord, encode_tick, tick_labels
 
@@ -28,6 +37,18 @@ def joint_state(
         position=np.array(positions, dtype=float),
         velocity=np.array(velocities, dtype=float),
         effort=np.array(efforts, dtype=float),
+    )
+
+
+def pose(stamp_ns: int, position: Sequence[float], frame: str = "world") -> Message:
+    types = typestore().types
+    stamp = types["builtin_interfaces/msg/Time"](*divmod(stamp_ns, 10**9))
+    return types["geometry_msgs/msg/PoseStamped"](
+        header=types["std_msgs/msg/Header"](stamp=stamp, frame_id=frame),
+        pose=types["geometry_msgs/msg/Pose"](
+            position=types["geometry_msgs/msg/Point"](*map(float, position)),
+            orientation=types["geometry_msgs/msg/Quaternion"](0.0, 0.0, 0.0, 1.0),
+        ),
     )
 
 
@@ -106,7 +127,9 @@ def record_episode(
 __all__ = [
     "ACTIVE",
     "COMMANDS",
+    "GOAL",
     "JOINT_STATES",
+    "OBJECT_POSE",
     "TICKS",
     "TRIPPED",
     "Recording",
@@ -114,6 +137,7 @@ __all__ = [
     "diagnostic",
     "floats",
     "joint_state",
+    "pose",
     "record_episode",
     "tick",
 ]

@@ -16,6 +16,7 @@ from hucrl_ros.config import Config
 from hucrl_ros.errors import HucrlError, RunError
 from hucrl_ros.ledger import Ledger
 from hucrl_ros.monitor import EpisodeMonitor
+from hucrl_ros.nodes import protocol
 from hucrl_ros.nodes.peers import LearnerReport
 from hucrl_ros.nodes.protocol import Protocol
 from hucrl_ros.progress import Phase, Progress
@@ -240,10 +241,27 @@ def test_a_refused_bundle_is_quoted(stage):
         ("record False", "recorder: disk full"),
     ],
 )
-def test_whoever_refuses_is_quoted(stage, refused, line):
+def test_whoever_refuses_is_quoted(stage, refused, line, monkeypatch):
+    monkeypatch.setattr(protocol, "BEGIN_S", 0.0)
     stage.robot.refused[refused] = "disk full"
     assert complaint_of(stage) == line
     assert stage.run.finished_episodes() == 0
+
+
+def test_a_controller_that_has_not_heard_of_its_goal_yet_is_asked_again(stage, monkeypatch):
+    monkeypatch.setattr(protocol, "RETRY_S", 0.0)
+    answers = iter(["no goal", "no goal", "", ""])
+    call = stage.robot.call
+
+    def refuse_at_first(client, request):
+        if client == "state" and TRANSITIONS[request.transition.id] == "activate":
+            stage.robot.refused["activate"] = next(answers)
+        return call(client, request)
+
+    stage.robot.call = refuse_at_first
+    stage.play()
+    assert len(stage.ledger.episodes) == 2
+    assert stage.robot.log.count("activate") == 4
 
 
 def test_a_controller_that_gives_up_early_leaves_no_bag_that_counts(stage):

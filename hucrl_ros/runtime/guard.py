@@ -43,6 +43,7 @@ class Guard:
         _check_length("safety.velocity_limits", safety.velocity_limits, joints, "one a joint")
         index = [spec.joint_names.index(name) for name in spec.actuated_joints]
         self._joints = joints
+        self._state_dim = spec.state_dim
         self._index = np.array(index, dtype=np.intp)
         self._limits = np.asarray(spec.effort_limits, dtype=np.float64)
         # Settings in "limits a period", so that one number fits joints of all sizes.
@@ -75,7 +76,7 @@ class Guard:
         """
         if action.shape != self._limits.shape or not np.isfinite(action).all():
             return GuardedCommand(self.safe_effort(state), clamped=False, safe=True)
-        if not self._knows(state):
+        if len(state) != self._state_dim or not self._knows(state):
             return GuardedCommand(self.safe_effort(None), clamped=False, safe=True)
         effort = np.clip(action, -self._limits, self._limits).astype(np.float64)
         if self._rate is not None:
@@ -89,7 +90,7 @@ class Guard:
         """The safe command `(q,)` [N m or N]: zero or damping; remembered as sent.
 
         Args:
-            state: Present state `(p,)`, or None where it is unknown or where nobody will follow
+            state: Present state `(p,)`, or only its joints `(2n,)`; None where it is unknown or where nobody will follow
                 up: damping by an outdated velocity would drive the robot, so it is zero then.
         """
         effort = np.zeros_like(self._limits)

@@ -1,0 +1,171 @@
+"""In what order the controller hears things, without DDS: a node that only takes callbacks."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("geometry_msgs", reason="what is heard are ROS 2's messages")
+
+from sensor_msgs.msg import JointState
+
+from hucrl_ros.errors import StateError
+from hucrl_ros.nodes import inlets as module
+from hucrl_ros.nodes.inlets import LOCKSTEP_PATIENCE, Inlets
+from hucrl_ros.nodes.places import from_message, to_message
+from hucrl_ros.robot import RobotSpec
+from hucrl_ros.runtime.state_reader import StateReader
+
+PERIOD_NS = 10_000_000
+SPEC = RobotSpec(
+    "table", ("hinge",), ("hinge",), (1.0,), 0.01, observed=("puck_x",), context=("hole_x",)
+)
+STEPS = 3
+
+
+class FakeNode:
+    """Keeps callbacks by topic; its only timer rings when a test says so."""
+
+    def __init__(self):
+        self.callbacks = {}
+        self.ring = None
+
+    def create_subscription(self, kind, topic, callback, qos):
+        self.callbacks[topic] = callback
+
+    def create_timer(self, period, callback, clock):
+        self.ring = callback
+        return SimpleNamespace(reset=lambda: None, cancel=lambda: None)
+
+
+class Ear:
+    """Inlets in an episode, and the states and silences that come out of them."""
+
+    def __init__(self, lockstep):
+        self.node, self.states, self.silences = FakeNode(), [], []
+        self.problems = []
+        self.inlets = Inlets(self.node, lockstep, self._hear, self.silences.append)
+        pose_periods = 0.0 if lockstep else 3.0
+        self.reader = StateReader(SPEC, self.inlets.surroundings, pose_periods)
+        self.inlets.set_period(SPEC.period, 3.0)
+        self.inlets.begin(self.reader)
+
+    def _hear(self, heard):
+        if self.reader.joints.is_repetition(heard.reading.stamp_ns):
+            return False
+        try:
+            self.states.append(self.reader.read(*heard.reading).tolist())
+        except StateError as error:
+            self.problems.append(str(error))
+        return True
+
+    def say(self, topic, k, value=None):
+        stamp_ns = (k + 1) * PERIOD_NS
+        if topic == "joint_states":
+            message = JointState(name=["hinge"], position=[float(k)], velocity=[-float(k)])
+            message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, 10**9)
+        else:
+            value = {"goal": 100.0, "object_pose": 10.0 * k}[topic] if value is None else value
+            message = to_message([value, 0.0, 0.0], stamp_ns)
+        self.node.callbacks[topic](message)
+
+
+EXPECTED = [[float(k), -float(k), 10.0 * k, 100.0] for k in range(STEPS)]
+
+
+def moments():
+    """For each step, a permutation of what the simulator publishes, some of it repeatedly."""
+    first = st.permutations(["goal", "object_pose", "joint_states", "joint_states"])
+    other = st.permutations(["object_pose", "joint_states", "object_pose", "joint_states"])
+    return st.tuples(first, *[other] * (STEPS - 1))
+
+
+@given(moments())
+def test_in_lockstep_any_order_of_arrival_gives_the_same_states(order):
+    ear = Ear(lockstep=True)
+    for k, topics in enumerate(order):
+        for topic in topics:
+            ear.say(topic, k)
+        assert len(ear.states) == k + 1, "one state for each joint state, before the next comes"
+    assert ear.states == EXPECTED
+    assert ear.problems == []
+
+
+def test_in_lockstep_the_goal_of_the_last_episode_is_not_taken_for_this_ones():
+    ear = Ear(lockstep=True)
+    ear.say("goal", -1, value=5.0)
+    ear.say("object_pose", 0)
+    ear.say("joint_states", 0)
+    assert ear.states == []
+    ear.say("goal", 0)
+    assert ear.states == EXPECTED[:1]
+
+
+def test_in_real_time_nothing_waits_and_the_newest_pose_counts():
+    ear = Ear(lockstep=False)
+    ear.say("goal", 0)
+    ear.say("object_pose", 0)
+    ear.say("joint_states", 0)
+    ear.say("joint_states", 1)  # its pose comes later
+    ear.say("object_pose", 1)
+    ear.say("joint_states", 2)
+    assert [state[2] for state in ear.states] == [0.0, 0.0, 10.0]
+    ear.say("joint_states", 5)
+    assert ear.problems[0].startswith("object_pose: the newest is 40.0 ms older")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+def test_in_lockstep_a_pose_that_does_not_come_is_a_problem_after_a_while(clock):
+    ear = Ear(lockstep=True)
+    ear.say("goal", 0)
+    for _ in range(10):  # repetitions are no sign of life of what is missing
+        ear.say("joint_states", 0)
+        clock.now += 0.9 * LOCKSTEP_PATIENCE / 10
+        ear.node.ring()
+    assert ear.problems == ear.silences == []
+    clock.now += 0.2 * LOCKSTEP_PATIENCE
+    ear.node.ring()
+    ear.node.ring()
+    assert ear.problems == ["object_pose: none up to the joint state of 0.010 s"]
+    assert ear.silences == []
+    ear.say("object_pose", 1)
+    ear.say("joint_states", 1)
+    assert ear.states == EXPECTED[1:2]
+
+
+def test_silence_is_told_once_in_lockstep_and_every_period_in_real_time(clock):
+    for lockstep, told in ((True, 1), (False, 3)):
+        ear = Ear(lockstep)
+        clock.now += 1.0
+        for _ in range(3):
+            ear.node.ring()
+        assert len(ear.silences) == told
+        ear.inlets.end()
+        ear.node.ring()
+        ear.say("joint_states", 0)
+        assert len(ear.silences) == told and ear.states == []
+
+
+def test_what_comes_before_an_episode_is_kept_for_it():
+    ear = Ear(lockstep=True)
+    ear.inlets.end()
+    ear.say("goal", 0)
+    ear.say("object_pose", 0)
+    ear.inlets.begin(ear.reader)
+    ear.say("joint_states", 0)
+    assert ear.states == EXPECTED[:1]
+
+
+@given(st.tuples(*[st.floats(allow_nan=False)] * 3), st.integers(0, 2**31 * 10**9 - 1))
+def test_a_place_comes_back_from_its_message_exactly(position, stamp_ns):
+    place = from_message(to_message(position, stamp_ns))
+    assert (place.stamp_ns, place.frame) == (stamp_ns, "world")
+    np.testing.assert_array_equal(place.position, position)

@@ -1,0 +1,179 @@
+"""States put together from joint states, object poses and goals, alone."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hucrl_ros.envs import ROBOTS, HalfCheetah, Pr2Pusher, Pr2Reacher
+from hucrl_ros.errors import ConfigError, StateError
+from hucrl_ros.robot import RobotSpec, sources
+from hucrl_ros.runtime.state_reader import Place, Places, StateReader, Surroundings
+
+PERIOD_NS = 10_000_000
+SPEC = RobotSpec(
+    name="table",
+    joint_names=("hinge",),
+    actuated_joints=("hinge",),
+    effort_limits=(1.0,),
+    period=0.01,
+    observed=("puck_y", "belt_velocity", "puck_x"),
+    context=("hole_z",),
+)
+"""The object's entries stand in another order than in a pose, with a joint's speed between."""
+
+
+def place(stamp, x=1.0, y=2.0, z=3.0, frame="world"):
+    return Place(stamp, frame, (x, y, z))
+
+
+def read(reader, stamp=PERIOD_NS):
+    return reader.read(["belt", "hinge"], [math.nan, 0.5], [7.0, -0.5], stamp)
+
+
+@pytest.fixture
+def around():
+    return Surroundings()
+
+
+@pytest.fixture
+def reader(around):
+    return StateReader(SPEC, around, pose_periods=2.0)
+
+
+def test_every_entry_comes_from_where_its_name_says(reader, around):
+    around.object.add(place(PERIOD_NS, x=10.0, y=20.0, z=30.0))
+    around.goal.add(place(0, x=40.0, y=50.0, z=60.0))
+    np.testing.assert_array_equal(read(reader), [0.5, -0.5, 20.0, 7.0, 10.0, 60.0])
+
+
+@pytest.mark.parametrize("robot", ROBOTS.values())
+def test_every_robots_entries_have_a_source(robot):
+    told = sources(robot.spec)
+    assert len(told.order) == len(set(told.order)) == robot.spec.state_dim
+
+
+def test_the_papers_robots_need_what_the_contract_says():
+    assert sources(Pr2Reacher.spec)[:3] == ((), "", "goal")
+    assert sources(Pr2Pusher.spec)[:3] == ((), "object", "")
+    assert sources(HalfCheetah.spec)[:3] == (("rootx",), "", "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"observed": ("puck_x", "ball_x")}, "observed entry 'ball_x' has no topic"),
+        ({"observed": ("puck_w",)}, "observed entry 'puck_w' has no topic"),
+        ({"context": ("belt_velocity",)}, "context entry 'belt_velocity' has no topic"),
+    ],
+)
+def test_an_entry_that_nobody_tells_is_named(changes, named):
+    with pytest.raises(ConfigError, match=named):
+        StateReader(RobotSpec("table", ("hinge",), ("hinge",), (1.0,), 0.01, **changes))
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.floats(-1, 1)), max_size=30), st.integers(0, 20))
+def test_the_newest_place_that_is_not_newer_holds(heard, moment):
+    places = Places(kept=None)
+    for stamp, x in heard:
+        places.add(place(stamp, x=x))
+    kept = {}  # what came after it with a smaller stamp shows that the clock has started again
+    for index, (stamp, x) in enumerate(heard):
+        if all(later > stamp for later, _ in heard[index + 1 :]):
+            kept[stamp] = x
+    holding = [stamp for stamp in kept if stamp <= moment]
+    found = places.at(moment)
+    if not holding:
+        assert found is None
+    else:
+        assert (found.stamp_ns, found.position[0]) == (max(holding), kept[max(holding)])
+
+
+def test_only_so_many_places_are_kept():
+    places = Places(kept=3)
+    for stamp in range(10):
+        places.add(place(stamp))
+    assert places.at(6) is None
+    assert places.at(7).stamp_ns == 7
+    assert places.newest_ns == 9
+
+
+def test_a_goal_holds_from_its_stamp_on_whenever_it_comes(reader, around):
+    around.object.add(place(3 * PERIOD_NS))
+    around.goal.add(place(0, z=1.0))
+    around.goal.add(place(3 * PERIOD_NS, z=2.0))
+    around.object.add(place(2 * PERIOD_NS))
+    assert read(reader, 2 * PERIOD_NS)[-1] == 1.0
+    around.object.add(place(3 * PERIOD_NS))
+    assert read(reader, 3 * PERIOD_NS)[-1] == 2.0
+    assert read(reader, 4 * PERIOD_NS)[-1] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("object_", "goal", "reason"),
+    [
+        (None, place(0), "object_pose: none up to the joint state of 0.050 s"),
+        (place(6 * PERIOD_NS), place(0), "object_pose: none up to"),
+        (
+            place(2 * PERIOD_NS),
+            place(0),
+            "object_pose: the newest is 30.0 ms older than the joint state of 0.050 s; at most "
+            "20.0 ms",
+        ),
+        (place(5 * PERIOD_NS, y=math.nan), place(0), "object_pose: y is nan; expected a finite"),
+        (place(5 * PERIOD_NS, frame="camera"), place(0), "object_pose: frame 'camera'; expected"),
+        (place(5 * PERIOD_NS), None, "goal: none holds yet at the joint state's 0.050 s"),
+        (place(5 * PERIOD_NS), place(6 * PERIOD_NS), "goal: none holds yet"),
+        (place(5 * PERIOD_NS), place(0, x=math.inf), "goal: x is inf; expected a finite number"),
+        (place(5 * PERIOD_NS), place(0, frame="map"), "goal: frame 'map'; expected 'world'"),
+    ],
+)
+def test_what_makes_no_sense_is_named_in_one_line(reader, around, object_, goal, reason):
+    for places, found in ((around.object, object_), (around.goal, goal)):
+        if found is not None:
+            places.add(found)
+    with pytest.raises(StateError) as caught:
+        read(reader, 5 * PERIOD_NS)
+    assert str(caught.value).startswith(reason)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_frame_may_be_left_out(reader, around):
+    around.object.add(place(PERIOD_NS, frame=""))
+    around.goal.add(place(0, frame=""))
+    assert read(reader).shape == (SPEC.state_dim,)
+
+
+def test_a_pose_may_be_as_old_as_allowed(reader, around):
+    around.object.add(place(2 * PERIOD_NS))
+    around.goal.add(place(0))
+    assert read(reader, 4 * PERIOD_NS)[2] == 2.0
+
+
+def test_a_missing_further_joint_is_named(reader):
+    with pytest.raises(StateError, match="no joint 'belt' among"):
+        reader.read(["hinge"], [0.0], [0.0], 0)
+
+
+def test_where_all_is_told_at_once_the_pose_and_the_first_goal_are_waited_for(reader, around):
+    assert reader.lacks(PERIOD_NS)
+    around.object.add(place(PERIOD_NS))
+    around.goal.add(place(0))
+    assert reader.lacks(PERIOD_NS), "the goal is that of another episode"
+    around.goal.add(place(PERIOD_NS))
+    assert not reader.lacks(PERIOD_NS)
+    read(reader)
+    assert not reader.lacks(PERIOD_NS), "a repetition needs nothing"
+    assert reader.lacks(2 * PERIOD_NS)
+    around.object.add(place(2 * PERIOD_NS))
+    assert not reader.lacks(2 * PERIOD_NS), "the goal stays"
+    reader.reset()
+    assert reader.lacks(2 * PERIOD_NS), "another episode has a goal of its own"
+
+
+def test_joints_alone_need_nothing():
+    reader = StateReader(RobotSpec("arm", ("hinge",), ("hinge",), (1.0,), 0.01))
+    assert not reader.lacks(0) and not reader.needs_goal
+    np.testing.assert_array_equal(reader.read(["hinge"], [1.0], [2.0], 0), [1.0, 2.0])
