@@ -1,7 +1,7 @@
 """Every policy search against optima that matrix equations give, without and with optimism.
 
 The fast tests ask for most of the way in a few seconds. The slow ones ask for the optimum within
-2%, value and gain: `pytest -m slow test/test_search_optimum.py`, 8 to 20 seconds a search.
+2%, value and gain: `pytest -m slow test/test_search_optimum.py`, 10 to 90 seconds a search.
 """
 
 import numpy as np
@@ -31,11 +31,16 @@ EXACT = {
     "ppo": {"trace": 0.3, "policy_steps": 8},
 }
 """Settings of each search for a smooth problem without noise."""
-SLOWER = {"td3": {"learning_rate": 5e-3}, "sac": {"learning_rate": 5e-3}}
+LONG = {"learning_rate": 5e-3, "iterations": 600, "policy_steps": 8}
+SLOWER = {"td3": LONG, "sac": LONG}
 """For the last percents."""
-GAIN_ERROR = {"sac": 0.06, "ppo": 0.06}
-"""Seed 0 gave 0.048 and 0.038: noisy policies are hardly worse where the value is flat, and their
-value is within 1%. The others stay below 0.02."""
+GAIN_ERROR = {"ppo": 0.06}
+"""Seed 0 gave 0.038. Its updates stay noisy, and where the value is flat (it is within 1%) they
+don't settle: neither smaller steps nor larger batches, less noise or a better critic made it
+reliably smaller (0.017 to 0.089). The others stay below 0.02."""
+CRITIC_ERROR = {"td3": 0.1, "sac": 0.15}
+"""With optimism; seed 0 gave 0.078 and 0.132. V is only their guide for whole trajectories: they
+climb their own action values."""
 PATIENT = {"iterations": 300, "pool": 128, "batch_size": 256, "critic_steps": 8}
 
 
@@ -105,7 +110,7 @@ def test_a_search_finds_the_optimum(algorithm, optimistic):
     found = outcome_of(algorithm, optimistic, **PATIENT, **SLOWER.get(algorithm, {}))
     assert found.regret < 0.02
     if optimistic:  # There, the value hardly depends on the effort, as η does most of the work.
-        assert found.critic_error < (0.25 if algorithm in SLOWER else 0.05)
+        assert found.critic_error < CRITIC_ERROR.get(algorithm, 0.05)
     else:
         assert found.critic_error < 0.02
         assert found.gain_error < GAIN_ERROR.get(algorithm, 0.02)
