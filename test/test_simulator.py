@@ -11,7 +11,7 @@ import pytest
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from ros_harness import Harness, ScriptedController, stamp_ns, stop
 
-from hucrl_ros.envs import TASK_ROBOTS, Pendulum
+from hucrl_ros.envs import TASK_ROBOTS, HalfCheetah, Pendulum, Pr2Pusher, Pr2Reacher
 from hucrl_ros.envs.plant import RESET_PERIODS, Plant
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.pacing import Lockstep, RealTime
@@ -79,6 +79,45 @@ def test_start_depends_on_seed_and_episode_only():
 
     assert start(1, 2) == start(1, 2, before=(0, 1))
     assert len({start(1, 2), start(1, 3), start(2, 2)}) == 3
+
+
+def test_a_goal_is_told_with_the_first_sample_of_each_episode():
+    plant = Plant(Pr2Reacher(), seed=0)
+    first = plant.sample()
+    np.testing.assert_array_equal(first.goal, plant.robot.state[14:])
+    plant.period()
+    assert plant.sample().goal is None
+    plant.reset(1)
+    second = plant.sample()
+    np.testing.assert_array_equal(second.goal, plant.robot.state[14:])
+    assert (first.goal != second.goal).all()
+    assert first.object is None
+
+
+def test_an_object_is_told_with_every_sample_and_moves_when_it_is_pushed():
+    plant = Plant(Pr2Pusher(), seed=0)
+    velocity = plant.robot.data.joint("object_slide_x").qvel
+    for speed in (0.0, 0.5):
+        velocity[0] = speed
+        plant.period()
+        sample = plant.sample()
+        np.testing.assert_array_equal(sample.object, plant.robot.state[14:])
+        assert sample.goal is None
+    start = Plant(Pr2Pusher(), seed=0).sample().object
+    assert sample.object[0] - start[0] == pytest.approx(0.5 * 0.04, rel=0.3)
+
+
+def test_a_joint_of_which_only_the_velocity_counts_is_told_like_the_others():
+    plant = Plant(HalfCheetah(), seed=0)
+    plant.command(np.full(6, 2.0))
+    for _ in range(5):
+        plant.period()
+    sample = plant.sample()
+    assert plant.joints == (*HalfCheetah.spec.joint_names, "rootx")
+    state = np.concatenate([sample.positions[:8], sample.velocities])
+    np.testing.assert_array_equal(state, plant.robot.state)
+    assert (sample.positions[8], sample.efforts[8]) == (plant.robot.data.joint("rootx").qpos[0], 0)
+    assert sample.efforts[2:8].tolist() == [2.0] * 6
 
 
 def test_lockstep_publishes_one_state_a_command():
