@@ -4,6 +4,7 @@
 """
 
 import logging
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -104,6 +105,28 @@ def asked_robot(task: str, config: Config) -> Description | None:
     check_search(config.search, built)
     check_export(built)
     return described
+
+
+def recordings_of(bundle: Path, task: str, folder: Path) -> RunFolder:
+    """A folder for recordings of a bundle, new or continued.
+
+    The machine at the robot has neither torch nor what the bundle was learned with: where the
+    bundle's run is at hand its robot is kept with the recordings, as it is.
+
+    Raises:
+        RunError: no folder can be made there.
+    """
+    exists = (folder / "config.yaml").is_file()
+    if exists or task_config_file(task).is_file():
+        return prepare_run(RunOptions(task, out=folder, resume=exists))
+    robot = RunFolder(bundle.absolute().parent.parent).robot
+    try:
+        run = RunFolder.create(folder, Config(task=task))
+        if robot.is_dir():
+            shutil.copytree(robot, run.robot, dirs_exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{folder}: can't record there: {error.strerror}") from None
+    return run
 
 
 def _own_settings(options: RunOptions) -> Config:

@@ -32,7 +32,7 @@ from launch_ros.events.lifecycle import ChangeState
 from hucrl_ros.graph import CONTROLLER, PACKAGE, NodeSpec, control_graph
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.manifest import read_manifest
-from hucrl_ros.starting import RunOptions, prepare_run
+from hucrl_ros.starting import recordings_of
 
 TOPICS = {"joint_states": "joint_states", "commands": "controller/commands"}
 """Launch argument to the nodes' own name for the topic."""
@@ -81,19 +81,16 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         task,
         parameter_file=path("params_file"),
         remappings={own: argument(name) for name, own in TOPICS.items()},
-        run=recordings(path("record"), task),
+        run=recordings(path("record"), bundle, task),
     )
     processes = {node.name: process(node) for node in nodes}
     activate = argument("activate").lower() in ("true", "1")
     return [*lifecycle(processes[CONTROLLER], activate), *processes.values()]
 
 
-def recordings(folder: Path | None, task: str) -> RunFolder | None:
+def recordings(folder: Path | None, bundle: Path, task: str) -> RunFolder | None:
     """A folder for recordings, new or continued."""
-    if folder is None:
-        return None
-    exists = (folder / "config.yaml").is_file()
-    return prepare_run(RunOptions(task, out=folder, resume=exists))
+    return None if folder is None else recordings_of(bundle, task, folder)
 
 
 def process(node: NodeSpec) -> Node:

@@ -1,4 +1,4 @@
-"""`hucrl inspect`: what is in a bundle or a bag, after checking it."""
+"""`hucrl inspect`: what is in a bundle, a bag or a robot's description, after checking it."""
 
 import argparse
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from hucrl_ros.bags.metadata import FILE_NAME
+from hucrl_ros.description import is_description
 from hucrl_ros.errors import ConfigError, HucrlError
 from hucrl_ros.runtime.manifest import MANIFEST
 
@@ -14,11 +15,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     """Add the command to `hucrl`."""
     parser = subparsers.add_parser(
         "inspect",
-        help="check a bundle or a bag and say what is in it",
-        description="Check a bundle (hashes, shapes, agreement with torch's outputs) or a bag, "
-        "also one that was cut off, and say what is in it.",
+        help="check a bundle, a bag or a robot of your own and say what is in it",
+        description="Check a bundle (hashes, shapes, agreement with torch's outputs), a bag, "
+        "also one that was cut off, or the YAML that describes a robot of your own, and say what "
+        "is in it.",
     )
-    parser.add_argument("path", type=Path, metavar="BUNDLE|BAG", help="a folder, or an MCAP file")
+    parser.add_argument(
+        "path", type=Path, metavar="BUNDLE|BAG|YAML", help="a folder, an MCAP file or a YAML"
+    )
     parser.add_argument(
         "--repair",
         action="store_true",
@@ -37,6 +41,11 @@ def run(args: argparse.Namespace) -> int:
 
     path: Path = args.path
     console = Console(highlight=False)
+    if is_description(str(path)):
+        from hucrl_ros.cli.describe_robot import describe_robot
+
+        console.print(describe_robot(path), soft_wrap=True)
+        return 0
     if is_bundle(path):
         if args.repair:
             raise ConfigError(f"{path}: --repair is for bags; a bundle can be made anew")
@@ -45,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if not is_bag(path):
         raise HucrlError(
             f"{path}: neither a bundle (a folder with {MANIFEST}) nor a bag "
-            f"(a folder with {FILE_NAME} or an .mcap file, or that file)"
+            f"(a folder with {FILE_NAME} or an .mcap file, or that file) nor a robot's YAML"
         )
     if args.repair:
         path = repair(path)

@@ -13,7 +13,9 @@ _SETTINGS = ("episodes", "action_penalty", "strategy", "seed", "mode")
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """The task, and settings of a run that have options of their own; None: not given."""
-    parser.add_argument("task", help="what to learn; `hucrl list tasks` prints all")
+    parser.add_argument(
+        "task", help="what to learn: one of `hucrl list tasks`, or the YAML of a robot of your own"
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings, in YAML")
     parser.add_argument("--episodes", type=int, metavar="N", help="episodes, random ones included")
     parser.add_argument("--action-penalty", type=float, metavar="RHO", help="weight of efforts")

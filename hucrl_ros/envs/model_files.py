@@ -36,7 +36,7 @@ def model_dependencies(path: Path) -> list[Path]:
     try:
         names = mujoco.mju_getXMLDependencies(str(path))
     except (ValueError, mujoco.FatalError) as error:
-        raise ConfigError(f"{path}: {_line(error)}") from None
+        raise ConfigError(f"{path}: MuJoCo can't read it: {_line(error)}") from None
     others = [Path(name) if Path(name).is_absolute() else path.parent / name for name in names]
     return [path, *(other for other in others if other.resolve() != path.resolve())]
 

@@ -12,6 +12,7 @@ from hucrl_ros.envs.described import DescribedRobot, joint_ranges
 from hucrl_ros.envs.measured import Measured, measure, round_up
 from hucrl_ros.envs.model_files import build_model, model_dependencies, read_motors
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.robot import sources
 from hucrl_ros.robot_settings import Draw, RobotSettings
 
 STRETCH = 0.3
@@ -30,7 +31,8 @@ def resolve(found: Description) -> Description:
         ConfigError: the model and the description don't fit together.
     """
     found = dataclasses.replace(found, files=tuple(model_dependencies(found.model)))
-    model = build_model(found.model, found.robot)
+    # Motors that are asked for are checked before they are made.
+    model = build_model(found.model, found.robot.model_copy(update={"actuated": ()}))
     robot = _with_joints(found, model)
     robot = _with_motors(found, robot, model)
     _check_period(found, robot, model)
@@ -124,6 +126,10 @@ def _check_context(found: Description, robot: RobotSettings, model: mujoco.MjMod
 
 
 def _check_entries(found: Description, robot: RobotSettings) -> None:
+    try:
+        sources(robot.spec)  # Who tells what through ROS.
+    except ConfigError as error:
+        raise ConfigError(f"{found.path}: {error}") from None
     entries = robot.entries
     moving = entries[: len(entries) - len(robot.context)]
     scaled = [entry for entry in entries if entry not in (robot.angles or ())]

@@ -58,7 +58,7 @@ def open_bundle(path: Path, described: Path | None = None) -> tuple[Bundle, Task
         folder = path.absolute().parent.parent / ROBOT
         task = make_task(name, manifest.action_penalty, folder)
     except ConfigError as error:
-        raise BundleError(f"{path}: {error}") from None
+        raise BundleError(f"{path}: {error}; --robot FILE.yaml describes one") from None
     return load_bundle(path, task.spec), task
 
 

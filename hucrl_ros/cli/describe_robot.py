@@ -1,0 +1,84 @@
+"""A user's own robot as tables: what its description says, and what was derived from the model."""
+
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hucrl_ros.cli.describe_bundle import pairs
+from hucrl_ros.description import Description, dump_description
+from hucrl_ros.robot_settings import Draw
+from hucrl_ros.starting import RunOptions, asked_config, asked_robot
+from hucrl_ros.tasks.terms import TERMS
+
+
+def describe_robot(path: Path) -> RenderableType:
+    """Check a description as the start of a run does, and say all that it means.
+
+    Raises:
+        ConfigError: something in it is wrong.
+    """
+    config = asked_config(RunOptions(str(path)))
+    described = asked_robot(str(path), config)
+    assert described is not None
+    robot = described.robot
+    substeps = (
+        "" if robot.timestep is None else f", physics in steps of {1e3 * robot.timestep:g} ms"
+    )
+    facts = {
+        "model": str(described.model),
+        "control": f"{robot.steps} steps of {1e3 * robot.period:g} ms{substeps}",
+        "efforts": ", ".join(
+            f"{joint} ±{limit:g}"
+            for joint, limit in zip(robot.actuated, robot.effort_limits, strict=True)
+        ),
+        **_reward(described),
+        **{f"topic {name}": other for name, other in robot.topics.items()},
+    }
+    return Group(
+        Text(f"Robot {described.name}", style="bold"),
+        Text("checked: model, joints, reward and its export to ONNX", style="green"),
+        "",
+        pairs(facts),
+        "",
+        _entries(described),
+        "",
+        Text("All of it, as a run keeps it", style="italic"),
+        Text(dump_description(robot, described.reward)),
+    )
+
+
+def _reward(described: Description) -> dict[str, str]:
+    reward = described.reward
+    lines = {"reward": reward.function}
+    if reward.terms:
+        lines = {}
+        for number, term in enumerate(reward.terms):
+            summary = (TERMS[term.term].__doc__ or "").partition("\n")[0]
+            lines[f"reward {number}"] = f"{term.weight:g} x {term.term}: {summary}"
+    if reward.success is not None:
+        success = reward.success
+        lines["success"] = f"{success.of} within {100 * success.within:g} cm of {success.to}"
+    return lines
+
+
+def _entries(described: Description) -> Table:
+    robot = described.robot
+    table = Table(
+        "state", "starts at", "networks see", "imagined up to", box=None, title_justify="left"
+    )
+    for entry in robot.entries:
+        angle = entry in (robot.angles or ())
+        seen = "cosine, sine" if angle else f"in units of {robot.scales[entry]:g}"
+        reach = robot.reach.get(entry)
+        up_to = "any" if reach is None else f"±{reach:g}"
+        context = entry in robot.context
+        table.add_row(entry, _draw(robot.start[entry]), seen, "stays" if context else up_to)
+    return table
+
+
+def _draw(draw: Draw) -> str:
+    if draw.low is not None:
+        return f"{draw.low:g} … {draw.high:g}"
+    return f"{draw.mean:g}" + (f" + N(0, {draw.std:g}²)" if draw.std else "")

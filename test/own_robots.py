@@ -1,0 +1,68 @@
+"""Robots of one's own for the tests: descriptions written into a folder."""
+
+import copy
+from pathlib import Path
+
+import yaml
+
+from hucrl_ros.description import Description, read_description
+from hucrl_ros.envs.resolve import resolve
+from hucrl_ros.paths import share_directory
+from hucrl_ros.tasks import DescribedTask
+
+EXAMPLES = share_directory() / "config" / "examples"
+PENDULUM = {
+    "robot": {
+        "name": "stick",
+        "model": str(share_directory() / "sim" / "pendulum.xml"),
+        "period": 0.0125,
+        "steps": 400,
+        "scales": {"pendulum_joint_velocity": 5.0},
+        "reach": {"pendulum_joint_velocity": 12.0},
+        "start": {"pendulum_joint": 3.141592653589793},
+    },
+    "reward": {
+        "terms": [
+            {
+                "term": "product",
+                "factors": [
+                    {"term": "upright", "joint": "pendulum_joint"},
+                    {"term": "slow", "joint": "pendulum_joint", "band": 0.5, "margin": 0.5},
+                ],
+            },
+            {"term": "gentle", "band": 0.1, "margin": 0.1},
+        ]
+    },
+}
+"""The paper's pendulum, as a user would describe it."""
+ARM = yaml.safe_load((EXAMPLES / "planar_arm" / "planar_arm.yaml").read_text())
+
+
+def write(folder: Path, document: dict, name: str = "mine.yaml") -> Path:
+    """A description with its own files copied next to it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in ("planar_arm.urdf", "planar_arm.py"):
+        (folder / file).write_bytes((EXAMPLES / "planar_arm" / file).read_bytes())
+    path = folder / name
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return path
+
+
+def changed(document: dict, section: str = "robot", **changes) -> dict:
+    """A copy with some keys of a section replaced; None: taken out."""
+    new = copy.deepcopy(document)
+    for key, value in changes.items():
+        new[section].pop(key, None)
+        if value is not None:
+            new[section][key] = value
+    return new
+
+
+def resolved(folder: Path, document: dict) -> Description:
+    """What becomes of a description."""
+    return resolve(read_description(write(folder, document)))
+
+
+def task_of(folder: Path, document: dict, action_penalty: float = 0.0) -> DescribedTask:
+    """The task of a description."""
+    return DescribedTask(resolved(folder, document), action_penalty)

@@ -1,0 +1,373 @@
+"""A robot of one's own: what its description means, and what is refused."""
+
+import itertools
+import shutil
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+import yaml
+from own_robots import ARM, EXAMPLES, PENDULUM, changed, resolved, task_of, write
+
+from hucrl_ros.config import Config
+from hucrl_ros.description import find_description, read_description
+from hucrl_ros.envs import DescribedRobot, Pendulum, make_robot
+from hucrl_ros.envs.resolve import resolve
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.starting import RunOptions, asked_config
+from hucrl_ros.tasks import PendulumSwingUp, make_task
+from hucrl_ros.tasks.export_check import check_export
+
+
+@pytest.fixture(scope="module")
+def stick(tmp_path_factory):
+    return task_of(tmp_path_factory.mktemp("stick"), PENDULUM, 0.2)
+
+
+@pytest.fixture(scope="module")
+def arm(tmp_path_factory):
+    return resolved(tmp_path_factory.mktemp("arm"), ARM)
+
+
+def refusal(folder, document):
+    with pytest.raises(ConfigError) as caught:
+        task_of(folder, document)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+# A description means what the Python classes mean
+
+
+def test_the_pendulum_from_a_yaml_moves_like_the_built_in_one(stick):
+    described, built_in = stick.robot(), Pendulum()
+    assert described.spec.joint_names == built_in.spec.joint_names
+    assert described.spec.effort_limits == built_in.spec.effort_limits
+    rng = np.random.default_rng(0)
+    states = [robot.reset(np.random.default_rng(1)) for robot in (described, built_in)]
+    np.testing.assert_array_equal(*states)
+    for effort in rng.uniform(-1.5, 1.5, (100, 1)):
+        states = [robot.step(effort) for robot in (described, built_in)]
+        np.testing.assert_array_equal(*states)
+
+
+def test_the_pendulum_from_a_yaml_has_the_built_in_features_and_rewards(stick):
+    task = PendulumSwingUp(0.2)
+    generator = torch.Generator().manual_seed(0)
+    states = 10 * torch.randn(500, 2, generator=generator)
+    actions = torch.randn(500, 1, generator=generator)
+    assert (stick.steps, stick.reach, stick.angles) == (task.steps, task.reach, task.angles)
+    torch.testing.assert_close(stick.features(states), task.features(states), rtol=0, atol=0)
+    torch.testing.assert_close(stick.reward(states, actions), task.reward(states, actions))
+
+
+def test_an_urdf_without_motors_gets_one_for_each_joint_with_an_effort_limit(arm):
+    robot = DescribedRobot(arm)
+    assert arm.robot.actuated == ("shoulder", "elbow")
+    assert arm.robot.effort_limits == (2.0, 1.0)
+    # A constant torque on the shoulder of the arm at rest: τ = I θ̈ with the arm stretched out.
+    robot.set_state(np.zeros(6))
+    robot.data.ctrl[:] = (0.5, 0.0)
+    mujoco.mj_forward(robot.model, robot.data)
+    inertia = np.empty((2, 2))
+    for column, unit in enumerate(np.eye(2)):
+        mujoco.mj_mulM(robot.model, robot.data, inertia[column], unit)
+    # Upper arm: 0.0085 + 0.15²; forearm: 0.006 + 0.7 · 0.45² about the shoulder.
+    assert inertia[0, 0] == pytest.approx(0.0085 + 0.15**2 + 0.006 + 0.7 * 0.45**2, rel=1e-6)
+    np.testing.assert_allclose(inertia @ robot.data.qacc, (0.5, 0.0), atol=1e-9)
+
+
+def test_starts_are_drawn_as_described(tmp_path):
+    start = {"shoulder": {"mean": 1.0, "std": 0.1}, "elbow": -0.5, "goal_x": {"low": 0, "high": 1}}
+    robot = DescribedRobot(resolved(tmp_path, changed(ARM, start=start)))
+    draws = np.array([robot.initial_state(np.random.default_rng(k)) for k in range(500)])
+    assert draws[:, 0].mean() == pytest.approx(1.0, abs=0.02)
+    assert draws[:, 0].std() == pytest.approx(0.1, abs=0.02)
+    assert (draws[:, 1] == -0.5).all()
+    assert 0.0 <= draws[:, 4].min() < 0.05
+    assert 0.95 < draws[:, 4].max() <= 1.0
+    assert (draws[:, [2, 3, 5]] == 0.0).all()
+    np.testing.assert_array_equal(robot.reset(np.random.default_rng(3)), draws[3])
+
+
+def test_what_is_left_out_is_derived_the_same_every_time(tmp_path, arm):
+    again = resolved(tmp_path, ARM)
+    assert again.robot == arm.robot
+    robot = arm.robot
+    assert robot.angles == ("shoulder", "elbow")
+    assert set(robot.scales) == {"shoulder_velocity", "elbow_velocity", "goal_x", "goal_y"}
+    assert robot.reach["shoulder"] is None  # It may wind.
+    assert robot.reach["elbow"] == pytest.approx(2.6 + 0.3)
+    assert robot.scales["goal_x"] == robot.scales["goal_y"] == 0.4
+    assert "goal_x" not in robot.reach  # The context isn't predicted.
+
+
+def test_a_derived_reach_holds_what_the_robot_does(arm):
+    robot, rng = DescribedRobot(arm), np.random.default_rng(5)
+    reach = np.array([arm.robot.reach[e] or np.inf for e in arm.robot.entries[:4]])
+    for _ in range(5):
+        state = robot.reset(rng)
+        for _ in range(arm.robot.steps):
+            state = robot.step(rng.choice([-1.0, 1.0], 2) * arm.robot.effort_limits)
+            assert (np.abs(state[:4]) <= reach).all()
+
+
+def test_imagined_states_have_the_goals_of_starts_and_respect_limits(arm, tmp_path):
+    task = task_of(tmp_path, ARM)
+    states = task.imagined_states(1000, torch.Generator().manual_seed(0))
+    assert states.shape == (1000, 6)
+    assert states[:, 1].abs().max() <= 2.6
+    assert (states[:500, :4] == 0.0).all()
+    assert states[:, 4].abs().max() <= 0.4
+    assert states[:, 5].min() >= 0.1
+
+
+def test_motors_are_put_into_the_order_that_is_asked_for(tmp_path):
+    robot = DescribedRobot(resolved(tmp_path, changed(ARM, actuated=["elbow", "shoulder"])))
+    assert robot.spec.effort_limits == (1.0, 2.0)
+    driven = [robot.model.joint(int(k)).name for k in robot.model.actuator_trnid[:, 0]]
+    assert driven == ["elbow", "shoulder"]
+
+
+# What a run keeps
+
+
+def test_a_run_keeps_all_that_it_needs_of_its_robot(tmp_path):
+    source = tmp_path / "source"
+    included = '<mujoco><include file="../parts/body.xml"/></mujoco>'
+    body = """<mujoco><asset><mesh name="wedge" file="../parts/wedge.obj"/></asset>
+      <worldbody><body name="b"><joint name="turn" axis="0 1 0"/>
+      <geom type="mesh" mesh="wedge"/></body></worldbody>
+      <actuator><motor joint="turn" ctrlrange="-1 1" ctrllimited="true"/></actuator></mujoco>"""
+    for folder in ("parts", "models"):
+        (source / folder).mkdir(parents=True)
+    (source / "parts" / "body.xml").write_text(body)
+    corners = itertools.product((0.0, 0.1), repeat=3)
+    vertices = "".join(f"v {x} {y} {z}\n" for x, y, z in corners)
+    (source / "parts" / "wedge.obj").write_text(vertices + "f 1 2 3\nf 1 2 5\nf 1 3 5\nf 2 3 5\n")
+    (source / "models" / "main.xml").write_text(included)
+    robot = {"model": "models/main.xml", "period": 0.02, "steps": 10}
+    reward = {"terms": [{"term": "speed", "joint": "turn"}]}
+    path = write(source, {"robot": robot, "reward": reward})
+    found = resolve(read_description(path))
+    run = RunFolder.create(tmp_path / "run", Config(task="mine"), found)
+    before = DescribedRobot(found)
+    shutil.rmtree(source)
+    moved = tmp_path / "elsewhere"
+    run.root.rename(moved)
+    kept = make_robot("mine", RunFolder(moved).robot)
+    effort = np.array([0.7])
+    np.testing.assert_array_equal(kept.reset(np.random.default_rng(0)), before.state)
+    for _ in range(20):
+        np.testing.assert_array_equal(kept.step(effort), before.step(effort))
+
+
+@pytest.mark.parametrize("name", ["furuta", "planar_arm"])
+def test_the_examples_say_all_that_is_needed_and_are_kept_as_they_are(name, tmp_path):
+    found = resolve(read_description(EXAMPLES / name / f"{name}.yaml"))
+    run = RunFolder.create(tmp_path / "run", Config(task=name), found)
+    stored = find_description(run.robot, name)
+    assert stored is not None
+    assert stored.robot.model_copy(update={"model": ""}) == found.robot.model_copy(
+        update={"model": ""}
+    )
+    assert stored.same_as(found)
+    assert resolve(stored).robot == stored.robot  # Nothing is left to derive.
+    task = make_task(name, 0.1, run.robot)
+    assert task.spec == found.robot.spec
+
+
+def test_the_name_is_that_of_the_file_and_the_settings_lie_next_to_it(tmp_path):
+    document = {**ARM, "/**": {"ros__parameters": {"episodes": 3, "planner": {"horizon": 7}}}}
+    path = write(tmp_path, document, "robo.yaml")
+    config = asked_config(RunOptions(str(path), overrides={"seed": 4}))
+    assert (config.task, config.episodes, config.planner.horizon, config.seed) == ("robo", 3, 7, 4)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": None}, "robot.model is missing"),
+        ({"period": -1}, "robot.period = -1: Input should be greater than 0"),
+        ({"perod": 1}, "unknown key 'robot.perod'; did you mean 'period'?"),
+        ({"name": "a b"}, "robot.name: 'a b': expected letters"),
+        ({"model": "none.xml"}, "robot.model = 'none.xml': no such file"),
+        ({"model": "mine.yaml"}, "MuJoCo can't read it"),
+        ({"joints": ["sholder"]}, "robot.joints: 'sholder' is no revolute or prismatic joint"),
+        ({"joints": ["elbow"]}, "reward: "),
+        ({"actuated": ["wrist"]}, "robot.actuated: 'wrist' is no one of robot.joints; known: sh"),
+        ({"effort_limits": [1.0]}, "robot.effort_limits = [1.0]: expected 2, one for each of"),
+        (
+            {"effort_limits": [1.0, 3.0]},
+            "3 for joint 'elbow' exceeds the limit of planar_arm.urdf",
+        ),
+        ({"timestep": 0.007}, "robot.period = 0.04 s is no multiple of the timestep 0.007 s"),
+        ({"angles": ["hand"]}, "robot.angles: 'hand' is no revolute one of robot.joints"),
+        ({"scales": {"shoulder": 1.0}}, "robot.scales: 'shoulder' is no entry of the state"),
+        ({"reach": {"goal_x": 1.0}}, "robot.reach: 'goal_x' is no entry of the state"),
+        ({"start": {"gaol_x": 1.0}}, "robot.start: 'gaol_x' is no entry of the state"),
+        ({"start": {"elbow": {"low": 1}}}, "robot.start.elbow: low and high belong together"),
+        ({"start": {"elbow": {"low": 1, "high": 0}}}, "low = 1 exceeds high = 0"),
+        (
+            {"sites": {"hand": {"body": "foot"}}},
+            "robot.sites.hand.body = 'foot': the model has no",
+        ),
+        ({"context": ["forearm_x"]}, "robot.context: 'forearm_x': expected <body>_x"),
+        ({"context": ["goal_w"]}, "context entry 'goal_w' has no topic"),
+        ({"observed": ["forearm_x"]}, "can be observed"),
+        ({"observed": ["puck_x"]}, "'puck_x': the MJCF has no such body or joint"),
+        ({"context": ["a_x", "b_x"]}, "'b_x' has no topic; expected"),
+    ],
+)
+def test_a_wrong_robot_is_refused_in_one_line(tmp_path, changes, message):
+    assert message in refusal(tmp_path, changed(ARM, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"function": None}, "expected either function: FILE.py:NAME or a list of terms"),
+        ({"function": "planar_arm.py"}, "reward.function = 'planar_arm.py': String should match"),
+        ({"function": "none.py:reward"}, "reward.function = 'none.py:reward': no such file"),
+        ({"function": "planar_arm.py:rward"}, "has no function 'rward'; functions there: reward"),
+        (
+            {"success": {"of": "foot", "to": "goal", "within": 1}},
+            "no site 'foot'; known: goal, ha",
+        ),
+    ],
+)
+def test_a_wrong_reward_is_refused_in_one_line(tmp_path, changes, message):
+    assert message in refusal(tmp_path, changed(ARM, "reward", **changes))
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ([{"term": "nearr"}], "'nearr' found using 'term' does not match any of the expected"),
+        ([{"term": "near", "of": "hand", "to": "goal"}], "reward.terms.0.near.length is missing"),
+        ([{"term": "speed", "joint": "hip"}], "reward.terms.0 (speed): "),
+        ([{"term": "effort"}, {"term": "height", "of": "toe"}], "reward.terms.1 (height): "),
+        ([{"term": "effort", "scal": 1}], "unknown key 'reward.terms.0.effort.scal'"),
+    ],
+)
+def test_a_wrong_term_is_refused_by_its_number(tmp_path, terms, message):
+    wrong = changed(ARM, "reward", function=None, success=None, terms=terms)
+    assert message in refusal(tmp_path, wrong)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return 1 +", "wrong.py:2: SyntaxError"),
+        ("return state[..., 0", "wrong.py:2: SyntaxError"),
+        (
+            "return state.sum(dim=0)",
+            "the reward of states (64, 6) is (6,) torch.float32; expected",
+        ),
+        ("return state", "the reward of states (64, 6) is (64, 6) torch.float32; expected (64,)"),
+        ("return 0.0", "the reward is a float, not a torch.Tensor"),
+        ("return state[..., 0].long()", "torch.int64; expected (64,) of floating point"),
+        ("return torch.log(state[..., 2])", "wrong.py: the reward is -inf in the state (0, 0, 0"),
+        ("return state[:, 0]", "expected (4, 16)"),
+        ("return state[..., 9]", "wrong.py:2: IndexError: index 9 is out of bounds"),
+        ("return robot.site(state, 'toe')[..., 0]", "the model has no site 'toe'; known: goal"),
+    ],
+)
+def test_a_function_that_is_no_reward_is_refused(tmp_path, body, message):
+    (tmp_path / "wrong.py").write_text(
+        f"def reward(state, action, robot):\n    {body}\n"
+        + ("" if "torch" not in body else "import torch\n")
+    )
+    wrong = changed(ARM, "reward", function="wrong.py:reward", success=None)
+    assert message in refusal(tmp_path, wrong)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "return state[..., 0] if state[0, 0] > 0 else action[..., 0]",
+            "can't be exported to ONNX",
+        ),
+        ("return torch.as_tensor(state.numpy()[..., 0]) * 1", "ONNX"),
+    ],
+)
+def test_a_reward_that_is_no_graph_is_refused(tmp_path, body, message):
+    (tmp_path / "wrong.py").write_text(
+        f"import torch\ndef reward(state, action, robot):\n    if state.dim() > 2:\n"
+        f"        return state[..., 0]\n    {body}\n"
+    )
+    task = task_of(tmp_path, changed(ARM, "reward", function="wrong.py:reward", success=None))
+    with pytest.raises(ConfigError) as caught:
+        check_export(task)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_position_servo_is_no_motor(tmp_path):
+    model = """<mujoco><worldbody><body><joint name="turn"/><geom size="0.1"/></body></worldbody>
+      <actuator><position name="servo" joint="turn"/></actuator></mujoco>"""
+    (tmp_path / "servo.xml").write_text(model)
+    robot = {"model": "servo.xml", "period": 0.02, "steps": 10}
+    message = refusal(tmp_path, {"robot": robot, "reward": {"terms": [{"term": "effort"}]}})
+    assert "actuator 'servo' of joint 'turn' is no motor" in message
+
+
+def test_a_model_without_motors_and_limits_asks_for_them(tmp_path):
+    body = '<body><joint name="turn"/><geom size="0.1"/></body>'
+    model = f"<mujoco><worldbody>{body}</worldbody></mujoco>"
+    (tmp_path / "bare.xml").write_text(model)
+    robot = {"model": "bare.xml", "period": 0.02, "steps": 10}
+    reward = {"terms": [{"term": "effort"}]}
+    message = refusal(tmp_path, {"robot": robot, "reward": reward})
+    assert "robot.actuated is missing: bare.xml has neither motors nor effort limits" in message
+    message = refusal(tmp_path, {"robot": {**robot, "actuated": ["turn"]}, "reward": reward})
+    assert "robot.effort_limits is missing" in message
+    complete = {**robot, "actuated": ["turn"], "effort_limits": [0.5]}
+    assert task_of(tmp_path, {"robot": complete, "reward": reward}).robot().model.nu == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "not YAML"),
+        ("3", "expected the sections robot and reward"),
+        ("robot: {}\nrewards: {}", "unknown section 'rewards'; did you mean 'reward'?"),
+        ("reward: {}", "expected a section 'robot'"),
+    ],
+)
+def test_a_file_of_another_form_is_refused(tmp_path, text, message):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"mine\.yaml: ") as caught:
+        read_description(path)
+    assert message in str(caught.value)
+
+
+def test_the_name_of_a_task_of_the_paper_is_refused(tmp_path):
+    path = write(tmp_path, changed(ARM, name="reacher"))
+    with pytest.raises(ConfigError, match="'reacher' is a task of the paper"):
+        asked_config(RunOptions(str(path)))
+
+
+def test_settings_that_are_wrong_are_refused_by_name(tmp_path):
+    document = {**ARM, "/**": {"ros__parameters": {"planner": {"horizn": 3}}}}
+    path = write(tmp_path, document)
+    with pytest.raises(ConfigError, match=r"mine\.yaml: unknown key 'planner\.horizn'"):
+        asked_config(RunOptions(str(path)))
+
+
+def test_no_file_is_left_next_to_the_users_function(tmp_path):
+    task_of(tmp_path, ARM)
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "mine.yaml",
+        "planar_arm.py",
+        "planar_arm.urdf",
+    }
+    assert yaml.safe_load((tmp_path / "mine.yaml").read_text()) == ARM
