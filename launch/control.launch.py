@@ -1,8 +1,9 @@
 """Play a bundle on a robot: `ros2 launch hucrl_ros control.launch.py bundle:=runs/.../bundle_006`.
 
 Controller and watchdog, and a recorder if `record` names a folder; no simulator, no learner. The
-robot publishes `joint_states` and takes `commands` (efforts); both names can be changed, e.g. to
-those of ros2_control's joint_state_broadcaster and forward_command_controller.
+robot publishes `joint_states` and takes `commands` (efforts); somebody publishes `goal` and
+`object_pose` for the tasks that have them. All names can be changed, e.g. to those of
+ros2_control's joint_state_broadcaster and forward_command_controller.
 
 The controller comes up configured. Nothing moves before it is activated, which starts one episode:
 
@@ -29,13 +30,10 @@ from launch_ros.actions import LifecycleNode, Node
 from launch_ros.event_handlers import OnStateTransition
 from launch_ros.events.lifecycle import ChangeState
 
-from hucrl_ros.graph import CONTROLLER, PACKAGE, NodeSpec, control_graph
+from hucrl_ros.graph import CONTROLLER, OWN_TOPICS, PACKAGE, NodeSpec, control_graph
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.manifest import read_manifest
 from hucrl_ros.starting import recordings_of
-
-TOPICS = {"joint_states": "joint_states", "commands": "controller/commands"}
-"""Launch argument to the nodes' own name for the topic."""
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -49,8 +47,8 @@ def generate_launch_description() -> LaunchDescription:
         [
             DeclareLaunchArgument("bundle", description="what to play"),
             *(
-                DeclareLaunchArgument(name, default_value=topic, description="the robot's topic")
-                for name, topic in TOPICS.items()
+                DeclareLaunchArgument(name, default_value=topic, description="name of the topic")
+                for name, topic in OWN_TOPICS.items()
             ),
             *(
                 DeclareLaunchArgument(name, default_value="", description=meaning)
@@ -80,7 +78,7 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         bundle,
         task,
         parameter_file=path("params_file"),
-        remappings={own: argument(name) for name, own in TOPICS.items()},
+        remappings={own: argument(name) for name, own in OWN_TOPICS.items()},
         run=recordings(path("record"), bundle, task),
     )
     processes = {node.name: process(node) for node in nodes}

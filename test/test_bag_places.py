@@ -28,6 +28,8 @@ from hucrl_ros.bags.messages import serialize
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.bags.recording import Recording as RunRecording
 from hucrl_ros.bags.repair import repair
+from hucrl_ros.bags.topics import RECORDED
+from hucrl_ros.bags.writer import EpisodeWriter
 from hucrl_ros.envs import Pendulum
 from hucrl_ros.errors import BagError
 
@@ -148,6 +150,24 @@ def test_a_cut_off_bag_is_read_and_repaired_with_its_poses(tmp_path):
     assert len(read_contents(whole).messages) == len(read_contents(tmp_path / "bag").messages)
     np.testing.assert_array_equal(read_episode(whole, SPEC, STEPS).states, episode.states)
     assert path.read_bytes() == data
+
+
+def test_remapped_topics_keep_their_names_and_are_found_by_the_nodes_own(tmp_path):
+    others = {OBJECT_POSE: "/camera/puck", GOAL: "/goal_pose", JOINT_STATES: "/robot/joints"}
+    topics = {t.name: t._replace(name=others.get(t.name, f"/{t.name}"), own=t.name)
+              for t in RECORDED}  # fmt: skip
+    writer = EpisodeWriter(tmp_path / "bag", tuple(topics.values()))
+    for received, (name, message) in enumerate(in_order(parts())):
+        writer.write(topics[name].name, message, received)
+    writer.flush()
+    cut_off = read_episode(tmp_path / "bag", SPEC, STEPS)
+    writer.abandon()
+    whole = repair(tmp_path / "bag")
+    np.testing.assert_array_equal(cut_off.states, EXPECTED)
+    np.testing.assert_array_equal(read_episode(whole, SPEC, STEPS).states, EXPECTED)
+    text = (whole / "metadata.yaml").read_text()
+    assert set(others.values()) <= {m.topic for m in read_contents(whole).messages}
+    assert text.count("transient_local") == 1  # the goal; neither active nor tripped was sent
 
 
 def test_a_recording_is_complete_when_the_last_pose_is_there_as_well(run_folder):

@@ -166,12 +166,13 @@ def bundle(tmp_path_factory):
 @needs_fakes
 def test_controlling_starts_exactly_the_nodes_of_the_list(fake_launch, bundle):
     started = nodes_of(evaluate("control.launch.py", bundle=str(bundle), commands="/robot/cmd"))
-    remappings = {"joint_states": "joint_states", "controller/commands": "/robot/cmd"}
+    same = {name: name for name in ("joint_states", "goal", "object_pose")}
+    remappings = {**same, "controller/commands": "/robot/cmd"}
     expected = control_graph(bundle, "pendulum", remappings=remappings)
     assert list(started) == [node.name for node in expected]
     for spec in expected:
         assert started[spec.name].kwargs["parameters"] == [dict(spec.parameters)]
-        assert started[spec.name].kwargs["remappings"] == list(remappings.items())
+        assert dict(started[spec.name].kwargs["remappings"]) == remappings
 
 
 @needs_fakes

@@ -6,13 +6,18 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from mcap.exceptions import EndOfFile, InvalidMagic, McapError
+from mcap.reader import make_reader
 from mcap.records import Channel, Chunk, Footer, McapRecord, Schema
 from mcap.records import Message as McapMessage
 from mcap.stream_reader import CRCValidationError, StreamReader, breakup_chunk
 from rosbags.rosbag2 import Reader, ReaderError
 
 from hucrl_ros.bags.metadata import FILE_NAME, Outcome, read_outcome
+from hucrl_ros.bags.topics import OWN_NAME, is_named
 from hucrl_ros.errors import BagError
+
+_DAMAGE = (ReaderError, McapError, OSError, struct.error, ValueError, TypeError, KeyError)
+"""What the libraries raise of a damaged bag."""
 
 
 class RawMessage(NamedTuple):
@@ -26,6 +31,12 @@ class RawMessage(NamedTuple):
     """When it arrived [ns since the epoch]."""
     data: bytes
     """CDR."""
+    own: str = ""
+    """Relative name that the nodes know the topic by, where it was remapped."""
+
+    def is_of(self, name: str) -> bool:
+        """Whether the nodes know the topic by the relative `name`."""
+        return self.own == name if self.own else is_named(self.topic, name)
 
 
 class BagContents(NamedTuple):
@@ -80,7 +91,8 @@ def read_file(path: Path) -> BagContents:
         elif isinstance(record, McapMessage):
             channel = channels[record.channel_id]
             name = schemas[channel.schema_id].name
-            found.append(RawMessage(channel.topic, name, record.log_time, record.data))
+            own = channel.metadata.get(OWN_NAME, "")
+            found.append(RawMessage(channel.topic, name, record.log_time, record.data, own))
         elif isinstance(record, Footer):
             whole = True
     found.sort(key=lambda message: message.received_ns)
@@ -89,19 +101,38 @@ def read_file(path: Path) -> BagContents:
 
 def _read_whole(folder: Path) -> list[RawMessage]:
     try:
+        own = _own_names(folder)
         with Reader(folder) as reader:
             expected = reader.message_count
             found = [
-                RawMessage(connection.topic, connection.msgtype, received_ns, bytes(data))
+                RawMessage(
+                    connection.topic,
+                    connection.msgtype,
+                    received_ns,
+                    bytes(data),
+                    own.get(connection.topic, ""),
+                )
                 for connection, received_ns, data in reader.messages()
             ]
-    except (ReaderError, OSError, struct.error, ValueError, TypeError, KeyError) as error:
+    except _DAMAGE as error:
         raise BagError(f"{folder}: damaged: {' '.join(str(error).split())}") from None
     if len(found) != expected:
         raise BagError(
             f"{folder}: damaged: {len(found)} messages, but {FILE_NAME} counted {expected}"
         )
     return found
+
+
+def _own_names(folder: Path) -> dict[str, str]:
+    """The nodes' own names of the topics that were remapped."""
+    own = {}
+    for path in folder.glob("*.mcap"):
+        with path.open("rb") as stream:
+            summary = make_reader(stream).get_summary()
+        for channel in summary.channels.values() if summary else ():
+            if OWN_NAME in channel.metadata:
+                own[channel.topic] = channel.metadata[OWN_NAME]
+    return own
 
 
 def _records(path: Path) -> Iterator[McapRecord]:

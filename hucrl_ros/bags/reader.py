@@ -16,7 +16,7 @@ from hucrl_ros.bags.decode import (
     decode_trips,
 )
 from hucrl_ros.bags.metadata import Outcome
-from hucrl_ros.bags.topics import GOAL, JOINT_STATES, OBJECT_POSE, TICKS, TRIPPED, is_named
+from hucrl_ros.bags.topics import GOAL, JOINT_STATES, OBJECT_POSE, TICKS, TRIPPED
 from hucrl_ros.errors import BagError
 from hucrl_ros.robot import RobotSpec
 
@@ -90,7 +90,7 @@ def read_episode(path: Path, spec: RobotSpec, steps: int) -> Episode:
 
 
 def _select(messages: list[RawMessage], name: str) -> list[RawMessage]:
-    return [message for message in messages if is_named(message.topic, name)]
+    return [message for message in messages if message.is_of(name)]
 
 
 def _actions(samples: list[Sample], ticks: NDArray[np.void], spec: RobotSpec) -> Array:

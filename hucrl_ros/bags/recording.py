@@ -36,7 +36,9 @@ class Recording:
                 folder.rename(run.next_unfinished_name(self.episode))
         except OSError as error:
             raise BagError(f"{folder}: can't be moved away: {error.strerror}") from None
-        self._topics = {t.name: t._replace(name=names.get(t.name, t.name)) for t in RECORDED}
+        self._topics = {
+            t.name: t._replace(name=names.get(t.name, t.name), own=t.name) for t in RECORDED
+        }
         self._writer = EpisodeWriter(folder, tuple(self._topics.values()))
         self._newest_tick_ns = -1
         self._newest_ns = {JOINT_STATES: -1}

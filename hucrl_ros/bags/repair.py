@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from hucrl_ros.bags.contents import read_contents
+from hucrl_ros.bags.contents import RawMessage, read_contents
 from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.metadata import Outcome
-from hucrl_ros.bags.topics import RECORDED, RecordedTopic, is_named
+from hucrl_ros.bags.topics import RECORDED, RecordedTopic
 from hucrl_ros.bags.writer import EpisodeWriter
 from hucrl_ros.errors import BagError
 
@@ -29,7 +29,9 @@ def repair(path: Path) -> Path:
     if not contents.messages:
         raise BagError(f"{path}: holds no whole message, so there is nothing to save")
     topics = {
-        message.topic: RecordedTopic(message.topic, message.type, _is_latched(message.topic))
+        message.topic: RecordedTopic(
+            message.topic, message.type, _is_latched(message), own=message.own
+        )
         for message in contents.messages
     }
     name = f"{path.stem if path.is_file() else path.name}_repaired"
@@ -39,5 +41,5 @@ def repair(path: Path) -> Path:
     return writer.close(Outcome.INTERRUPTED)
 
 
-def _is_latched(topic: str) -> bool:
-    return any(is_named(topic, known.name) and known.latched for known in RECORDED)
+def _is_latched(message: RawMessage) -> bool:
+    return any(message.is_of(known.name) and known.latched for known in RECORDED)

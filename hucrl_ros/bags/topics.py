@@ -10,6 +10,9 @@ TICKS = "controller/ticks"
 ACTIVE = "controller/active"
 TRIPPED = "watchdog/tripped"
 
+OWN_NAME = "hucrl_topic"
+"""Key in an MCAP channel's metadata: the nodes' own name for a topic that was remapped."""
+
 
 class RecordedTopic(NamedTuple):
     """A topic in an episode's bag."""
@@ -22,6 +25,8 @@ class RecordedTopic(NamedTuple):
     """Late subscribers get the last message (TRANSIENT_LOCAL, depth 1)."""
     optional: bool = False
     """Only some tasks have it: it is in the bag only if something was published there."""
+    own: str = ""
+    """Relative name that the nodes know it by; empty: it can be told from `name`."""
 
 
 RECORDED = (

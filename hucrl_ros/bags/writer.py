@@ -19,7 +19,7 @@ from hucrl_ros.bags.metadata import (
     dump_metadata,
     qos_profiles,
 )
-from hucrl_ros.bags.topics import RECORDED, RecordedTopic
+from hucrl_ros.bags.topics import OWN_NAME, RECORDED, RecordedTopic, is_named
 from hucrl_ros.errors import BagError
 from hucrl_ros.runs import write_atomically
 
@@ -154,6 +154,8 @@ class EpisodeWriter:
             "offered_qos_profiles": profiles,
             "topic_type_hash": messages.type_hash(topic.type),
         }
+        if topic.own and not is_named(topic.name, topic.own):
+            metadata[OWN_NAME] = topic.own
         return int(
             self._writer.register_channel(topic.name, "cdr", self._schemas[topic.type], metadata)
         )

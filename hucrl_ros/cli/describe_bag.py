@@ -13,12 +13,12 @@ from hucrl_ros.bags.contents import BagContents, RawMessage, read_contents
 from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import Episode, read_episode
-from hucrl_ros.bags.topics import JOINT_STATES, is_named
+from hucrl_ros.bags.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.cli.describe_bundle import pairs
 from hucrl_ros.config import Config
 from hucrl_ros.envs import ROBOTS
 from hucrl_ros.errors import BagError, HucrlError
-from hucrl_ros.robot import RobotSpec
+from hucrl_ros.robot import RobotSpec, sources
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.tick import Source
 from hucrl_ros.tasks import Task, make_task
@@ -44,6 +44,8 @@ def describe_bag(path: Path) -> RenderableType:
         return Group(*parts, Text(f"no episode: {error}", style="yellow"))
     parts += ["", pairs(_episode(episode, spec, task), title="Episode")]
     parts += ["", _joints(episode, spec), ""]
+    if spec.observed or spec.context:
+        parts += [_others(episode, spec), ""]
     parts += [Text(f"! {event}", style="yellow") for event in episode.events]
     return Group(*parts)
 
@@ -83,12 +85,16 @@ def _task(path: Path) -> Task | None:
 
 
 def _robot(path: Path, messages: list[RawMessage]) -> RobotSpec:
-    """The known robot whose joints are in the bag."""
+    """The known robot whose joints are in the bag, and whose object or goal, if it has one."""
+    places = {name: any(m.is_of(name) for m in messages) for name in (OBJECT_POSE, GOAL)}
     for message in messages:
-        if is_named(message.topic, JOINT_STATES):
+        if message.is_of(JOINT_STATES):
             names = deserialize(message.data, message.type).name
             for robot in ROBOTS.values():
-                if set(robot.spec.joint_names) <= set(names):
+                told = sources(robot.spec)
+                found = {OBJECT_POSE: bool(told.object), GOAL: bool(told.goal)}
+                joints = {*robot.spec.joint_names, *told.further}
+                if joints <= set(names) and found == places:
                     return robot.spec
             raise BagError(
                 f"{path}: joints {', '.join(names)} belong to none of the known robots "
@@ -134,6 +140,16 @@ def _joints(episode: Episode, spec: RobotSpec) -> Table:
             _range(episode.states[:, joints + index]),
             effort,
         )
+    return table
+
+
+def _others(episode: Episode, spec: RobotSpec) -> Table:
+    """What the state holds besides the joints."""
+    table = Table("entry", "value", "", box=None)
+    for kind, names in (("observed", spec.observed), ("context", spec.context)):
+        for name in names:
+            index = 2 * len(spec.joint_names) + (*spec.observed, *spec.context).index(name)
+            table.add_row(name, _range(episode.states[:, index]), kind)
     return table
 
 

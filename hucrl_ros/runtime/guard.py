@@ -90,8 +90,9 @@ class Guard:
         """The safe command `(q,)` [N m or N]: zero or damping; remembered as sent.
 
         Args:
-            state: Present state `(p,)`, or only its joints `(2n,)`; None where it is unknown or where nobody will follow
-                up: damping by an outdated velocity would drive the robot, so it is zero then.
+            state: Present state `(p,)`, or only its joints `(2n,)`; None where it is unknown or
+                where nobody will follow up: damping by an outdated velocity would drive the
+                robot, so it is zero then.
         """
         effort = np.zeros_like(self._limits)
         if self._damping > 0 and state is not None and self._knows(state):
