@@ -13,6 +13,7 @@ from hucrl_ros.runs import RunFolder
 PACKAGE = "hucrl_ros"
 SUPERVISOR = "supervisor"
 CONTROLLER = "controller"
+SIMULATOR = "simulator"
 
 OWN_TOPICS: Mapping[Topic, str] = {
     "joint_states": "joint_states",
@@ -65,17 +66,20 @@ class NodeSpec:
         return [sys.executable, "-m", self.module, *arguments]
 
 
-def learning_graph(run: RunFolder, *, parent_reports: bool = False) -> tuple[NodeSpec, ...]:
-    """All nodes that teach a simulated robot, the supervisor last.
+def learning_graph(
+    run: RunFolder, *, parent_reports: bool = False, simulated: bool = True
+) -> tuple[NodeSpec, ...]:
+    """All nodes that teach a robot, the supervisor last.
 
     Args:
         run: The run they work on.
         parent_reports: The parent process tells the supervisor on its standard input which
             process was lost.
+        simulated: With our simulator; otherwise a robot stands in its place.
     """
     described = find_description(run.robot, run.config.task)
     topics = described.robot.topics if described else {}
-    names = ("simulator", "recorder", "watchdog", CONTROLLER, "learner", SUPERVISOR)
+    names = (SIMULATOR, "recorder", "watchdog", CONTROLLER, "learner", SUPERVISOR)
     own: dict[str, Mapping[str, Value]] = {SUPERVISOR: {"parent_reports": parent_reports}}
     return tuple(
         NodeSpec(
@@ -85,6 +89,7 @@ def learning_graph(run: RunFolder, *, parent_reports: bool = False) -> tuple[Nod
             remappings={OWN_TOPICS[topic]: other for topic, other in topics.items()},
         )
         for name in names
+        if simulated or name != SIMULATOR
     )
 
 

@@ -31,14 +31,16 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Session:
     """Starts the nodes of a run as processes, watches them, and ends them."""
 
-    def __init__(self, run: RunFolder, domain: int) -> None:
+    def __init__(self, run: RunFolder, domain: int, simulated: bool = True) -> None:
         """Prepare; nothing is started.
 
         Args:
             run: The run.
             domain: ROS domain of its nodes.
+            simulated: With our simulator; otherwise a robot stands in its place.
         """
         self._run = run
+        self._simulated = simulated
         self._group = ProcessGroup(run.logs, node_environment(run, domain))
         self._stop: int | None = None
 
@@ -56,7 +58,8 @@ class Session:
         with _locked(self._run), self._signals_noted():
             begin, before = time.monotonic(), _stored_summary(self._run)
             try:
-                for node in learning_graph(self._run, parent_reports=True):
+                nodes = learning_graph(self._run, parent_reports=True, simulated=self._simulated)
+                for node in nodes:
                     self._group.start(node.name, node.command, foreground=node.name == SUPERVISOR)
                 ended = self._watch()
             finally:

@@ -6,7 +6,7 @@ import sys
 
 from hucrl_ros.cli.run_arguments import add_run_arguments, draw_report, print_end, run_options
 from hucrl_ros.domain import Domain, wished_domain
-from hucrl_ros.errors import RunError
+from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.session import Session, shown_path
 from hucrl_ros.starting import prepare_run
@@ -26,6 +26,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     for name, text in (("real_time", "physics never waits"), ("lockstep", "physics waits")):
         flag = "--" + name.replace("_", "-")
         mode.add_argument(flag, action="store_const", const=name, dest="mode", help=text)
+    parser.add_argument(
+        "--no-simulator",
+        action="store_true",
+        help="a robot stands in its place, in real time: it publishes joint states, takes "
+        "commands and answers simulator/reset (docs/your_robot.md)",
+    )
     parser.add_argument("--resume", action="store_true", help="continue the run in --out DIR")
     parser.set_defaults(run=run)
 
@@ -33,12 +39,16 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     _require_ros()
+    if args.no_simulator:
+        if args.mode == "lockstep":
+            raise ConfigError("--no-simulator: a robot doesn't wait; leave --lockstep out")
+        args.mode = "real_time"
     wished = wished_domain(os.environ.get("ROS_DOMAIN_ID"))
     run_folder = prepare_run(run_options(args))
     if _is_finished(run_folder):
         print(f"{shown_path(run_folder.root)}: finished already")
     else:
-        stopped_by = _play(run_folder, wished)
+        stopped_by = _play(run_folder, wished, not args.no_simulator)
         if stopped_by is not None:
             return 128 + stopped_by
     if not args.no_figures:
@@ -47,12 +57,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _play(run_folder: RunFolder, wished: int | None) -> int | None:
+def _play(run_folder: RunFolder, wished: int | None, simulated: bool) -> int | None:
     with Domain(wished) as domain:
         if wished not in (None, domain.number):
             print(f"ROS_DOMAIN_ID {wished} is another run's; this one uses {domain.number}")
         print(f"{shown_path(run_folder.root)}  (ROS_DOMAIN_ID={domain.number})", flush=True)
-        return Session(run_folder, domain.number).play()
+        return Session(run_folder, domain.number, simulated).play()
 
 
 def _is_finished(run_folder: RunFolder) -> bool:

@@ -61,6 +61,8 @@ class Peers:
         self.learn = node.create_client(Trigger, topics.LEARN)
         self.change_state = node.create_client(ChangeState, topics.CHANGE_STATE)
         self._bundle = node.create_publisher(String, topics.BUNDLE, LATCHED)
+        # Publishers are counted by the name that a topic really has.
+        self._joint_states = node.resolve_topic_name(topics.JOINT_STATES)
         self._subscriptions = [
             node.create_subscription(Bool, topics.ACTIVE, self._on_active, LATCHED),
             node.create_subscription(String, topics.LOADED_BUNDLE, self._on_loaded, LATCHED),
@@ -75,7 +77,7 @@ class Peers:
         """Names of the nodes that aren't there yet."""
         found = {
             "simulator": self.reset.service_is_ready()
-            and self._node.count_publishers(topics.JOINT_STATES) > 0,
+            and self._node.count_publishers(self._joint_states) > 0,
             "controller": self.change_state.service_is_ready() and self.active is not None,
             "watchdog": self._node.count_publishers(topics.TRIPPED) > 0,
             "recorder": self.record.service_is_ready(),

@@ -181,7 +181,11 @@ class Recorder(Node):
         return bool(await future)
 
     def _unpublished(self) -> list[str]:
-        return [name for name in AWAITED_PUBLISHERS if not self.count_publishers(name)]
+        return [name for name in AWAITED_PUBLISHERS if not self._is_published(name)]
+
+    def _is_published(self, name: str) -> bool:
+        # Publishers are counted by the name that a topic really has.
+        return self.count_publishers(self.resolve_topic_name(name)) > 0
 
     def _all_published(self) -> bool:
         return not self._unpublished()

@@ -1,0 +1,61 @@
+"""A robot of one's own in the place of our simulator, under its own names of topics."""
+
+import subprocess
+import sys
+
+import pytest
+from own_robots import ARM, changed, write
+from quick_run import Up, quick_arguments, wait_until
+
+from hucrl_ros.bags.reader import read_episode
+from hucrl_ros.cli import main
+from hucrl_ros.session import node_environment
+from hucrl_ros.summary import read_summary
+from hucrl_ros.tasks import make_task
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
+STEPS = 25
+TOPICS = {
+    "joint_states": "/arm/joint_states",
+    "commands": "/arm/efforts",
+    "goal": "/camera/goal",
+}
+
+
+def test_it_learns_through_its_own_topics(tmp_path):
+    path = write(tmp_path / "source", changed(ARM, steps=STEPS, topics=TOPICS))
+    arguments = [*quick_arguments(), "--episodes", "2", "--no-figures", "--no-simulator"]
+    with Up(str(path), *arguments, out=tmp_path / "run") as process:
+        process.wait_for_line("ROS_DOMAIN_ID=")
+        domain = int(process.stdout.rpartition("ROS_DOMAIN_ID=")[2].split(")")[0])
+        run = process.run
+        command = [sys.executable, "-m", "hucrl_ros.nodes.simulator", "--ros-args"]
+        command += ["--params-file", str(run.config_path), "-p", f"run:={run.root}"]
+        for own, topic in (("joint_states", 0), ("controller/commands", 1), ("goal", 2)):
+            command += ["-r", f"{own}:={list(TOPICS.values())[topic]}"]
+        # It is the test's child, which our parent watch must not take for an orphan.
+        environment = node_environment(run, domain)
+        with (run.logs / "robot.log").open("w") as log:
+            robot = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            assert process.end() == 0, process.stderr + (run.logs / "robot.log").read_text()
+        finally:
+            robot.terminate()
+            robot.wait(timeout=20)
+    summary = read_summary(run.summary)
+    assert (summary.task, summary.mode) == ("mine", "real_time")
+    task = make_task(summary.task, summary.action_penalty, run.robot)
+    for episode in summary.episodes:
+        recorded = read_episode(run.root / episode.bag, task.spec, task.steps)
+        assert len(recorded.actions) == episode.steps
+        assert episode.steps > STEPS // 2
+        goals = recorded.states[:, 4:]
+        assert (goals == goals[0]).all()
+        assert goals[0].any()
+    assert not (run.logs / "simulator.log").exists()
+    wait_until(lambda: process.remaining() == [])
+
+
+def test_lockstep_without_a_simulator_is_refused(tmp_path, capsys):
+    assert main(["up", "pendulum", "--no-simulator", "--lockstep"]) == 2
+    assert "--no-simulator: a robot doesn't wait" in capsys.readouterr().err
