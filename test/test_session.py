@@ -47,7 +47,9 @@ def play(run, monkeypatch):
             SimpleNamespace(name=name, command=[sys.executable, "-S", "-c", prelude + code])
             for name, code in codes.items()
         ]
-        monkeypatch.setattr(session, "learning_graph", lambda run, parent_reports: nodes)
+        monkeypatch.setattr(
+            session, "learning_graph", lambda run, parent_reports, simulated: nodes
+        )
         return Session(run, 17).play()
 
     return play

@@ -185,7 +185,7 @@ class Recorder(Node):
 
     def _is_published(self, name: str) -> bool:
         # Publishers are counted by the name that a topic really has.
-        return self.count_publishers(self.resolve_topic_name(name)) > 0
+        return bool(self.count_publishers(self.resolve_topic_name(name)))
 
     def _all_published(self) -> bool:
         return not self._unpublished()
