@@ -1,14 +1,11 @@
 """The order of things in a run: `docs/contracts.md`, "One episode", written down once.
 
-The steps are generators that yield what they wait for. So the supervisor's single thread stays
-free for messages, signals and the live view, and the order still reads from top to bottom.
+The steps are scripts. So the supervisor's single thread stays free for messages, signals and the
+live view, and the order still reads from top to bottom.
 """
 
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
@@ -20,6 +17,7 @@ from hucrl_ros.errors import RunError
 from hucrl_ros.ledger import Ledger
 from hucrl_ros.monitor import EpisodeMonitor
 from hucrl_ros.nodes.peers import LearnerReport, Peers
+from hucrl_ros.nodes.script import Script, Wait, pause
 from hucrl_ros.progress import Phase, Progress
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.manifest import read_manifest
@@ -44,22 +42,6 @@ LEARNING = {
     "exporting": Phase.EXPORTING,
 }
 """What the learner reports while it is busy."""
-
-
-@dataclass(frozen=True)
-class Wait:
-    """What a script waits for before it goes on."""
-
-    ready: Callable[[], bool]
-    timeout_s: float
-    complaint: Callable[[], str]
-    """One line for when it doesn't come."""
-    activity: Callable[[], object] = bool
-    """As long as its value changes, the time starts again."""
-
-
-Result = TypeVar("Result")
-Script = Generator[Wait, None, Result]
 
 
 class Protocol:
@@ -208,15 +190,12 @@ class Protocol:
         self._progress.finished.append(self._ledger.close_episode())
 
     def _activate(self) -> Script[None]:
-        def complaint() -> str:
-            return f"controller: refused to start; {self._peers.trouble('controller')}"
-
         deadline = time.monotonic() + BEGIN_S
         while not (yield from self._change_state(Transition.TRANSITION_ACTIVATE)):
-            again = time.monotonic() + RETRY_S
-            if again > deadline:
-                raise RunError(complaint())
-            yield Wait(partial(_is_past, again), ARRIVE_S, complaint)
+            if time.monotonic() >= deadline:
+                trouble = self._peers.trouble("controller")
+                raise RunError(f"controller: refused to start; {trouble}")
+            yield from pause(RETRY_S)
 
     def _record(self, on: bool) -> Script[None]:
         request = SetBool.Request(data=on)
@@ -255,8 +234,3 @@ class Protocol:
         names = ("simulator", "controller", "watchdog", "recorder")
         found = [f"{name}: {self._peers.trouble(name)}" for name in names]
         return "; ".join(line for line in found if not line.endswith(": ")) or "nobody says why"
-
-
-def _is_past(moment: float) -> bool:
-    """Whether the steady clock shows `moment` [s] or more."""
-    return time.monotonic() >= moment

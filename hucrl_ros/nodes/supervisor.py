@@ -18,9 +18,10 @@ from hucrl_ros.nodes import places, topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.peers import Peers
-from hucrl_ros.nodes.protocol import Protocol, Wait
+from hucrl_ros.nodes.protocol import Protocol
 from hucrl_ros.nodes.qos import ARCHIVE
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.script import Wait
 from hucrl_ros.nodes.tick_message import from_message
 from hucrl_ros.progress import Phase, Progress
 from hucrl_ros.runtime.control_loop import JointReading

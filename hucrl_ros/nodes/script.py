@@ -1,0 +1,28 @@
+"""Steps that wait without blocking: generators that yield what they wait for."""
+
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TypeVar
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a script waits for before it goes on."""
+
+    ready: Callable[[], bool]
+    timeout_s: float
+    complaint: Callable[[], str]
+    """One line for when it doesn't come."""
+    activity: Callable[[], object] = bool
+    """As long as its value changes, the time starts again."""
+
+
+Result = TypeVar("Result")
+Script = Generator[Wait, None, Result]
+
+
+def pause(seconds: float) -> Script[None]:
+    """Let so much time pass [s]."""
+    end = time.monotonic() + seconds
+    yield Wait(lambda: time.monotonic() >= end, float("inf"), lambda: "time stands still")
