@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-import mujoco
 import pytest
 import torch
 import yaml
@@ -16,22 +15,28 @@ from pydantic import BaseModel
 from hucrl_ros.bags.topics import RECORDED
 from hucrl_ros.cli import COMMANDS, main
 from hucrl_ros.config import Config, parse_config, task_config_path
+from hucrl_ros.description import is_description, read_description
+from hucrl_ros.graph import OWN_TOPICS
 from hucrl_ros.nodes import topics
 from hucrl_ros.paths import share_directory
+from hucrl_ros.reward_settings import RewardSettings, TermSettings
+from hucrl_ros.robot_settings import RobotSettings
 from hucrl_ros.starting import RunOptions, asked_config, parse_setting
 from hucrl_ros.summary import EpisodeSummary, Summary, TickStatistics
+from hucrl_ros.tasks import make_task
+from hucrl_ros.tasks.terms import TERMS
 
 ROOT = share_directory()
 README = ROOT / "README.md"
 GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("method", "ros", "your_robot", "reference")]
 DOCUMENTS = [README, *GUIDES]
 REFERENCE = ROOT / "docs" / "reference.md"
+EXAMPLES = ROOT / "config" / "examples"
+DEFAULT = ("default", "meaning")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 OWN_FILE = re.compile(r"(?:hucrl_ros|config|launch|sim|test|docs|\.ci)/[\w./-]*\w")
-OF_THE_EXAMPLE = ("sim/cart.xml", "hucrl_ros/envs/cart.py", "hucrl_ros/tasks/cart.py")
-"""Files that the guide has its reader write."""
 GROUPS = {
     name: field.annotation
     for name, field in Config.model_fields.items()
@@ -112,7 +117,11 @@ def test_hucrl_understands_a_documented_line(words, monkeypatch):
     settings = dict(parse_setting(text) for text in vars(args).get("set", []))
     if settings or vars(args).get("config"):
         asked_config(RunOptions("pendulum", overrides=settings))
-    if "task" in args:
+    if "task" in args and is_description(args.task):
+        read_description(ROOT / args.task)
+    elif "task" in args and "resume" in args and args.resume:
+        assert (EXAMPLES / args.task).is_dir() or task_config_path(args.task)
+    elif "task" in args:
         task_config_path(args.task)
     if vars(args).get("vary"):
         key = args.vary.partition("=")[0]
@@ -144,7 +153,7 @@ def test_a_launch_file_has_the_documented_arguments(words):
     for argument in arguments:
         name, assigned, _ = argument.partition(":=")
         assert assigned
-        assert name in constants
+        assert name in {*constants, *OWN_TOPICS}
 
 
 @lines_of("python", "-m")
@@ -184,7 +193,6 @@ def test_links_lead_somewhere(path):
 @EACH_DOCUMENT
 def test_files_that_are_named_exist(path):
     named = {name for text in quoted(path.read_text()) for name in OWN_FILE.findall(text)}
-    named -= {*OF_THE_EXAMPLE, "config/cart.yaml"} if path.name == "your_robot.md" else set()
     named = {name for name in named if not name.startswith("docs/results/")}
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
@@ -283,27 +291,34 @@ def test_python_blocks_compile(path):
         compile(block, f"{path.name} block {number}", "exec")
 
 
-def test_the_example_of_a_robot_and_a_task_keeps_the_contracts():
-    guide, space = ROOT / "docs" / "your_robot.md", {}
-    for block in blocks(guide, "python"):
-        # Its reader puts the robot into a file of its own; here it is there already.
-        exec(block.replace("from hucrl_ros.envs.cart import Cart\n", ""), space)
-    task = space["CartToMiddle"](0.1)
-    spec = task.spec
-    (mjcf,) = blocks(guide, "xml")
-    model = mujoco.MjModel.from_xml_string(mjcf)
-    assert tuple(model.joint(k).name for k in range(model.njnt)) == spec.joint_names
-    assert model.actuator_ctrlrange[:, 1].tolist() == list(spec.effort_limits)
-    assert (spec.period / model.opt.timestep).is_integer()
-    assert model.camera("side") is not None
-    states = task.imagined_states(10, torch.Generator().manual_seed(0))
-    assert states.shape == (10, spec.state_dim)
-    assert task.features(states).shape == (10, task.feature_dim)
-    assert len(task.reach) == spec.state_dim
-    assert bool((states.abs() <= torch.tensor(task.reach)).all())
-    at_rest = torch.zeros(1, spec.state_dim)
-    assert float(task.reward(at_rest, torch.zeros(1, spec.action_dim))) == 1.0
-    assert float(task.reward(at_rest, torch.ones(1, spec.action_dim))) == pytest.approx(0.9)
+def test_the_example_of_a_robot_of_ones_own_works(tmp_path):
+    guide = ROOT / "docs" / "your_robot.md"
+    (described,) = [block for block in blocks(guide, "yaml") if "model: my_cart.xml" in block]
+    (tmp_path / "my_cart.yaml").write_text(described)
+    (tmp_path / "my_cart.xml").write_text(*blocks(guide, "xml"))
+    (tmp_path / "my_cart.py").write_text(*blocks(guide, "python"))
+    config = asked_config(RunOptions(str(tmp_path / "my_cart.yaml")))
+    task = make_task(str(tmp_path / "my_cart.yaml"), config.action_penalty)
+    assert (config.task, task.steps, task.spec.effort_limits) == ("my_cart", 100, (3.0,))
+    at_rest = torch.zeros(1, task.spec.state_dim)
+    assert float(task.reward(at_rest, torch.zeros(1, 1))) == 1.0
+    assert float(task.reward(at_rest, torch.ones(1, 1))) == pytest.approx(0.9)
+
+
+def test_the_reference_lists_all_that_a_description_may_say():
+    robot = {name.strip("`") for name, *_ in table(REFERENCE, "key of `robot:`", *DEFAULT)}
+    assert robot == set(RobotSettings.model_fields)
+    reward = {name.strip("`") for name, *_ in table(REFERENCE, "key of `reward:`", "meaning")}
+    assert reward == set(RewardSettings.model_fields)
+    terms = {
+        name.strip("`"): keys
+        for name, keys, _ in table(REFERENCE, "term", "keys (default)", "value")
+    }
+    assert set(terms) == set(TERMS)
+    for settings in TermSettings.__subclasses__():
+        name = get_args(settings.model_fields["term"].annotation)[0]
+        keys = set(settings.model_fields) - {"term", "weight"}
+        assert set(re.findall(r"`(\w+)`", terms[name])) == keys, name
 
 
 def test_the_readme_can_be_read_in_one_sitting():
