@@ -49,7 +49,7 @@ setup(
         *share("sim", "*"),
     ],
     install_requires=requirements("requirements.in"),
-    extras_require={"ros": requirements("requirements-ros.in")},
+    extras_require={"ros": requirements("requirements-ros.in"), "ray": ["ray"]},
     zip_safe=False,
     entry_points={
         "console_scripts": [

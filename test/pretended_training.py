@@ -1,5 +1,7 @@
 """Stands in for `hucrl_ros.experiments.train_cell`: returns grow by 10 an episode, at once."""
 
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -7,8 +9,10 @@ from pathlib import Path
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.summary import EpisodeSummary, Summary, write_summary
 
-FAILS, HANGS = 13, 99
-"""Seeds with which training fails, or never ends."""
+FAILS, HANGS, DIES = 13, 99, 66
+"""Seeds with which training fails, never ends, or is killed the first time."""
+MARKER = "PRETENDED_TRAINING_MARKER"
+"""Environment variable: a file that says that it was killed already."""
 
 
 def main(folder):
@@ -17,6 +21,9 @@ def main(folder):
     (folder / "started").touch()
     if config.seed == FAILS:
         raise SystemExit("the model exploded")
+    if config.seed == DIES and not (marker := Path(os.environ[MARKER])).exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
     while config.seed == HANGS:
         time.sleep(0.1)
     episodes = [

@@ -1,15 +1,17 @@
 """An experiment's file becomes trainings, or is refused with one line."""
 
+from functools import partial
+
 import pytest
 import yaml
 from test_sweep import PRETENDED
 
 from hucrl_ros.cli import main
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.experiments import sweep
+from hucrl_ros.experiments import workers
 from hucrl_ros.experiments.grid import read_grid
 from hucrl_ros.experiments.statistics import read_rows
-from hucrl_ros.experiments.sweep import Sweep
+from hucrl_ros.experiments.workers import LocalWorkers
 
 TWO_TASKS = {
     "tasks": {
@@ -80,7 +82,7 @@ def test_a_file_of_other_things_is_refused(tmp_path, text, capsys):
 
 
 def test_the_command_trains_what_is_missing_and_makes_one_table(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sweep, "Sweep", lambda *given: Sweep(*given, PRETENDED))
+    monkeypatch.setattr(workers, "LocalWorkers", partial(LocalWorkers, module=PRETENDED))
     monkeypatch.chdir(tmp_path)
     grid = written(tmp_path / "grid.yaml", variants=None, seeds=[0], strategies=["greedy"])
     words = ["experiment", str(grid), "--out", "out", "--workers", "2"]

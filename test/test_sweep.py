@@ -29,6 +29,7 @@ from hucrl_ros.experiments.statistics import (
 )
 from hucrl_ros.experiments.sweep import PARTIAL, Sweep
 from hucrl_ros.experiments.sweep_report import markdown_table, write_report
+from hucrl_ros.experiments.workers import LocalWorkers
 from hucrl_ros.starting import RunOptions, asked_config
 from hucrl_ros.tasks import PendulumSwingUp
 
@@ -38,7 +39,11 @@ BASE = Config(episodes=3)
 
 def sweep_of(folder, seeds, **settings):
     cells = make_cells(BASE, ["greedy", "optimistic"], [0.2], seeds, **settings)
-    return Sweep(folder, cells, PRETENDED)
+    return Sweep(folder, cells)
+
+
+def run(sweep, count, report=lambda cell, exit_: None):
+    return sweep.run(LocalWorkers(count, sweep.logs, PRETENDED), report)
 
 
 def row(strategy="optimistic", penalty=0.2, seed=0, episode=0, total=1.0, **changes):
@@ -99,13 +104,13 @@ def test_senseless_cells_are_refused_by_name(seeds, variation, message):
 def test_sweep_trains_every_cell_and_skips_what_is_finished(tmp_path):
     ended = []
     sweep = sweep_of(tmp_path, [0, 1])
-    assert sweep.run(2, lambda cell, exit_: ended.append((cell.name, exit_))) == []
+    assert run(sweep, 2, lambda cell, exit_: ended.append((cell.name, exit_))) == []
     assert sorted(ended) == sorted((cell.name, None) for cell in sweep.cells)
     assert len(sweep.finished) == 4
 
     again = sweep_of(tmp_path, [0, 1, 2])
     ended.clear()
-    again.run(2, lambda cell, _: ended.append(cell.config.seed))
+    run(again, 2, lambda cell, _: ended.append(cell.config.seed))
     assert ended == [2, 2]
     returns = group_returns(again.rows())
     np.testing.assert_allclose(
@@ -115,23 +120,23 @@ def test_sweep_trains_every_cell_and_skips_what_is_finished(tmp_path):
 
 def test_failed_training_is_reported_and_the_others_go_on(tmp_path):
     sweep = sweep_of(tmp_path, [FAILS, 0])
-    failures = sweep.run(2, lambda cell, exit_: None)
+    failures = run(sweep, 2)
     assert len(failures) == 2
     assert "the model exploded" in failures[0].description
     assert {cell.config.seed for cell in sweep.finished} == {0}
 
 
 def test_finished_run_with_other_settings_is_not_taken_for_this_one(tmp_path):
-    sweep_of(tmp_path, [0]).run(1, lambda cell, exit_: None)
+    run(sweep_of(tmp_path, [0]), 1)
     cells = make_cells(Config(episodes=4), ["greedy"], [0.2], [0])
     with pytest.raises(ConfigError, match="other settings"):
-        Sweep(tmp_path, cells, PRETENDED)
+        Sweep(tmp_path, cells)
 
 
 def test_killed_sweep_leaves_no_process_and_the_next_one_finishes_it(tmp_path):
     script = (
-        "import sys; from pathlib import Path; from test_sweep import sweep_of; "
-        f"sweep_of(Path(sys.argv[1]), [0, {HANGS}]).run(2, lambda cell, exit_: None)"
+        "import sys; from pathlib import Path; from test_sweep import run, sweep_of; "
+        f"run(sweep_of(Path(sys.argv[1]), [0, {HANGS}]), 2)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)], env=child_environment()
@@ -147,7 +152,7 @@ def test_killed_sweep_leaves_no_process_and_the_next_one_finishes_it(tmp_path):
     wait_until(lambda: all(gone(child) for child in children))
 
     sweep = sweep_of(tmp_path, [0])
-    assert sweep.run(1, lambda cell, exit_: None) == []
+    assert run(sweep, 1) == []
     assert len(sweep.finished) == 2
     assert len(sweep_of(tmp_path, [HANGS]).finished) == 0
 
@@ -157,9 +162,9 @@ def test_two_sweeps_do_not_share_a_folder(tmp_path):
 
     def second(cell, exit_):
         with pytest.raises(RunError, match="another sweep"):
-            sweep_of(tmp_path, [1]).run(1, lambda cell, exit_: None)
+            run(sweep_of(tmp_path, [1]), 1)
 
-    sweep.run(1, second)
+    run(sweep, 1, second)
 
 
 # Statistics
@@ -302,9 +307,7 @@ def test_finished_sweep_is_only_reported_anew(tmp_path, capsys):
     places = ["--out", str(tmp_path / "out"), "--runs", str(tmp_path)]
     args = arguments(*words, "--episodes", "3", *places)
     base = asked_config(RunOptions("pendulum", overrides={"episodes": 3}))
-    Sweep(tmp_path, make_cells(base, ["greedy"], [0.2], [0, 1]), PRETENDED).run(
-        2, lambda cell, exit_: None
-    )
+    run(Sweep(tmp_path, make_cells(base, ["greedy"], [0.2], [0, 1])), 2)
     assert args.run(args) == 0
     assert "2 of 2 runs are finished already" in capsys.readouterr().out
     assert len(read_rows(tmp_path / "out" / "returns.csv")) == 6

@@ -6,8 +6,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hucrl_ros.cli.run_sweep import add_worker_arguments, check_worker_arguments
 from hucrl_ros.description import task_name
-from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.errors import RunError
 from hucrl_ros.starting import RUNS
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--runs", type=Path, metavar="DIR", help="for the runs; runs/experiment-NAME if not given"
     )
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="trainings at a time")
+    add_worker_arguments(parser)
     parser.add_argument(
         "--report", action="store_true", help="train nothing; table and figures of what is there"
     )
@@ -39,15 +40,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from hucrl_ros.cli.run_sweep import train
+    from hucrl_ros.cli.run_sweep import train, workers_for
     from hucrl_ros.experiments.grid import read_grid
     from hucrl_ros.experiments.sweep import Sweep
 
-    if args.workers < 1:
-        raise ConfigError(f"--workers = {args.workers}: at least 1")
+    check_worker_arguments(args)
     grid = read_grid(args.file)
     sweep = Sweep(args.runs or RUNS / f"experiment-{args.file.stem}", grid.cells())
-    failures = [] if args.report else train(sweep, args.workers)
+    failures = [] if args.report else train(sweep, workers_for(sweep, args))
     _write(args, grid, sweep)
     if failures:
         raise RunError(f"{len(failures)} of {len(sweep.cells)} runs failed: {failures[0]}")

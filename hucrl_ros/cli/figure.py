@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.cli.run_sweep import add_worker_arguments, check_worker_arguments
+from hucrl_ros.errors import RunError
 from hucrl_ros.paths import share_directory
 from hucrl_ros.starting import RUNS
 
@@ -31,7 +32,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("name", choices=("bandit", "phase", "thompson"))
     parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="for NAME.png")
     parser.add_argument("--seed", type=int, default=0, help="of the bandit's noise [0]")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="trainings at a time")
+    add_worker_arguments(parser)
     parser.add_argument(
         "--finished", action="store_true", help="train nothing; draw what is there already"
     )
@@ -40,8 +41,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Draw one figure."""
-    if args.workers < 1:
-        raise ConfigError(f"--workers = {args.workers}: at least 1")
+    check_worker_arguments(args)
     path = args.out / f"{args.name}.png"
     {"bandit": _bandit, "phase": _phase, "thompson": _thompson}[args.name](args, path)
     print(path)
@@ -82,13 +82,13 @@ def _trained(args: argparse.Namespace) -> "Sweep":
     Raises:
         RunError: one failed, or there is none.
     """
-    from hucrl_ros.cli.run_sweep import train
+    from hucrl_ros.cli.run_sweep import train, workers_for
     from hucrl_ros.experiments.grid import read_grid
     from hucrl_ros.experiments.sweep import Sweep
 
     file = share_directory() / "config" / "experiments" / f"{args.name}.yaml"
     sweep = Sweep(RUNS / f"figure-{args.name}", read_grid(file).cells())
-    failures = [] if args.finished else train(sweep, args.workers)
+    failures = [] if args.finished else train(sweep, workers_for(sweep, args))
     if failures:
         raise RunError(f"{len(failures)} of {len(sweep.cells)} runs failed: {failures[0]}")
     if not sweep.finished:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from hucrl_ros.cli.run_sweep import add_worker_arguments, check_worker_arguments
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.starting import RUNS, RunOptions, asked_config, asked_robot, parse_setting
 
@@ -48,7 +49,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--runs", type=Path, metavar="DIR", help="for the runs; runs/sweep-NAME if not given"
     )
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="trainings at a time")
+    add_worker_arguments(parser)
     parser.add_argument(
         "--goal", type=float, default=265.0, help="return that counts as learned, for the table"
     )
@@ -57,12 +58,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from hucrl_ros.cli.run_sweep import train
+    from hucrl_ros.cli.run_sweep import train, workers_for
     from hucrl_ros.experiments.cells import NOTHING, make_cells
     from hucrl_ros.experiments.sweep import Sweep
 
-    if args.workers < 1:
-        raise ConfigError(f"--workers = {args.workers}: at least 1")
+    check_worker_arguments(args)
     overrides = dict(parse_setting(text) for text in args.set)
     if args.episodes is not None:
         overrides["episodes"] = args.episodes
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         described=asked_robot(args.task, base),
     )
     sweep = Sweep(args.runs or RUNS / f"sweep-{args.out.name}", cells)
-    failures = train(sweep, args.workers)
+    failures = train(sweep, workers_for(sweep, args))
     _write(sweep, args, failures)
     if failures:
         raise RunError(f"{len(failures)} of {len(cells)} runs failed: {failures[0]}")

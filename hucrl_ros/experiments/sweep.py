@@ -2,7 +2,6 @@
 
 import fcntl
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,16 +10,15 @@ from pathlib import Path
 from hucrl_ros.description import find_description
 from hucrl_ros.errors import BundleError, ConfigError, RunError
 from hucrl_ros.experiments.cells import Cell
-from hucrl_ros.experiments.children import child_environment
 from hucrl_ros.experiments.statistics import Row
-from hucrl_ros.processes import Exit, ProcessGroup
+from hucrl_ros.experiments.workers import Workers
+from hucrl_ros.processes import Exit
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.manifest import read_manifest
 from hucrl_ros.summary import read_summary
 
 POLL_S = 0.1
 """[s] Between two looks at the processes."""
-TRAIN_CELL = "hucrl_ros.experiments.train_cell"
 LOGS = "logs"
 PARTIAL = ".partial"
 """Suffix of the folder of a cell that isn't finished."""
@@ -33,19 +31,17 @@ class Sweep:
     behind is a folder with the suffix `PARTIAL`, which the next one starts anew.
     """
 
-    def __init__(self, folder: Path, cells: Sequence[Cell], module: str = TRAIN_CELL) -> None:
+    def __init__(self, folder: Path, cells: Sequence[Cell]) -> None:
         """Look at what is finished already.
 
         Args:
             folder: Where the runs lie.
             cells: What to train.
-            module: Python module that trains in the run's folder that it gets as argument.
 
         Raises:
             ConfigError: a finished run of that name had other settings.
         """
         self._folder = folder
-        self._module = module
         self.cells = tuple(cells)
         for cell in self.finished:
             run = self.run_of(cell)
@@ -64,13 +60,18 @@ class Sweep:
         """Where a cell's finished training lies."""
         return RunFolder(self._folder / cell.name)
 
-    def run(self, workers: int, report: Callable[[Cell, Exit | None], None]) -> list[Exit]:
+    @property
+    def logs(self) -> Path:
+        """Folder of the logs, one file for each training."""
+        return self._folder / LOGS
+
+    def run(self, workers: Workers, report: Callable[[Cell, Exit | None], None]) -> list[Exit]:
         """Train every cell that isn't finished.
 
-        No process is left when it returns, however it does.
+        No training goes on when it returns, however it does.
 
         Args:
-            workers: Trainings at the same time.
+            workers: Where they are trained.
             report: Called with each cell that ends; None: it has finished.
 
         Returns:
@@ -79,44 +80,45 @@ class Sweep:
         Raises:
             RunError: another sweep works in the same folder.
         """
-        (self._folder / LOGS).mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
         with _locked(self._folder):
             finished = self.finished
             todo = {cell.name: cell for cell in self.cells if cell not in finished}
-            waiting, failures = list(todo), []
-            environment = child_environment(OMP_NUM_THREADS="1")
-            group = ProcessGroup(self._folder / LOGS, environment)
+            waiting, failures = list(todo), list[Exit]()
             try:
-                while waiting or group.alive():
-                    while waiting and len(group.alive()) < workers:
+                while waiting or workers.running():
+                    while waiting and workers.has_room():
                         name = waiting.pop(0)
-                        group.start(name, self._command(todo[name]))
+                        workers.start(name, self._prepared(todo[name]))
                     time.sleep(POLL_S)
-                    failures += self._collect(group, todo, report)
-                failures += self._collect(group, todo, report)
+                    failures += self._collect(workers, todo, report)
+                failures += self._collect(workers, todo, report)
             finally:
-                group.stop()
+                workers.stop()
         return failures
 
-    def _command(self, cell: Cell) -> list[str]:
-        partial = self._folder / (cell.name + PARTIAL)
+    def _partial(self, cell: Cell) -> Path:
+        return self._folder / (cell.name + PARTIAL)
+
+    def _prepared(self, cell: Cell) -> Path:
+        """A new run's folder to train in."""
+        partial = self._partial(cell)
         shutil.rmtree(partial, ignore_errors=True)
         RunFolder.create(partial, cell.config, cell.described)
-        return [sys.executable, "-m", self._module, str(partial.absolute())]
+        return partial
 
     def _collect(
         self,
-        group: ProcessGroup,
+        workers: Workers,
         cells: dict[str, Cell],
         report: Callable[[Cell, Exit | None], None],
     ) -> list[Exit]:
         """Give finished runs their names; returns the others that ended."""
         failures = []
-        for exit_ in group.ended():
+        for exit_ in workers.ended():
             cell = cells[exit_.name]
             if exit_.code == 0:
-                partial = self._folder / (cell.name + PARTIAL)
-                partial.rename(self.run_of(cell).root)
+                self._partial(cell).rename(self.run_of(cell).root)
                 report(cell, None)
             else:
                 failures.append(exit_)
