@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 import hucrl_ros
 from hucrl_ros.bags.reader import read_episode
+from hucrl_ros.combinations import check_combination
 from hucrl_ros.config import Config
 from hucrl_ros.errors import LearningError
 from hucrl_ros.exploration import OptimisticStep, make_step
@@ -25,7 +26,7 @@ from hucrl_ros.recorded import Recorded, hash_of, join_transitions
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.bundle import Promise
 from hucrl_ros.runtime.manifest import BundleFields, LearningReport
-from hucrl_ros.search import Actors, Imagined, SearchResult, Starts, check_search, make_search
+from hucrl_ros.search import Actors, Imagined, SearchResult, Starts, make_search
 from hucrl_ros.summary import installed_versions
 from hucrl_ros.tasks import make_task
 
@@ -48,7 +49,7 @@ class Learner:
         self.config = config
         self.run = run
         self.task = make_task(config.task, config.action_penalty, run.robot)
-        check_search(config.search, self.task)
+        check_combination(config, self.task)
         generator = torch.Generator().manual_seed(config.seed)
         self.model = make_model(self.task, config.model, generator)
         self.step = make_step(config.strategy, self.model, config.exploration)

@@ -60,6 +60,8 @@ def prepare_run(options: RunOptions) -> RunFolder:
         return _continued(options)
     config = asked_config(options)
     described = asked_robot(options.task, config)
+    if described is None:
+        _check_choices(options.task, config)
     folder = options.out or _new_folder(config, options.prefix)
     try:
         return RunFolder.create(folder, config, described)
@@ -95,16 +97,36 @@ def asked_robot(task: str, config: Config) -> Description | None:
     """
     if not is_description(task):
         return None
-    from hucrl_ros.envs.resolve import resolve  # MuJoCo and torch take a while
-    from hucrl_ros.search import check_search
+    from hucrl_ros.combinations import check_combination  # MuJoCo and torch take a while
+    from hucrl_ros.envs.resolve import resolve
     from hucrl_ros.tasks import DescribedTask
     from hucrl_ros.tasks.export_check import check_export
 
     described = resolve(read_description(Path(task)))
     built = DescribedTask(described, config.action_penalty)
-    check_search(config.search, built)
+    check_combination(config, built)
     check_export(built)
     return described
+
+
+def _check_choices(task: str, config: Config) -> None:
+    """Look whether search and planner fit one of the paper's tasks.
+
+    What its own settings choose does; tests see to that, and torch need not be loaded here.
+
+    Raises:
+        ConfigError: they don't.
+    """
+    own = load_config(task_config_path(task))
+    if [own.search.algorithm, own.planner.algorithm] == [
+        config.search.algorithm,
+        config.planner.algorithm,
+    ]:
+        return
+    from hucrl_ros.combinations import check_combination
+    from hucrl_ros.tasks import make_task
+
+    check_combination(config, make_task(task, config.action_penalty))
 
 
 def recordings_of(bundle: Path, task: str, folder: Path) -> RunFolder:

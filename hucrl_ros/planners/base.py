@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +90,8 @@ class Planner(ABC):
     A planner keeps what it needs of the last tick's plan, so `plan` is called once a tick.
     """
 
+    needs_gradients: ClassVar[bool] = False
+    """Whether plans follow the gradient of the reward."""
     particles: int
     """N, particles in each call of `imagine`."""
 

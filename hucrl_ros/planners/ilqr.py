@@ -45,6 +45,8 @@ class Ilqr(Planner):
     sparse one is far from its goal, it follows the critic alone.
     """
 
+    needs_gradients = True
+
     def __init__(self, settings: PlannerSettings, state_dim: int, width: int) -> None:
         super().__init__(settings, state_dim, width)
         self.particles = 1

@@ -4,7 +4,7 @@ from hucrl_ros.config import SearchSettings
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.base import PolicySearch, SearchResult
 from hucrl_ros.search.bptt import Bptt
-from hucrl_ros.search.checks import refuse_missing_gradients
+from hucrl_ros.search.checks import missing_gradients
 from hucrl_ros.search.imagination import Imagined, Starts, imagine
 from hucrl_ros.search.lookahead import Lookahead
 from hucrl_ros.search.mpo import Mpo
@@ -12,7 +12,6 @@ from hucrl_ros.search.pathwise import Pathwise
 from hucrl_ros.search.ppo import Ppo
 from hucrl_ros.search.sac import Sac
 from hucrl_ros.search.td3 import Td3
-from hucrl_ros.tasks import Task
 
 SEARCHES: dict[str, type[PolicySearch]] = {
     "lookahead": Lookahead,
@@ -30,17 +29,6 @@ def make_search(settings: SearchSettings) -> PolicySearch:
     return SEARCHES[settings.algorithm](settings)
 
 
-def check_search(settings: SearchSettings, task: Task) -> None:
-    """Refuse a search that makes no sense for the task.
-
-    Raises:
-        ConfigError: with the reason and what to choose instead.
-    """
-    if SEARCHES[settings.algorithm].needs_gradients:
-        others = [name for name, search in SEARCHES.items() if not search.needs_gradients]
-        refuse_missing_gradients(settings, task, others)
-
-
 __all__ = [
     "SEARCHES",
     "Actors",
@@ -51,7 +39,7 @@ __all__ = [
     "PolicySearch",
     "SearchResult",
     "Starts",
-    "check_search",
     "imagine",
     "make_search",
+    "missing_gradients",
 ]

@@ -1,10 +1,8 @@
-"""Which searches fit which task."""
+"""Whether a reward can be followed by its gradient."""
 
 import torch
 from torch import Tensor
 
-from hucrl_ros.config import SearchSettings
-from hucrl_ros.errors import ConfigError
 from hucrl_ros.tasks import Task
 
 _SAMPLES = 512
@@ -30,27 +28,6 @@ def missing_gradients(task: Task) -> list[str]:
         if not _has_gradient(task.reward(states, moved), moved):
             missing.append("action")
     return missing
-
-
-def refuse_missing_gradients(settings: SearchSettings, task: Task, others: list[str]) -> None:
-    """Refuse a search by gradients where the reward has none.
-
-    Args:
-        settings: Name the search.
-        task: Gives the reward.
-        others: Searches to choose instead.
-
-    Raises:
-        ConfigError: the reward jumps where it should slope.
-    """
-    missing = missing_gradients(task)
-    if missing:
-        what = " and the ".join(missing)
-        raise ConfigError(
-            f"search.algorithm = {settings.algorithm!r}: it follows the gradient of the reward, "
-            f"and that of task {task.name!r} has none with respect to the {what}; "
-            f"choose one of: {', '.join(others)}"
-        )
 
 
 def _varies(rewards: Tensor) -> bool:
