@@ -115,7 +115,9 @@ class LearningWorker:
 
     def _work(self) -> None:
         if sys.platform == "linux":  # There, a thread has a niceness of its own.
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+            thread = threading.get_native_id()
+            niceness = os.getpriority(os.PRIO_PROCESS, thread) + NICENESS
+            os.setpriority(os.PRIO_PROCESS, thread, min(niceness, 19))
         learner = self._guarded(self._prepare)
         self.busy = False
         while not self._cancelled.is_set() and self._requests.get():
