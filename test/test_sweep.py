@@ -263,7 +263,14 @@ def test_report_writes_figures_and_a_page_with_its_command(tmp_path, strategies,
     page = files[2].read_text()
     assert "\n    hucrl sweep pendulum --out out\n" in page
     runs = len(strategies) * 2 * len(values) * 3
-    assert f"Runs: {runs}," in page
+    assert f"Runs: {runs} (seeds 0, 1, 2), with" in page
+
+
+def test_report_takes_in_what_people_wrote(tmp_path):
+    (tmp_path / "reading.md").write_text("So it is the optimiser.\n")
+    *_, page = write_report(tmp_path, grid(), None, "hucrl sweep")
+    text = page.read_text()
+    assert text.index("| 0.2 |") < text.index("So it is the optimiser.") < text.index("![")
 
 
 # Command

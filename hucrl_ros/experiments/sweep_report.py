@@ -19,6 +19,9 @@ from hucrl_ros.experiments.style import signed
 from hucrl_ros.experiments.sweep_figures import draw_best_returns, draw_learning_curves
 from hucrl_ros.runs import write_atomically
 
+READING = "reading.md"
+"""What people make of the numbers; a page that is written anew takes it in."""
+
 
 def write_report(
     folder: Path, rows: Sequence[Row], goal: float | None, command: str
@@ -26,7 +29,7 @@ def write_report(
     """Write `learning_curves.png`, `best_returns.png` and `README.md`.
 
     Args:
-        folder: Where they go.
+        folder: Where they go; may hold a file `READING`.
         rows: At least one.
         goal: Return that counts as learned; None: nothing is counted.
         command: The command line that made the rows.
@@ -41,18 +44,24 @@ def write_report(
         draw_best_returns(folder / "best_returns.png", results),
     ]
     page = folder / "README.md"
-    write_atomically(page, _page(results, rows, goal, command))
+    reading = folder / READING
+    said = reading.read_text(encoding="utf-8").strip() if reading.is_file() else ""
+    write_atomically(page, _page(results, rows, goal, command, said))
     return [*files, page]
 
 
-def _page(results: Results, rows: Sequence[Row], goal: float | None, command: str) -> str:
+def _page(
+    results: Results, rows: Sequence[Row], goal: float | None, command: str, reading: str
+) -> str:
     runs = {(row.strategy, row.action_penalty, row.value, row.seed): row for row in rows}
+    seeds = sorted({row.seed for row in rows})
     cpu_s = sum(row.cpu_s for row in runs.values())
     return "\n".join(
         [
             f"# {results.task}: results of a sweep",
             "",
-            f"Runs: {len(runs)}, with {cpu_s / 60:.1f} minutes of processor time in all. Made by",
+            f"Runs: {len(runs)} (seeds {', '.join(map(str, seeds))}), with {cpu_s / 60:.1f} minutes "
+            "of processor time in all. Made by",
             "",
             f"    {command}",
             "",
@@ -61,6 +70,7 @@ def _page(results: Results, rows: Sequence[Row], goal: float | None, command: st
             "",
             *markdown_table(results, goal),
             "",
+            *([reading, ""] if reading else []),
             "![Returns of each episode](learning_curves.png)",
             "",
             "![Best return of each run](best_returns.png)",
