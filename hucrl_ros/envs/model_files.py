@@ -65,6 +65,7 @@ def build_model(path: Path, settings: RobotSettings) -> mujoco.MjModel:
             )
         bodies[site.body].add_site(name=name, pos=list(site.position), size=[0.01, 0, 0])
     _add_goals(spec, settings, set(bodies))
+    _add_sky(spec)
     model = _compile(spec, path)
     if not settings.actuated:
         return model
@@ -154,6 +155,20 @@ def _add_goals(spec: mujoco.MjSpec, settings: RobotSettings, bodies: set[str]) -
                 conaffinity=0,
                 rgba=np.array([0.8, 0.15, 0.12, 0.6]),
             )
+
+
+def _add_sky(spec: mujoco.MjSpec) -> None:
+    """Something brighter than black behind a model without textures, such as a URDF."""
+    if not spec.textures:
+        spec.add_texture(
+            name="hucrl_sky",
+            type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+            builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+            rgb1=[1.0, 1.0, 1.0],
+            rgb2=[0.90, 0.93, 0.96],
+            width=64,
+            height=384,
+        )
 
 
 def _read(path: Path) -> mujoco.MjSpec:
