@@ -3,7 +3,6 @@
 `hucrl up`, `hucrl train` and the launch files share it.
 """
 
-import logging
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,14 +20,14 @@ from hucrl_ros.config import (
     task_config_file,
     task_config_path,
 )
-from hucrl_ros.description import Description, is_description, read_description
+from hucrl_ros.description import is_description
 from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.own_robot import asked_robot, continued_robot, own_settings
 from hucrl_ros.runs import RunFolder
 
 RUNS = Path("runs")
 """Where new runs go, below the working directory."""
 COMMAND_LINE = "command line"
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def asked_config(options: RunOptions) -> Config:
         ConfigError: a setting is wrong.
     """
     if is_description(options.task):
-        base = _own_settings(options)
+        base = own_settings(Path(options.task), options.config)
     else:
         standard = task_config_path(options.task)
         base = load_config(options.config or standard)
@@ -85,28 +84,6 @@ def asked_config(options: RunOptions) -> Config:
                 f"{options.config}: task = {base.task!r}, but {options.task!r} was asked for"
             )
     return override(base, options.overrides)
-
-
-def asked_robot(task: str, config: Config) -> Description | None:
-    """The robot of one's own that `task` describes, checked; None for one of the paper's.
-
-    Its model is simulated for a moment and its reward exported: that takes seconds.
-
-    Raises:
-        ConfigError: robot, reward and settings don't fit together.
-    """
-    if not is_description(task):
-        return None
-    from hucrl_ros.combinations import check_combination  # MuJoCo and torch take a while
-    from hucrl_ros.envs.resolve import resolve
-    from hucrl_ros.tasks import DescribedTask
-    from hucrl_ros.tasks.export_check import check_export
-
-    described = resolve(read_description(Path(task)))
-    built = DescribedTask(described, config.action_penalty)
-    check_combination(config, built)
-    check_export(built)
-    return described
 
 
 def _check_choices(task: str, config: Config) -> None:
@@ -149,24 +126,6 @@ def recordings_of(bundle: Path, task: str, folder: Path) -> RunFolder:
     except OSError as error:
         raise RunError(f"{folder}: can't record there: {error.strerror}") from None
     return run
-
-
-def _own_settings(options: RunOptions) -> Config:
-    """Settings of a robot of one's own: those next to its description, or in a file.
-
-    Raises:
-        ConfigError: a setting is wrong, or its name is one of the paper's tasks.
-    """
-    described = read_description(Path(options.task))
-    if task_config_file(described.name).is_file():
-        raise ConfigError(
-            f"{options.task}: {described.name!r} is a task of the paper; "
-            "give the robot another robot.name"
-        )
-    config = options.config or (described.path if described.has_settings else None)
-    if config is None:
-        return Config(task=described.name)
-    return load_config(config, {"task": described.name})
 
 
 def override(base: Config, overrides: Mapping[str, Any]) -> Config:
@@ -212,7 +171,7 @@ def _continued(options: RunOptions) -> RunFolder:
     stored = run.config
     task = options.task
     if is_description(task):
-        task = _continued_robot(Path(task), run)
+        task = continued_robot(Path(task), run)
     asked = stored if options.config is None else load_config(options.config, {"task": task})
     asked = override(asked, {"task": task, **options.overrides})
     before, after = _flat(stored), _flat(asked)
@@ -223,15 +182,6 @@ def _continued(options: RunOptions) -> RunFolder:
                 "run keeps its settings: leave the option out, or start a new run"
             )
     return run
-
-
-def _continued_robot(path: Path, run: RunFolder) -> str:
-    """Name of the robot of a run; the run's copy counts, whatever became of `path` since."""
-    if not path.is_file():
-        return run.config.task
-    name = read_description(path).name
-    logger.info("%s: the run goes on with its own copy in %s", path, run.robot)
-    return name
 
 
 def _flat(config: Config) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from hucrl_ros.description import find_description, read_description
 from hucrl_ros.envs import DescribedRobot, Pendulum, make_robot
 from hucrl_ros.envs.resolve import resolve
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.own_robot import asked_robot
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.starting import RunOptions, asked_config
 from hucrl_ros.tasks import PendulumSwingUp, make_task
@@ -308,6 +309,16 @@ def test_a_reward_that_is_no_graph_is_refused(tmp_path, body, message):
         check_export(task)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_search_by_gradients_refuses_a_reward_without_any(tmp_path):
+    (tmp_path / "steps.py").write_text(
+        "import torch\ndef reward(state, action, robot):\n    return torch.sign(state[..., 0])\n"
+    )
+    path = write(tmp_path, changed(ARM, "reward", function="steps.py:reward", success=None))
+    settings = {"task": "mine", "search": {"algorithm": "pathwise"}}
+    with pytest.raises(ConfigError, match="has none with respect to the state; choose one of"):
+        asked_robot(str(path), Config.model_validate(settings))
 
 
 def test_a_position_servo_is_no_motor(tmp_path):

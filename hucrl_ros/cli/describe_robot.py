@@ -8,8 +8,9 @@ from rich.text import Text
 
 from hucrl_ros.cli.describe_bundle import pairs
 from hucrl_ros.description import Description, dump_description
+from hucrl_ros.own_robot import asked_robot
 from hucrl_ros.robot_settings import Draw
-from hucrl_ros.starting import RunOptions, asked_config, asked_robot
+from hucrl_ros.starting import RunOptions, asked_config
 from hucrl_ros.tasks.terms import TERMS
 
 

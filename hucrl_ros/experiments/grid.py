@@ -10,7 +10,8 @@ from hucrl_ros.config import Settings
 from hucrl_ros.description import is_description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.cells import NOTHING, Cell, Variation, make_cells
-from hucrl_ros.starting import RunOptions, asked_config, asked_robot
+from hucrl_ros.own_robot import asked_robot
+from hucrl_ros.starting import RunOptions, asked_config
 
 Strategy = Literal["greedy", "thompson", "optimistic"]
 Changes = dict[str, Any]
