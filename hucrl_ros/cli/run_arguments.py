@@ -3,9 +3,10 @@
 import argparse
 from pathlib import Path
 
+from hucrl_ros.description import is_description
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.session import shown_path
-from hucrl_ros.starting import RunOptions, parse_setting
+from hucrl_ros.starting import RunOptions, parse_setting, prepare_run
 from hucrl_ros.summary import Summary
 
 _SETTINGS = ("episodes", "action_penalty", "strategy", "seed", "mode")
@@ -53,6 +54,18 @@ def run_options(args: argparse.Namespace, prefix: str = "") -> RunOptions:
         resume=args.resume,
         prefix=prefix,
     )
+
+
+def new_or_continued_run(args: argparse.Namespace, prefix: str = "") -> RunFolder:
+    """The folder of the run that `args` ask for, see `run_options`.
+
+    Raises:
+        HucrlError: a setting or a robot's description is wrong, or no folder can be made.
+    """
+    options = run_options(args, prefix)
+    if is_description(options.task) and not options.resume:
+        print(f"checking {options.task}", flush=True)  # It takes seconds.
+    return prepare_run(options)
 
 
 def draw_report(run_folder: RunFolder) -> None:

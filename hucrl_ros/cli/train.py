@@ -2,12 +2,16 @@
 
 import argparse
 
-from hucrl_ros.cli.run_arguments import add_run_arguments, draw_report, print_end, run_options
+from hucrl_ros.cli.run_arguments import (
+    add_run_arguments,
+    draw_report,
+    new_or_continued_run,
+    print_end,
+)
 from hucrl_ros.errors import RunError
 from hucrl_ros.progress import format_number, format_ticks
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.session import shown_path
-from hucrl_ros.starting import prepare_run
 from hucrl_ros.summary import EpisodeSummary
 
 COLUMNS = ("episode", "return", "promised", "p50 ms", "p99 ms", "clamps", "fit s", "search s")
@@ -29,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     if args.out is not None and RunFolder(args.out).config_path.exists():
         raise RunError(f"{args.out}: a run lies there already; choose another folder")
-    run_folder = prepare_run(run_options(args, prefix="train-"))
+    run_folder = new_or_continued_run(args, prefix="train-")
     print(shown_path(run_folder.root))
     print(_row(COLUMNS), flush=True)
 

@@ -4,12 +4,16 @@ import argparse
 import os
 import sys
 
-from hucrl_ros.cli.run_arguments import add_run_arguments, draw_report, print_end, run_options
+from hucrl_ros.cli.run_arguments import (
+    add_run_arguments,
+    draw_report,
+    new_or_continued_run,
+    print_end,
+)
 from hucrl_ros.domain import Domain, wished_domain
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.session import Session, shown_path
-from hucrl_ros.starting import prepare_run
 from hucrl_ros.summary import read_summary
 
 
@@ -44,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("--no-simulator: a robot doesn't wait; leave --lockstep out")
         args.mode = "real_time"
     wished = wished_domain(os.environ.get("ROS_DOMAIN_ID"))
-    run_folder = prepare_run(run_options(args))
+    run_folder = new_or_continued_run(args)
     if _is_finished(run_folder):
         print(f"{shown_path(run_folder.root)}: finished already")
     else:
