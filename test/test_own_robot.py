@@ -21,6 +21,10 @@ from hucrl_ros.starting import RunOptions, asked_config
 from hucrl_ros.tasks import PendulumSwingUp, make_task
 from hucrl_ros.tasks.export_check import check_export
 
+CORNERS = itertools.product((0.0, 0.1), repeat=3)
+WEDGE = "".join(f"v {x} {y} {z}\n" for x, y, z in CORNERS) + "f 1 2 3\nf 1 2 5\nf 1 3 5\nf 2 3 5\n"
+"""A mesh, as a Wavefront file."""
+
 
 @pytest.fixture(scope="module")
 def stick(tmp_path_factory):
@@ -146,9 +150,7 @@ def test_a_run_keeps_all_that_it_needs_of_its_robot(tmp_path):
     for folder in ("parts", "models"):
         (source / folder).mkdir(parents=True)
     (source / "parts" / "body.xml").write_text(body)
-    corners = itertools.product((0.0, 0.1), repeat=3)
-    vertices = "".join(f"v {x} {y} {z}\n" for x, y, z in corners)
-    (source / "parts" / "wedge.obj").write_text(vertices + "f 1 2 3\nf 1 2 5\nf 1 3 5\nf 2 3 5\n")
+    (source / "parts" / "wedge.obj").write_text(WEDGE)
     (source / "models" / "main.xml").write_text(included)
     robot = {"model": "models/main.xml", "period": 0.02, "steps": 10}
     reward = {"terms": [{"term": "speed", "joint": "turn"}]}
@@ -164,6 +166,26 @@ def test_a_run_keeps_all_that_it_needs_of_its_robot(tmp_path):
     np.testing.assert_array_equal(kept.reset(np.random.default_rng(0)), before.state)
     for _ in range(20):
         np.testing.assert_array_equal(kept.step(effort), before.step(effort))
+
+
+@pytest.mark.parametrize(
+    ("compiler", "named", "place"),
+    [
+        ('strippath="true"', "package://arm/meshes/wedge.obj", "wedge.obj"),
+        ('meshdir="parts"', "wedge.obj", "parts/wedge.obj"),
+    ],
+)
+def test_a_run_keeps_the_meshes_of_an_urdf(tmp_path, compiler, named, place):
+    path = write(tmp_path / "source", ARM)
+    urdf = path.parent / "planar_arm.urdf"
+    text = urdf.read_text().replace('discardvisual="false"', f'discardvisual="false" {compiler}')
+    text = text.replace('<box size="0.3 0.03 0.03"/>', f'<mesh filename="{named}"/>')
+    urdf.write_text(text)
+    (path.parent / place).parent.mkdir(exist_ok=True)
+    (path.parent / place).write_text(WEDGE)
+    run = RunFolder.create(tmp_path / "run", Config(task="mine"), resolve(read_description(path)))
+    shutil.rmtree(path.parent)
+    assert make_robot("mine", run.robot).model.nmesh == 1
 
 
 @pytest.mark.parametrize("name", ["furuta", "planar_arm"])

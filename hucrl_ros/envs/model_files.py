@@ -1,5 +1,6 @@
 """A user's MJCF or URDF as a MuJoCo model with one motor for each actuated joint."""
 
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -37,8 +38,29 @@ def model_dependencies(path: Path) -> list[Path]:
         names = mujoco.mju_getXMLDependencies(str(path))
     except (ValueError, mujoco.FatalError) as error:
         raise ConfigError(f"{path}: MuJoCo can't read it: {_line(error)}") from None
+    names += _urdf_meshes(path)
     others = [Path(name) if Path(name).is_absolute() else path.parent / name for name in names]
     return [path, *(other for other in others if other.resolve() != path.resolve())]
+
+
+def _urdf_meshes(path: Path) -> list[str]:
+    """Mesh files that a URDF names, which MuJoCo doesn't list; nothing for an MJCF.
+
+    MuJoCo looks for them in the folder `meshdir`, with `strippath` by their bare names.
+    """
+    try:
+        root = ElementTree.parse(path).getroot()
+    except ElementTree.ParseError:  # MuJoCo is less strict with an MJCF.
+        return []
+    if root.tag != "robot":
+        return []
+    compilers = root.findall("mujoco/compiler")
+    folder = next((c.get("meshdir", "") for c in compilers if c.get("meshdir")), "")
+    named = {mesh.get("filename", "") for mesh in root.iter("mesh")}
+    places = [
+        f"{folder}/{n}".lstrip("/") for name in sorted(named) for n in (name, Path(name).name)
+    ]
+    return [place for place in dict.fromkeys(places) if (path.parent / place).is_file()]
 
 
 def build_model(path: Path, settings: RobotSettings) -> mujoco.MjModel:
