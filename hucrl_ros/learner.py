@@ -56,9 +56,7 @@ class Learner:
         self.actors = Actors(self.task, self.step.hallucination_dim, config.search, generator)
         self._modules = torch.nn.ModuleDict({"step": self.step, "actors": self.actors})
         self._untrained = {k: v.clone() for k, v in self._modules.state_dict().items()}
-        self._exporter = BundleExporter(
-            self.task, self.step, self.actors, config.planner.horizon, config.search.discount
-        )
+        self._exporter = BundleExporter(self.task, self.step, self.actors, config.search.discount)
         self._recorded: list[Recorded] = []
         robot = self.task.robot()
         starts = [

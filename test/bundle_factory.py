@@ -48,7 +48,7 @@ def _learned(strategy):
     step = make_step(strategy, model, ExplorationSettings())
     networks = SearchSettings(policy_layers=(8,), critic_layers=(8,))
     actors = Actors(task, step.hallucination_dim, networks, generator)
-    exporter = BundleExporter(task, step, actors, PLANNER.horizon, DISCOUNT)
+    exporter = BundleExporter(task, step, actors, DISCOUNT)
     result = Learned(task, model, step, actors, exporter)
     shake(result, seed=0)
     return result

@@ -241,7 +241,7 @@ def exported(kind, strategy, tmp_path, **exploration):
     step = make_step(strategy, model, ExplorationSettings(**exploration))
     networks = SearchSettings(policy_layers=(8,), critic_layers=(8,), eta_lipschitz=0.5)
     actors = Actors(task, step.hallucination_dim, networks, draws)
-    exporter = BundleExporter(task, step, actors, horizon=6, discount=0.97)
+    exporter = BundleExporter(task, step, actors, discount=0.97)
     exporter.write(tmp_path / "first", fields(strategy), promise())
     states = task.imagined_states(60, draws)
     actions = 2.0 * torch.rand(60, 1, generator=draws) - 1.0

@@ -53,6 +53,6 @@ def untrained_bundle(
         versions={"torch": torch.__version__},
         revision="untrained",
     )
-    exporter = BundleExporter(task, step, actors, planner.horizon, search.discount)
+    exporter = BundleExporter(task, step, actors, search.discount)
     exporter.write(folder, fields, None)
     return load_bundle(folder)

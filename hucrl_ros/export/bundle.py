@@ -37,6 +37,9 @@ from hucrl_ros.search import Actors
 from hucrl_ros.tasks import Task
 
 PARITY_PARTICLES = 8
+PARITY_STEPS = 5
+"""Of the compared rollouts: a graph repeats one step, and a longer way through a model that has
+learned little would amplify rounding beyond the tolerance."""
 
 
 class BundleExporter:
@@ -47,22 +50,18 @@ class BundleExporter:
     a parameter or a buffer; each bundle's parity with torch is checked before it appears.
     """
 
-    def __init__(
-        self, task: Task, step: Step, actors: Actors, horizon: int, discount: float
-    ) -> None:
+    def __init__(self, task: Task, step: Step, actors: Actors, discount: float) -> None:
         """Export from these modules.
 
         Args:
             task: Gives features, rewards and the robot.
             step: The exploration strategy, with its dynamics model.
             actors: Policies and critic.
-            horizon: H, steps that a planner looks ahead.
             discount: γ.
         """
         self._task = task
         self._parts = Parts(task, step, actors)
         self._width = task.spec.action_dim + step.hallucination_dim
-        self._horizon = horizon
         self._discount = discount
         self._models: dict[str, ModelProto] | None = None
 
@@ -138,8 +137,8 @@ class BundleExporter:
         )
         rollout = {
             "state": states[0],
-            "offsets": 0.3 * torch.randn(count, self._horizon, width, generator=generator),
-            "noise": torch.randn(self._horizon, spec.predicted_dim, generator=generator),
+            "offsets": 0.3 * torch.randn(count, PARITY_STEPS, width, generator=generator),
+            "noise": torch.randn(PARITY_STEPS, spec.predicted_dim, generator=generator),
             "feedback": torch.ones(()),
         }
         actors, model = self._parts.actors, self._parts.step.model
