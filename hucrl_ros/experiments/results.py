@@ -22,6 +22,15 @@ class Series(NamedTuple):
     marker: str
 
 
+class Panel(NamedTuple):
+    """What is drawn into one pair of axes."""
+
+    title: str
+    action_penalty: float
+    series: dict[tuple[str, str], Series]
+    """By strategy and value."""
+
+
 class Results(NamedTuple):
     """A sweep's returns, ordered for figures."""
 
@@ -35,6 +44,26 @@ class Results(NamedTuple):
     """Returns `(seeds, episodes)`."""
     series: dict[tuple[str, str], Series]
     """By strategy and value."""
+
+    @property
+    def panels(self) -> list[list[Panel]]:
+        """Rows of panels: one for each penalty; where values vary, one for each strategy too."""
+        strategies = list(dict.fromkeys(strategy for strategy, _ in self.series))
+        if not self.setting or len(strategies) == 1:
+            titles = [f"action penalty ρ = {penalty:g}" for penalty in self.penalties]
+            panels = zip(titles, self.penalties, strict=True)
+            return [[Panel(title, penalty, self.series) for title, penalty in panels]]
+        return [
+            [
+                Panel(
+                    f"{strategy}, ρ = {penalty:g}",
+                    penalty,
+                    {key: series for key, series in self.series.items() if key[0] == strategy},
+                )
+                for strategy in strategies
+            ]
+            for penalty in self.penalties
+        ]
 
 
 def collect(rows: Sequence[Row]) -> Results:
@@ -60,14 +89,9 @@ def _series(strategies: Sequence[str], values: Sequence[str]) -> dict[tuple[str,
             (name, values[0]): Series(name, STRATEGY_COLOURS[name], STRATEGY_MARKERS[name])
             for name in strategies
         }
-    # Darker is later, whatever the strategy; the strategy has its own marker.
-    shades = np.linspace(0.0, 1.0, len(values))
+    shades = np.linspace(0.0, 1.0, len(values))  # darker is later
     return {
-        (name, value): Series(
-            value if len(strategies) == 1 else f"{name}, {value}",
-            to_hex(EFFORT_COLOURS(shade)),
-            MARKERS[k % len(MARKERS)] if len(strategies) == 1 else STRATEGY_MARKERS[name],
-        )
+        (name, value): Series(value, to_hex(EFFORT_COLOURS(shade)), MARKERS[k % len(MARKERS)])
         for name in strategies
         for k, (value, shade) in enumerate(zip(values, shades, strict=True))
     }

@@ -1,5 +1,6 @@
 """Figures of a sweep: learning curves and best returns, over seeds."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -12,27 +13,34 @@ from hucrl_ros.experiments.results import Results, Series
 from hucrl_ros.experiments.statistics import Group, best_returns, mean_interval
 from hucrl_ros.experiments.style import GREY, INK, save, styled
 
+HANDLE_IN, LETTER_IN = 0.75, 0.085
+"""Width of a legend's line with its distances, and of a letter [inch]."""
+
 
 def draw_learning_curves(path: Path, results: Results) -> Path:
-    """Mean return of each episode with its interval over seeds; one column for each penalty."""
+    """Mean return of each episode with its interval over seeds."""
     with styled():
-        columns = len(results.penalties)
-        figure = Figure(figsize=(max(3.9 * columns, 6.0), 4.2), layout="constrained")
-        panels = figure.subplots(1, columns, sharey=True, squeeze=False)[0]
-        for axes, penalty in zip(panels, results.penalties, strict=True):
-            for group, returns in results.groups.items():
-                if group.action_penalty == penalty:
-                    series = results.series[group.strategy, group.value]
+        rows = results.panels
+        columns = len(rows[0])
+        size = (max(3.9 * columns, 6.0), 3.2 * len(rows) + 1.0)
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(rows), columns, sharex=True, sharey=True, squeeze=False)
+        for axes, panel in zip(grid.flat, itertools.chain(*rows), strict=True):
+            for key, series in panel.series.items():
+                returns = results.groups.get(Group(key[0], panel.action_penalty, key[1]))
+                if returns is not None:
                     _draw_curve(axes, returns, series)
-            _draw_optimum(axes, results.optima[penalty])
-            axes.set(xlabel="episode")
-            axes.set_title(f"action penalty ρ = {penalty:g}", loc="left")
+            _draw_optimum(axes, results.optima[panel.action_penalty])
+            axes.set_title(panel.title, loc="left")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
             axes.grid(visible=False, axis="x")
             axes.margins(y=0.12)
-        panels[0].set_ylabel("return")
+        for axes in grid[-1]:
+            axes.set_xlabel("episode")
+        for axes in grid[:, 0]:
+            axes.set_ylabel("return")
         _title(figure, results)
-        _legend(figure, panels[0], results)
+        _legend(figure, grid[0, 0], results)
         return save(figure, path)
 
 
@@ -47,47 +55,40 @@ def _draw_curve(axes: Axes, returns: Array, series: Series) -> None:
 def draw_best_returns(path: Path, results: Results) -> Path:
     """Mean of each run's best return with its interval, and every seed as a dot."""
     with styled():
-        columns = len(results.penalties)
-        width = max(columns * (0.62 * len(results.series) + 1.4), 6.0)
-        figure = Figure(figsize=(width, 4.2), layout="constrained")
-        panels = figure.subplots(1, columns, sharey=True, squeeze=False)[0]
-        for axes, penalty in zip(panels, results.penalties, strict=True):
-            for k, (key, series) in enumerate(results.series.items()):
-                returns = results.groups.get(Group(key[0], penalty, key[1]))
+        rows = results.panels
+        columns, bars = len(rows[0]), len(rows[0][0].series)
+        size = (max(columns * (0.62 * bars + 1.4), 6.0), 3.2 * len(rows) + 1.0)
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(rows), columns, sharey=True, squeeze=False)
+        for axes, panel in zip(grid.flat, itertools.chain(*rows), strict=True):
+            for k, (key, series) in enumerate(panel.series.items()):
+                returns = results.groups.get(Group(key[0], panel.action_penalty, key[1]))
                 if returns is not None:
                     _draw_bar(axes, k, best_returns(returns), series)
-            _draw_optimum(axes, results.optima[penalty])
-            _label_bars(axes, results)
-            axes.set_title(f"action penalty ρ = {penalty:g}", loc="left")
+            _draw_optimum(axes, results.optima[panel.action_penalty])
+            axes.set_xticks(range(bars), [series.label for series in panel.series.values()])
+            axes.tick_params(axis="x", labelrotation=30 if results.setting else 0)
+            axes.set_title(panel.title, loc="left")
             axes.grid(visible=False, axis="x")
             axes.axhline(0.0, color=GREY, lw=0.8)
             axes.margins(y=0.12)
-            axes.set_xlim(-0.7, len(results.series) - 0.3)
-        panels[0].set_ylabel("best return of a run")
+            axes.set_xlim(-0.7, bars - 0.3)
+        for axes in grid[:, 0]:
+            axes.set_ylabel("best return of a run")
+        for axes in grid[-1]:
+            axes.set_xlabel(results.setting)
         _title(figure, results)
-        if panels[0].get_xlabel() == "":
-            _legend(figure, panels[0], results)
         return save(figure, path)
 
 
 def _draw_bar(axes: Axes, position: int, best: Array, series: Series) -> None:
     mean, low, high = mean_interval(best)
-    axes.bar(position, mean, width=0.76, color=series.colour, alpha=0.3, label=series.label)
+    axes.bar(position, mean, width=0.76, color=series.colour, alpha=0.3)
     axes.vlines(position + 0.2, low, high, color=series.colour, lw=3)
     axes.plot(position + 0.2, mean, series.marker, color=series.colour, ms=7, mec="white")
     # Seeds stand next to each other in their order, so that equal ones stay apart.
     places = position + np.linspace(-0.3, 0.05, len(best))
     axes.plot(places, best, ".", color=INK, ms=6, alpha=0.6, mew=0)
-
-
-def _label_bars(axes: Axes, results: Results) -> None:
-    """Values below the bars, where they are all that differs."""
-    strategies = {strategy for strategy, _ in results.series}
-    if results.setting and len(strategies) == 1:
-        axes.set_xticks(range(len(results.series)), [value for _, value in results.series])
-        axes.set_xlabel(results.setting)
-    else:
-        axes.set_xticks([])
 
 
 def _draw_optimum(axes: Axes, optimum: float | None) -> None:
@@ -115,6 +116,7 @@ def _title(figure: Figure, results: Results) -> None:
 def _legend(figure: Figure, axes: Axes, results: Results) -> None:
     """One legend for all panels."""
     handles, labels = axes.get_legend_handles_labels()
-    columns = min(len(labels), 6)
+    widest = HANDLE_IN + LETTER_IN * max(map(len, labels))
+    columns = max(1, min(len(labels), int(figure.get_figwidth() / widest)))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns,
                   title=results.setting or None)  # fmt: skip

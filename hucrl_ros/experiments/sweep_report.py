@@ -60,8 +60,8 @@ def _page(
         [
             f"# {results.task}: results of a sweep",
             "",
-            f"Runs: {len(runs)} (seeds {', '.join(map(str, seeds))}), with {cpu_s / 60:.1f} minutes "
-            "of processor time in all. Made by",
+            f"Runs: {len(runs)} (seeds {', '.join(map(str, seeds))}), with {cpu_s / 60:.1f} "
+            "minutes of processor time in all. Made by",
             "",
             f"    {command}",
             "",
