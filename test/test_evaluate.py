@@ -108,6 +108,19 @@ def test_command_prints_each_episode_the_mean_and_what_was_promised(learned, cap
     assert lines[5] == "promised 123.4"
 
 
+def test_bundles_are_compared_in_tables_and_in_one_animation(learned, random, tmp_path, capsys):
+    folder = tmp_path / "videos"
+    words = ["--planner", "policy", "--set", "planner.horizon=3", "--videos", folder]
+    assert run(random, learned, *words) == 0
+    out = capsys.readouterr().out
+    assert out.index("bundle of episode 0, random efforts") < out.index("bundle of episode 1")
+    if "no videos" in out:
+        pytest.skip("MuJoCo can't render here")
+    made = sorted(path.name for path in folder.iterdir())
+    assert made == sorted([f"{random.name}.mp4", f"{learned.name}.mp4", "side_by_side.gif"])
+    assert all(path.stat().st_size > 10_000 for path in folder.iterdir())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -155,7 +155,7 @@ def test_videos_replay_the_recorded_states(tmp_path):
     assert [path.name for path in files] == [
         "episode_000.mp4",
         "episode_001.mp4",
-        f"{video.SIDE_BY_SIDE}.gif",
+        f"{video.TOGETHER}.gif",
     ]
     with rendering.imageio.v2.get_reader(files[1]) as reader:
         frames = [reader.get_data(k) for k in range(reader.count_frames())]

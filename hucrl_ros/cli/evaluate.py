@@ -15,18 +15,21 @@ from hucrl_ros.starting import parse_setting
 if TYPE_CHECKING:
     from hucrl_ros.experiments.evaluation import Played
     from hucrl_ros.runtime.manifest import Manifest
+    from hucrl_ros.tasks import Task
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to `hucrl`."""
     parser = subparsers.add_parser(
         "evaluate",
-        help="play a bundle in the simulator",
-        description="Play a bundle in MuJoCo, in one process and without a time limit for "
-        "planning, and print its returns and tick times.",
+        help="play bundles in the simulator",
+        description="Play bundles in MuJoCo, in one process and without a time limit for "
+        "planning, and print their returns and tick times.",
     )
-    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="its folder")
-    parser.add_argument("--episodes", type=int, default=1, metavar="N", help="how many [1]")
+    parser.add_argument("bundles", type=Path, nargs="+", metavar="BUNDLE", help="its folder")
+    parser.add_argument(
+        "--episodes", type=int, default=1, metavar="N", help="how many of each [1]"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the first episode")
     parser.add_argument(
         "--planner",
@@ -47,6 +50,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="FILE",
         help="YAML of a robot of your own, where the bundle has left the folder of its run",
     )
+    parser.add_argument(
+        "--videos",
+        type=Path,
+        metavar="DIR",
+        help="write an MP4 of each bundle's first episode, and a GIF of all side by side",
+    )
     parser.set_defaults(run=run)
 
 
@@ -58,17 +67,45 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--episodes = {args.episodes}: at least 1")
     if not 0 <= args.seed < 2**31:
         raise ConfigError(f"--seed = {args.seed}: from 0 to {2**31 - 1}")
+    if args.videos is not None and args.robot is not None:
+        raise ConfigError(
+            "--videos: only for bundles in the folder of their run, not with --robot"
+        )
     changes = dict(parse_setting(text) for text in args.set)
     if args.planner is not None:
         changes["planner.algorithm"] = args.planner
-    bundle, task = open_bundle(args.bundle, args.robot)
-    bundle = with_settings(bundle, changes)
-    episodes = evaluate(bundle, task, args.episodes, args.seed)
-    print("\n".join(_table(bundle.manifest, task.optimum, episodes, args.seed)))
-    distances = np.array([episode.distance for episode in episodes])
-    if np.isfinite(distances).all():
-        print(_arrivals(distances, task.close))
+    films: list[tuple[Path, Task, Played]] = []
+    for path in args.bundles:
+        bundle, task = open_bundle(path, args.robot)
+        if films and task.name != films[0][1].name:
+            raise ConfigError(f"{path}: for task {task.name!r}, but others {films[0][1].name!r}")
+        bundle = with_settings(bundle, changes)
+        episodes = evaluate(bundle, task, args.episodes, args.seed)
+        print("\n".join(_table(bundle.manifest, task.optimum, episodes, args.seed)))
+        distances = np.array([episode.distance for episode in episodes])
+        if np.isfinite(distances).all():
+            print(_arrivals(distances, task.close))
+        films.append((path, task, episodes[0]))
+    if args.videos is not None:
+        _write_videos(args, films)
     return 0
+
+
+def _write_videos(args: argparse.Namespace, films: "Sequence[tuple[Path, Task, Played]]") -> None:
+    from hucrl_ros.experiments.video import Clip, render_videos
+    from hucrl_ros.runs import ROBOT
+
+    names = [path.absolute().name for path, _, _ in films]
+    if len(set(names)) < len(names):  # bundles of several runs
+        names = ["-".join(path.absolute().parts[-3::2]) for path, _, _ in films]
+    clips = [
+        Clip(name, name, played.states, played.actions, played.rewards)
+        for name, (_, _, played) in zip(names, films, strict=True)
+    ]
+    path, task, _ = films[0]
+    described = path.absolute().parent.parent / ROBOT
+    files = render_videos(args.videos, task.name, clips, described, "side_by_side")
+    print("\n".join(map(str, files)) or "no videos: `hucrl doctor` says why")
 
 
 def _table(

@@ -39,6 +39,12 @@ class Played(NamedTuple):
     """`(T,)` planner iterations in a tick [1]."""
     distance: float
     """At the end, from the goal to what has to get there [m]; NaN where a task has neither."""
+    states: Array
+    """`(T + 1, p)`."""
+    actions: Array
+    """`(T, q)` [N m or N]."""
+    rewards: Array
+    """`(T,)`."""
 
 
 def open_bundle(path: Path, described: Path | None = None) -> tuple[Bundle, Task]:
@@ -118,12 +124,16 @@ def _play(agent: Agent, guard: Guard, task: Task, seed: int) -> Played:
         states.append(state)
         actions.append(command.effort)
         state = robot.step(command.effort)
-    total = float(task.rewards(np.stack(states), np.stack(actions)).sum())
+    efforts = np.stack(actions)
+    rewards = task.rewards(np.stack(states), efforts)
     return Played(
-        total=total,
+        total=float(rewards.sum()),
         tick_ms=np.array(tick_ms),
         fallbacks=agent.fallbacks,
         clamps=clamps,
         iterations=np.array(iterations, float),
         distance=float(task.distance(torch.as_tensor(state))),
+        states=np.stack([*states, state]),
+        actions=efforts,
+        rewards=rewards,
     )

@@ -17,7 +17,7 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont
 from hucrl_ros.envs import MujocoRobot, make_robot
 from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.style import BLUE, GREY, INK, PALE, VERMILION, signed
-from hucrl_ros.experiments.video import SIDE_BY_SIDE, Clip, load_clips
+from hucrl_ros.experiments.video import Clip, load_clips
 
 Frame = NDArray[np.uint8]
 
@@ -37,8 +37,10 @@ GIF_HOLD_S = 1.5
 """[s] How long the last picture stands before the animation starts again."""
 
 
-def main(source: Path, folder: Path, task: str, described: Path | None = None) -> None:
-    """Render the clips in `source` into `folder`."""
+def main(
+    source: Path, folder: Path, together: str, task: str, described: Path | None = None
+) -> None:
+    """Render the clips in `source` into `folder`, and a GIF `together` of all of them."""
     robot = make_robot(task, described)
     stride = max(1, round(1 / (RATE * robot.spec.period)))
     rate = 1 / (stride * robot.spec.period)
@@ -49,7 +51,7 @@ def main(source: Path, folder: Path, task: str, described: Path | None = None) -
             film = list(draw_clip(robot, renderer, clip, stride))
             write_video(folder / f"{clip.name}.mp4", film, rate)
             films.append(film)
-    write_gif(folder / f"{SIDE_BY_SIDE}.gif", side_by_side(films), rate)
+    write_gif(folder / f"{together}.gif", side_by_side(films), rate)
 
 
 def draw_clip(
@@ -144,4 +146,5 @@ def _font(name: str, size: int) -> ImageFont.FreeTypeFont:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], *map(Path, sys.argv[4:]))
+    clips_file, out, gif, task_name, *rest = sys.argv[1:]
+    main(Path(clips_file), Path(out), gif, task_name, Path(rest[0]) if rest else None)

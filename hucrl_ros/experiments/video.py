@@ -24,8 +24,8 @@ LIBRARIES = ("egl", "osmesa")
 """MuJoCo's ways to draw without a display, in the order they are tried."""
 TIMEOUT_S = 180.0
 """[s] Longest rendering."""
-SIDE_BY_SIDE = "first_and_best"
-"""Name of the animation of all clips."""
+TOGETHER = "first_and_best"
+"""Name of a run's animation of all clips."""
 
 
 class Clip(NamedTuple):
@@ -44,7 +44,11 @@ class Clip(NamedTuple):
 
 
 def render_videos(
-    folder: Path, task: str, clips: Sequence[Clip], described: Path | None = None
+    folder: Path,
+    task: str,
+    clips: Sequence[Clip],
+    described: Path | None = None,
+    together: str = TOGETHER,
 ) -> list[Path]:
     """An MP4 of each clip and a GIF of all of them side by side.
 
@@ -53,6 +57,7 @@ def render_videos(
         task: What the robot does.
         clips: Episodes of that task.
         described: Where the description of a robot of one's own may lie.
+        together: Name of the GIF.
 
     Returns:
         The files; none where this machine can't render, which is logged in one line.
@@ -62,11 +67,11 @@ def render_videos(
         source = Path(temporary) / "clips.npz"
         save_clips(source, clips)
         reasons = []
-        robot = [task] if described is None else [task, str(described)]
+        words = [together, task, *([] if described is None else [str(described)])]
         for library in _libraries(os.environ):
-            problem = _render(source, folder, robot, library)
+            problem = _render(source, folder, words, library)
             if problem is None:
-                names = [*(f"{clip.name}.mp4" for clip in clips), f"{SIDE_BY_SIDE}.gif"]
+                names = [*(f"{clip.name}.mp4" for clip in clips), f"{together}.gif"]
                 return [folder / name for name in names]
             reasons.append(f"{library or 'default'}: {problem}")
     logger.warning("no videos, as MuJoCo can't render here (%s)", "; ".join(reasons))
@@ -79,13 +84,13 @@ def _libraries(environment: Mapping[str, str]) -> tuple[str, ...]:
     return LIBRARIES if sys.platform == "linux" else ("",)
 
 
-def _render(source: Path, folder: Path, robot: Sequence[str], library: str) -> str | None:
+def _render(source: Path, folder: Path, words: Sequence[str], library: str) -> str | None:
     """Run the renderer; returns None, or the last thing it said before it failed."""
     environment = child_environment(MUJOCO_GL=library) if library else child_environment()
     command = [sys.executable, "-m", "hucrl_ros.experiments.rendering"]
     try:
         done = subprocess.run(
-            [*command, str(source), str(folder), *robot],
+            [*command, str(source), str(folder), *words],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
