@@ -17,6 +17,7 @@ from pydantic import (
 
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.paths import share_directory
+from hucrl_ros.yaml_files import read_mapping
 
 PlannerName = Literal[
     "dyna_mpc",
@@ -359,12 +360,7 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Confi
     Raises:
         ConfigError: the file can't be read or doesn't fit the schema.
     """
-    try:
-        document = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    document = read_mapping(path)
     try:
         values = dict(document["/**"]["ros__parameters"])
     except (TypeError, KeyError, ValueError):

@@ -14,6 +14,7 @@ from hucrl_ros.config import Settings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.reward_settings import RewardSettings
 from hucrl_ros.robot_settings import RobotSettings
+from hucrl_ros.yaml_files import read_mapping
 
 FILE = "robot.yaml"
 """Name of the description in a run's folder."""
@@ -83,7 +84,7 @@ def read_description(path: Path) -> Description:
     Raises:
         ConfigError: it can't be read, doesn't fit the schema, or names a file that isn't there.
     """
-    document = _load(path)
+    document = read_mapping(path)
     for key in document:
         if key not in (*SECTIONS, SETTINGS):
             near = difflib.get_close_matches(str(key), SECTIONS, n=1)
@@ -174,18 +175,6 @@ def _shared_parts(folders: Sequence[Path]) -> list[str]:
             break
         shared.append(parts[0])
     return shared
-
-
-def _load(path: Path) -> Mapping[str, Any]:
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(document, dict):
-        raise ConfigError(f"{path}: expected the sections {' and '.join(SECTIONS)}")
-    return document
 
 
 def _section(schema: type[Section], document: Mapping[str, Any], name: str, path: Path) -> Section:

@@ -65,7 +65,7 @@ def test_what_is_not_a_folder_is_refused(tmp_path):
 
 
 def test_a_folder_without_manifest_is_refused(tmp_path):
-    assert "manifest.yaml: No such file" in refusal(tmp_path)
+    assert "not a bundle: it has no manifest.yaml" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["a: [", "\tx", "a: b: c", "%", "\x00"])

@@ -103,7 +103,7 @@ def test_a_wrong_value_is_named(values, start):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "expected '/\\*\\*:'"),
+        ("", "expected keys and values, found NoneType"),
         ("planner: {horizon: 3}", "expected '/\\*\\*:'"),
         ("/**:\n  ros__parameters:\n", "expected '/\\*\\*:'"),
         ("/**: {ros__parameters: [", "not YAML"),

@@ -370,7 +370,7 @@ def test_a_model_without_motors_and_limits_asks_for_them(tmp_path):
     ("text", "message"),
     [
         ("a: [", "not YAML"),
-        ("3", "expected the sections robot and reward"),
+        ("3", "expected keys and values, found int"),
         ("robot: {}\nrewards: {}", "unknown section 'rewards'; did you mean 'reward'?"),
         ("reward: {}", "expected a section 'robot'"),
     ],

@@ -3,15 +3,14 @@
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from hucrl_ros.config import Settings
 from hucrl_ros.description import is_description
-from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.cells import NOTHING, Cell, Variation, make_cells
 from hucrl_ros.own_robot import asked_robot
 from hucrl_ros.starting import RunOptions, asked_config
+from hucrl_ros.yaml_files import checked, read_mapping
 
 Strategy = Literal["greedy", "thompson", "optimistic"]
 Changes = dict[str, Any]
@@ -84,20 +83,7 @@ def read_grid(path: Path) -> Grid:
     Raises:
         ConfigError: it can't be read or doesn't fit.
     """
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(document, dict):
-        raise ConfigError(f"{path}: expected keys and values, found {type(document).__name__}")
-    try:
-        grid = Grid.model_validate(document)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(str(part) for part in problem["loc"])
-        raise ConfigError(f"{path}: {key}: {problem['msg']}") from None
+    grid = checked(Grid, read_mapping(path), path)
     tasks = {
         str(path.parent / name) if is_description(name) else name: task
         for name, task in grid.tasks.items()

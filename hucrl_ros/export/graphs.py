@@ -1,7 +1,5 @@
 """The ONNX side: exports `Parts` once, cuts it into graphs, and swaps weights afterwards."""
 
-import logging
-import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -13,6 +11,7 @@ from onnxscript.optimizer import fold_constants
 from torch import Tensor
 
 from hucrl_ros.export.parts import Parts, PartsOutput
+from hucrl_ros.quiet_export import quiet_export
 from hucrl_ros.runtime.signature import HORIZON, PARTICLES, STATES
 
 OPSET = 20
@@ -35,25 +34,18 @@ def export_parts(parts: Parts) -> GraphProto:
         torch.ones(()),
     )
     particles = torch.export.Dim(PARTICLES, min=1)
-    registration = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = registration.level
-    registration.setLevel(logging.ERROR)  # It warns of every absent optional package.
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = torch.onnx.export(
-                parts.eval(),
-                inputs,
-                input_names=["state", "offset", "noise", "feedback"],
-                output_names=list(PartsOutput._fields),
-                dynamic_shapes=({0: particles}, {0: particles}, None, None),
-                opset_version=OPSET,
-                dynamo=True,
-                optimize=False,
-                verbose=False,
-            )
-    finally:
-        registration.setLevel(level)
+    with quiet_export():
+        program = torch.onnx.export(
+            parts.eval(),
+            inputs,
+            input_names=["state", "offset", "noise", "feedback"],
+            output_names=list(PartsOutput._fields),
+            dynamic_shapes=({0: particles}, {0: particles}, None, None),
+            opset_version=OPSET,
+            dynamo=True,
+            optimize=False,
+            verbose=False,
+        )
     assert program is not None
     # So that features, for one, are computed once for π, η and the model.
     common.CommonSubexpressionEliminationPass()(program.model)

@@ -6,11 +6,12 @@ from typing import Literal
 import numpy as np
 import yaml
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from hucrl_ros.config import PlannerSettings, SafetySettings, Settings
 from hucrl_ros.errors import BundleError
 from hucrl_ros.robot import RobotSpec
+from hucrl_ros.yaml_files import checked, read_mapping
 
 SCHEMA_VERSION = 2
 MANIFEST = "manifest.yaml"
@@ -182,22 +183,12 @@ def read_manifest(folder: Path) -> Manifest:
     if not folder.is_dir():
         raise BundleError(f"{folder}: not a bundle: no such folder")
     path = folder / MANIFEST
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BundleError(f"{folder}: not a bundle: {MANIFEST}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BundleError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(document, dict):
-        raise BundleError(f"{path}: expected keys and values, found {type(document).__name__}")
+    if not path.is_file():
+        raise BundleError(f"{folder}: not a bundle: it has no {MANIFEST}")
+    document = read_mapping(path, BundleError)
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
         raise BundleError(
             f"{path}: schema_version is {version!r}; this program reads {SCHEMA_VERSION}"
         )
-    try:
-        return Manifest.model_validate(document)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(str(part) for part in problem["loc"])
-        raise BundleError(f"{path}: {key + ': ' if key else ''}{problem['msg']}") from None
+    return checked(Manifest, document, path, BundleError)

@@ -1,8 +1,6 @@
 """Whether a user's reward can become part of a bundle's graphs; it takes a few seconds."""
 
-import logging
 import tempfile
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.quiet_export import quiet_export
 from hucrl_ros.tasks.described import DescribedTask
 from hucrl_ros.tasks.reward_function import first_line
 
@@ -65,24 +64,17 @@ def check_export(task: DescribedTask) -> None:
 
 def _export(task: DescribedTask, states: Tensor, actions: Tensor, path: Path) -> None:
     count = torch.export.Dim("particles", min=1)
-    registration = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = registration.level
-    registration.setLevel(logging.ERROR)  # It warns of every absent optional package.
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = torch.onnx.export(
-                _Reward(task).eval(),
-                (states, actions),
-                input_names=["state", "action"],
-                output_names=["reward"],
-                dynamic_shapes=({0: count}, {0: count}),
-                dynamo=True,
-                optimize=False,
-                verbose=False,
-            )
-    finally:
-        registration.setLevel(level)
+    with quiet_export():
+        program = torch.onnx.export(
+            _Reward(task).eval(),
+            (states, actions),
+            input_names=["state", "action"],
+            output_names=["reward"],
+            dynamic_shapes=({0: count}, {0: count}),
+            dynamo=True,
+            optimize=False,
+            verbose=False,
+        )
     assert program is not None
     program.save(str(path))
 
