@@ -42,7 +42,7 @@ def test_bundle_without_its_manifest_gets_one_line(tmp_path, capsys):
     bundle = write_bundle(tmp_path / "bundle_001")
     (bundle / "manifest.yaml").unlink()
     code, _, err = inspect(capsys, bundle)
-    assert code == 1 and "manifest.yaml: No such file" in err and err.count("\n") == 1
+    assert code == 1 and "it has no manifest.yaml" in err and err.count("\n") == 1
 
 
 def test_episode_of_a_run_is_described_with_its_return(tmp_path, capsys):

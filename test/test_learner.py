@@ -41,7 +41,7 @@ class Written(NamedTuple):
 class Notebook:
     """Stands in for the exporter: keeps what it is told to write."""
 
-    def __init__(self, task, step, actors, horizon, discount):
+    def __init__(self, task, step, actors, discount):
         self._step, self._actors = step, actors
         self.written = {}
 
