@@ -107,7 +107,7 @@ def test_a_short_search_goes_most_of_the_way_to_the_optimistic_optimum(algorithm
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("optimistic", [False, True], ids=["certain", "optimistic"])
 def test_a_search_finds_the_optimum(algorithm, optimistic):
-    found = outcome_of(algorithm, optimistic, **PATIENT, **SLOWER.get(algorithm, {}))
+    found = outcome_of(algorithm, optimistic, **{**PATIENT, **SLOWER.get(algorithm, {})})
     assert found.regret < 0.02
     if optimistic:  # There, the value hardly depends on the effort, as η does most of the work.
         assert found.critic_error < CRITIC_ERROR.get(algorithm, 0.05)
