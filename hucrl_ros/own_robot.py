@@ -3,7 +3,8 @@
 import logging
 from pathlib import Path
 
-from hucrl_ros.config import Config, load_config, task_config_file
+from hucrl_ros.config import Config
+from hucrl_ros.config_files import load_config, task_config_file
 from hucrl_ros.description import Description, is_description, read_description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.runs import RunFolder

@@ -4,7 +4,8 @@ import os
 import re
 from pathlib import Path
 
-from hucrl_ros.config import Config, dump_config, load_config
+from hucrl_ros.config import Config
+from hucrl_ros.config_files import dump_config, load_config
 from hucrl_ros.description import Description, store_description
 from hucrl_ros.errors import RunError
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from hucrl_ros.config import (
-    Config,
+from hucrl_ros.config import Config
+from hucrl_ros.config_files import (
     load_config,
     merge,
     parse_config,

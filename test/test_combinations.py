@@ -5,7 +5,7 @@ from linear_system import PushedMass
 
 from hucrl_ros.cli import main
 from hucrl_ros.combinations import check_combination
-from hucrl_ros.config import load_config, task_config_path
+from hucrl_ros.config_files import load_config, task_config_path
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.planners import PLANNERS
 from hucrl_ros.search import SEARCHES

@@ -8,16 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from hucrl_ros.config import (
-    Config,
-    ExplorationSettings,
-    PlannerSettings,
-    dump_config,
-    load_config,
-    merge,
-    parse_config,
-    task_config_path,
-)
+from hucrl_ros.config import Config, ExplorationSettings, PlannerSettings
+from hucrl_ros.config_files import dump_config, load_config, merge, parse_config, task_config_path
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.paths import share_directory
 

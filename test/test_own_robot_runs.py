@@ -12,7 +12,7 @@ import yaml
 from own_robots import ARM, changed, write
 
 from hucrl_ros.cli import main
-from hucrl_ros.config import load_config
+from hucrl_ros.config_files import load_config
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle
 from hucrl_ros.experiments.grid import read_grid

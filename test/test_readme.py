@@ -14,7 +14,8 @@ from pydantic import BaseModel
 
 from hucrl_ros.bags.topics import RECORDED
 from hucrl_ros.cli import COMMANDS, main
-from hucrl_ros.config import Config, parse_config, task_config_path
+from hucrl_ros.config import Config
+from hucrl_ros.config_files import parse_config, task_config_path
 from hucrl_ros.description import is_description, read_description
 from hucrl_ros.graph import OWN_TOPICS
 from hucrl_ros.nodes import topics

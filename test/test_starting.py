@@ -2,7 +2,8 @@
 
 import pytest
 
-from hucrl_ros.config import Config, dump_config
+from hucrl_ros.config import Config
+from hucrl_ros.config_files import dump_config
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.starting import RunOptions, asked_config, parse_setting, prepare_run
 

@@ -117,7 +117,7 @@ def _train(seeds: list[int], folder: Path) -> list[Path]:
     """The last bundle of a run with each seed."""
     import torch
 
-    from hucrl_ros.config import load_config, task_config_path
+    from hucrl_ros.config_files import load_config, task_config_path
     from hucrl_ros.experiments.train import train
     from hucrl_ros.runs import RunFolder
 

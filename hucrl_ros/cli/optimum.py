@@ -72,7 +72,7 @@ def _run_grid(args: argparse.Namespace) -> int:
 
 
 def _run_planner(args: argparse.Namespace) -> int:
-    from hucrl_ros.config import parse_config  # torch takes seconds
+    from hucrl_ros.config_files import parse_config  # torch takes seconds
     from hucrl_ros.experiments.oracle import OracleRow, append_row, plan_episode
     from hucrl_ros.tasks import make_task
 

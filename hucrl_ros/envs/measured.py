@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+import mujoco
 import numpy as np
 
 from hucrl_ros.envs.base import Array
@@ -58,8 +59,8 @@ def _elsewhere(robot: DescribedRobot, state: Array, rng: np.random.Generator) ->
     """The state, its joints anywhere within their limits; without limits up to half a turn."""
     ranges = robot.ranges
     half = np.full(len(ranges), math.pi)
-    prismatic = np.array([robot.model.joint(name).type[0] for name in robot.spec.joint_names]) == 2
-    half[prismatic] = 0.0
+    kinds = np.array([robot.model.joint(name).type[0] for name in robot.spec.joint_names])
+    half[kinds == mujoco.mjtJoint.mjJNT_SLIDE] = 0.0
     low = np.where(np.isfinite(ranges[:, 0]), ranges[:, 0], -half)
     high = np.where(np.isfinite(ranges[:, 1]), ranges[:, 1], half)
     moved = state.copy()

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from hucrl_ros.config import Config, parse_config
+from hucrl_ros.config import Config
+from hucrl_ros.config_files import parse_config
 from hucrl_ros.envs.base import Array
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.runs import ROBOT

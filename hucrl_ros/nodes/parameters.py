@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from rclpy.node import Node
 
-from hucrl_ros.config import Config, merge, parse_config
+from hucrl_ros.config import Config
+from hucrl_ros.config_files import merge, parse_config
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.runs import RunFolder
 
