@@ -26,6 +26,8 @@ class ScriptedLearner:
         self.run = run
         self.error = None
         self.go_on = threading.Event()
+        self.prepared = threading.Event()
+        self.prepared.set()
         self.initial_exports = 0
         self.niceness = None
 
@@ -33,6 +35,7 @@ class ScriptedLearner:
         return self
 
     def export_initial(self):
+        assert self.prepared.wait(10.0)
         self.initial_exports += 1
         return write_manifest(self.run.bundle(0), 0)
 
@@ -84,8 +87,11 @@ def test_a_first_bundle_that_exists_stays(run_folder, learner):
     assert worker.close(10.0)
 
 
-def test_it_is_busy_while_it_prepares_and_learns(worker, learner, run_folder):
+def test_it_is_busy_while_it_prepares_and_learns(learner, run_folder):
+    learner.prepared.clear()
+    worker = LearningWorker(Config(), run_folder, 1, learner)
     assert worker.busy
+    learner.prepared.set()
     wait_for(worker, "idle")
     finish_episode(run_folder)
     worker.request()
@@ -94,6 +100,7 @@ def test_it_is_busy_while_it_prepares_and_learns(worker, learner, run_folder):
     assert worker.status.values == {"episode": 0, "progress": 0.0}
     learner.go_on.set()
     wait_for(worker, "done")
+    assert worker.close(10.0)
 
 
 def test_a_finished_learning_reports_the_bundle_and_its_manifests_numbers(
