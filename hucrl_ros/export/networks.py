@@ -29,7 +29,7 @@ def networks_of(parts: Parts) -> Networks | None:
     return Networks(
         policy=_dense(actors.policy),
         hallucination=_dense(actors.hallucination) if actors.hallucination else [],
-        model=_layers(model.heads, noisy),
+        model=_layers(step, model.heads, noisy),
         activation=model.settings.activation,
         constants={
             "scales": np.array(task.scales, np.float32),
@@ -39,7 +39,7 @@ def networks_of(parts: Parts) -> Networks | None:
             "target_mean": _numpy(model.targets.mean),
             "target_std": _numpy(model.targets.std),
             "reach": _numpy(step.reach),
-            "choice": _choice(step, model.heads),
+            "choice": _choice(step, len(model.heads.choice)),
             "epistemic_scale": _numpy(model.epistemic_scale),
             "min_aleatoric": np.array(
                 model.settings.min_aleatoric_std if noisy else 0.0, np.float32
@@ -59,24 +59,24 @@ def _known_step(step: Step) -> bool:
     return isinstance(step, ThompsonStep)
 
 
-def _layers(heads: Heads, noisy: bool) -> list[Dense]:
-    """The heads' layers with 2 m outputs: raw deviations are constant where there is no noise."""
+def _layers(step: Step, heads: Heads, noisy: bool) -> list[Dense]:
+    """The believed heads' layers with 2 m outputs: where there is no noise, constant ones."""
     weights, biases = list(heads.weights), list(heads.biases)
     if not noisy:
         last, bias = weights[-1], biases[-1]
         weights[-1] = torch.cat([last, torch.zeros_like(last)], dim=-1)
         biases[-1] = torch.cat([bias, torch.full_like(bias, NO_NOISE)], dim=-1)
+    drawn = int(heads.choice.argmax())
+    believed = slice(drawn, drawn + 1) if isinstance(step, ThompsonStep) else slice(None)
     return [
-        Dense(_numpy(weight), _numpy(bias).squeeze(1))
+        Dense(_numpy(weight[believed]), _numpy(bias[believed]).squeeze(1))
         for weight, bias in zip(weights, biases, strict=True)
     ]
 
 
-def _choice(step: Step, heads: Heads) -> Floats:
+def _choice(step: Step, heads: int) -> Floats:
     """Weight of each head's mean and variance in the imagined next state."""
-    if isinstance(step, ThompsonStep):
-        return _numpy(heads.choice)
-    count = len(heads.choice)
+    count = 1 if isinstance(step, ThompsonStep) else heads
     return np.full(count, 1.0 / count, np.float32)
 
 

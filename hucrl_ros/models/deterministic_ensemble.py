@@ -25,7 +25,7 @@ class DeterministicEnsemble(DynamicsModel):
 
     def follow(self, inputs: Tensor) -> Sampled:
         """The drawn head's mean."""
-        mean = self.heads.chosen(self.heads(inputs))
+        mean = self.heads.of_drawn(inputs)
         return Sampled(mean, torch.zeros_like(mean))
 
     def draw(self, generator: torch.Generator) -> None:

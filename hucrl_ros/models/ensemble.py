@@ -36,8 +36,7 @@ class Ensemble(DynamicsModel):
 
     def follow(self, inputs: Tensor) -> Sampled:
         """Mean and noise of the drawn head."""
-        means, stds = self.gaussians(inputs)
-        return Sampled(self.heads.chosen(means), self.heads.chosen(stds))
+        return Sampled(*self._split(self.heads.of_drawn(inputs)))
 
     def draw(self, generator: torch.Generator) -> None:
         """Draw a head."""

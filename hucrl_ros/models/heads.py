@@ -48,21 +48,28 @@ class Heads(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs `(heads, n, o)` of inputs `(n, i)`, or `(heads, n, i)` of its own for each."""
-        hidden = inputs
-        weights, biases = list(self.weights), list(self.biases)
+        return self._outputs(inputs, list(self.weights), list(self.biases))
+
+    def of_drawn(self, inputs: Tensor) -> Tensor:
+        """Outputs `(n, o)` of the drawn head alone, in the time of one network."""
+        drawn = self.choice.argmax().reshape(1)
+        weights, biases = (
+            [layer.index_select(0, drawn).squeeze(0) for layer in layers]
+            for layers in (self.weights, self.biases)
+        )
+        return self._outputs(inputs, weights, biases)
+
+    def _outputs(
+        self, hidden: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
+    ) -> Tensor:
         for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
             hidden = self._activation(torch.matmul(hidden, weight) + bias)
-        output: Tensor = torch.matmul(hidden, weights[-1]) + biases[-1]
-        return output
+        return torch.matmul(hidden, weights[-1]) + biases[-1]
 
     def draw(self, generator: torch.Generator) -> None:
         """Draw a head."""
         head = torch.randint(self._settings.heads, (), generator=generator)
         self.choice.copy_(torch.eye(self._settings.heads)[head])
-
-    def chosen(self, of_each_head: Tensor) -> Tensor:
-        """The drawn head's part `(n, m)` of `(heads, n, m)`."""
-        return (self.choice.reshape(-1, 1, 1) * of_each_head).sum(dim=0)
 
     def combine(self, means: Tensor, aleatoric: Tensor) -> Prediction:
         """One Gaussian with the moments of the heads' mixture (Lakshminarayanan et al., 2017).
