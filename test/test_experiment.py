@@ -49,6 +49,13 @@ def test_cells_are_all_combinations_task_by_task(tmp_path):
         assert (cell.config.search.algorithm == "mpo") == follows
 
 
+def test_a_strategy_may_be_tried_with_the_first_variant_only(tmp_path):
+    variants = {**TWO_TASKS["variants"], "first_only": ["greedy"]}
+    cells = read_grid(written(tmp_path / "grid.yaml", variants=variants)).cells()
+    tried = {(cell.config.strategy, cell.value) for cell in cells}
+    assert tried == {("greedy", "policy"), ("optimistic", "policy"), ("optimistic", "dyna")}
+
+
 def test_one_task_needs_no_prefix(tmp_path):
     tasks = {"pendulum": {"action_penalties": [0.2]}}
     cells = read_grid(written(tmp_path / "grid.yaml", tasks=tasks, variants=None)).cells()

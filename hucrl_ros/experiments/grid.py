@@ -37,6 +37,8 @@ class Variants(Settings):
     """What to call the comparison in table and figures."""
     options: dict[str, Changes] = Field(min_length=1)
     """By the name of each variant."""
+    first_only: tuple[Strategy, ...] = ()
+    """Strategies that are tried with the first option only."""
 
 
 class Grid(Settings):
@@ -74,7 +76,12 @@ class Grid(Settings):
                 many,
                 asked_robot(name, base),
             )
-        return cells
+        return [cell for cell in cells if self._wanted(cell)]
+
+    def _wanted(self, cell: Cell) -> bool:
+        if self.variants is None or cell.value == next(iter(self.variants.options)):
+            return True
+        return cell.config.strategy not in self.variants.first_only
 
 
 def read_grid(path: Path) -> Grid:
