@@ -32,20 +32,23 @@ logger = logging.getLogger(__name__)
 class Ledger:
     """What a run has done so far. Bags and bundles are the truth; the summary follows them."""
 
-    def __init__(self, run: RunFolder, config: Config, task: Task) -> None:
+    def __init__(
+        self, run: RunFolder, config: Config, task: Task, in_process: bool = False
+    ) -> None:
         """Read what earlier sessions of the run left.
 
         Args:
             run: The run.
             config: Its settings.
             task: Gives the rewards.
+            in_process: The run has no nodes, and this process does everything.
 
         Raises:
             HucrlError: the summary, a bag or a manifest can't be read.
         """
         self._run, self._config, self._task = run, config, task
         self._begin = time.monotonic()
-        self._parent = _parent()
+        self._parent = None if in_process else _parent()
         earlier = read_summary(run.summary) if run.summary.is_file() else None
         self._earlier_wall_s = earlier.wall_s if earlier else 0.0
         self._earlier_cpu_s = earlier.cpu_s if earlier else 0.0
@@ -87,8 +90,9 @@ class Ledger:
                 optimum=self._task.optimum,
                 episodes=self.episodes,
                 wall_s=self._earlier_wall_s + time.monotonic() - self._begin,
-                cpu_s=self._earlier_cpu_s + siblings_cpu_s(self._parent),
+                cpu_s=self._earlier_cpu_s + self._cpu_s(),
                 events=self._events,
+                in_process=self._parent is None,
             ),
         )
 
@@ -96,6 +100,9 @@ class Ledger:
         """How the learning after an episode went; None where its bundle doesn't exist."""
         bundle = self._run.bundle(episode + 1)
         return read_manifest(bundle).report if bundle.is_dir() else None
+
+    def _cpu_s(self) -> float:
+        return time.process_time() if self._parent is None else siblings_cpu_s(self._parent)
 
     def _read(self, index: int) -> EpisodeSummary:
         task, run = self._task, self._run

@@ -1,7 +1,10 @@
 """The folder of a run: the only place that knows its file names."""
 
+import fcntl
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hucrl_ros.config import Config
@@ -76,11 +79,6 @@ class RunFolder:
         return self.root / "summary.json"
 
     @property
-    def lock(self) -> Path:
-        """Held by the process that plays the run."""
-        return self.root / ".lock"
-
-    @property
     def episodes(self) -> Path:
         """Folder of the bags."""
         return self.root / "episodes"
@@ -128,6 +126,24 @@ class RunFolder:
         while (self.bag(count) / "metadata.yaml").is_file():
             count += 1
         return count
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from playing the same run.
+
+        Raises:
+            RunError: one does.
+        """
+        with (self.root / ".lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                raise RunError(f"{self.root}: process {file.read()} is playing this run") from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
 
     def next_unfinished_name(self, episode: int) -> Path:
         """Where the bag of an interrupted episode is kept: `episode_003_interrupted_1`."""

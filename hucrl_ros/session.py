@@ -1,6 +1,5 @@
 """One session of a run: its processes from start to end, whatever happens to them."""
 
-import fcntl
 import os
 import resource
 import signal
@@ -55,7 +54,7 @@ class Session:
         Raises:
             RunError: a node was lost or reported an error, or another process plays this run.
         """
-        with _locked(self._run), self._signals_noted():
+        with self._run.locked(), self._signals_noted():
             begin, before = time.monotonic(), _stored_summary(self._run)
             try:
                 nodes = learning_graph(self._run, parent_reports=True, simulated=self._simulated)
@@ -140,34 +139,15 @@ def node_environment(run: RunFolder, domain: int) -> dict[str, str]:
     }
 
 
-def resume_command(run: RunFolder) -> str:
+def resume_command(run: RunFolder, command: str = "up") -> str:
     """What a person types to continue the run."""
-    return f"hucrl up {run.config.task} --out {shown_path(run.root)} --resume"
+    return f"hucrl {command} {run.config.task} --out {shown_path(run.root)} --resume"
 
 
 def shown_path(path: Path) -> str:
     """The path as a person would type it here."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
-@contextmanager
-def _locked(run: RunFolder) -> Iterator[None]:
-    """Keep other processes from playing the same run.
-
-    Raises:
-        RunError: one does.
-    """
-    with run.lock.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise RunError(f"{run.root}: process {file.read()} is playing this run") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
 
 
 def _stored_summary(run: RunFolder) -> Summary | None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
+from hucrl_ros.bags import encode
+from hucrl_ros.bags.encode import boolean, floats
 from hucrl_ros.bags.messages import Message, typestore
 from hucrl_ros.bags.topics import (
     ACTIVE,
@@ -17,7 +17,7 @@ from hucrl_ros.bags.topics import (
     TRIPPED,
 )
 from hucrl_ros.bags.writer import EpisodeWriter
-from hucrl_ros.ticks import TickRecord, encode_tick, tick_labels
+from hucrl_ros.ticks import TickRecord
 
 TOPICS = tuple(topic._replace(name=f"/{topic.name}") for topic in RECORDED)
 
@@ -29,36 +29,11 @@ def joint_state(
     efforts: Sequence[float] = (),
     names: Sequence[str] = ("pendulum_joint",),
 ) -> Message:
-    types = typestore().types
-    stamp = types["builtin_interfaces/msg/Time"](*divmod(stamp_ns, 10**9))
-    return types["sensor_msgs/msg/JointState"](
-        header=types["std_msgs/msg/Header"](stamp=stamp, frame_id=""),
-        name=list(names),
-        position=np.array(positions, dtype=float),
-        velocity=np.array(velocities, dtype=float),
-        effort=np.array(efforts, dtype=float),
-    )
+    return encode.joint_state(stamp_ns, names, positions, velocities, efforts)
 
 
 def pose(stamp_ns: int, position: Sequence[float], frame: str = "world") -> Message:
-    types = typestore().types
-    stamp = types["builtin_interfaces/msg/Time"](*divmod(stamp_ns, 10**9))
-    return types["geometry_msgs/msg/PoseStamped"](
-        header=types["std_msgs/msg/Header"](stamp=stamp, frame_id=frame),
-        pose=types["geometry_msgs/msg/Pose"](
-            position=types["geometry_msgs/msg/Point"](*map(float, position)),
-            orientation=types["geometry_msgs/msg/Quaternion"](0.0, 0.0, 0.0, 1.0),
-        ),
-    )
-
-
-def floats(data: Sequence[float], labels: Sequence[str] = ()) -> Message:
-    types = typestore().types
-    dim = [types["std_msgs/msg/MultiArrayDimension"](label, 1, 1) for label in labels]
-    return types["std_msgs/msg/Float64MultiArray"](
-        layout=types["std_msgs/msg/MultiArrayLayout"](dim=dim, data_offset=0),
-        data=np.array(data, dtype=float),
-    )
+    return encode.pose(stamp_ns, position, frame)
 
 
 def tick(stamp_ns: int, step: int, action: Sequence[float], tick_ms: float = 1.5) -> Message:
@@ -76,11 +51,7 @@ def tick(stamp_ns: int, step: int, action: Sequence[float], tick_ms: float = 1.5
         hallucination=0.5,
         action=tuple(action),
     )
-    return floats(encode_tick(record), tick_labels(len(action)))
-
-
-def boolean(data: bool) -> Message:
-    return typestore().types["std_msgs/msg/Bool"](data)
+    return encode.tick(record)
 
 
 def diagnostic(level: int, message: str) -> Message:

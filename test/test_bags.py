@@ -373,7 +373,7 @@ def test_first_tick_without_its_joint_state_is_refused(tmp_path):
 
 def test_other_messages_in_place_of_ticks_are_refused(tmp_path):
     recording = Recording(tmp_path / "bag")
-    recording.add(TICKS, floats([1.0, 2.0], ["a", "b"]))
+    recording.add(TICKS, floats([1.0, 2.0], ("a", "b")))
     recording.writer.close()
     with pytest.raises(BagError, match="no field 'stamp_sec' among a, b"):
         read_episode(tmp_path / "bag", SPEC, 400)

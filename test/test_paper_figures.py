@@ -8,7 +8,7 @@ from tiny_learning import short_episodes, tiny_config  # noqa: F401
 from hucrl_ros.cli import main
 from hucrl_ros.experiments import bandit
 from hucrl_ros.experiments.cells import make_cells
-from hucrl_ros.experiments.phase_grid import draw_phase_grid, replay
+from hucrl_ros.experiments.phase_grid import draw_phase_grid, played_run
 from hucrl_ros.experiments.sweep import Sweep
 from hucrl_ros.experiments.thompson import best_head, draw_thompson, traces
 from hucrl_ros.experiments.train import train
@@ -58,10 +58,10 @@ def trained(tmp_path_factory):
     return sweep
 
 
-def test_a_replay_is_the_episode_that_the_run_had(trained):
+def test_a_row_of_the_phase_grid_shows_a_runs_first_learned_episodes(trained):
     run = trained.run_of(trained.cells[0])
     episodes = read_summary(run.summary).episodes
-    played = replay(run, 2)
+    played = played_run(run, 2)
     assert len(played.episodes) == min(2, len(episodes) - 1)
     for episode in played.episodes:
         assert episode.total == pytest.approx(episodes[episode.index].return_, rel=1e-12)
@@ -69,7 +69,7 @@ def test_a_replay_is_the_episode_that_the_run_had(trained):
 
 
 def test_the_phase_grid_has_a_row_for_each_run(trained, tmp_path):
-    runs = [replay(trained.run_of(cell), 2) for cell in trained.cells]
+    runs = [played_run(trained.run_of(cell), 2) for cell in trained.cells]
     assert is_picture(draw_phase_grid(tmp_path / "phase.png", runs))
 
 

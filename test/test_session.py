@@ -121,7 +121,7 @@ def test_no_process_is_left_however_it_ends(play, run):
 
 
 def test_a_run_that_another_process_plays_is_left_alone(play, run):
-    with session._locked(run), pytest.raises(RunError, match=f"process {os.getpid()} is playing"):
+    with run.locked(), pytest.raises(RunError, match=f"process {os.getpid()} is playing"):
         play("pass")
 
 

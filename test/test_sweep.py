@@ -30,6 +30,7 @@ from hucrl_ros.experiments.statistics import (
 from hucrl_ros.experiments.sweep import PARTIAL, Sweep
 from hucrl_ros.experiments.sweep_report import markdown_table, write_report
 from hucrl_ros.experiments.workers import LocalWorkers
+from hucrl_ros.runs import RunFolder
 from hucrl_ros.starting import RunOptions, asked_config
 from hucrl_ros.tasks import PendulumSwingUp
 
@@ -155,6 +156,27 @@ def test_killed_sweep_leaves_no_process_and_the_next_one_finishes_it(tmp_path):
     assert run(sweep, 1) == []
     assert len(sweep.finished) == 2
     assert len(sweep_of(tmp_path, [HANGS]).finished) == 0
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_begun_training_goes_on_unless_it_has_other_settings(tmp_path, same):
+    cells = make_cells(BASE, ["greedy"], [0.2], [0])
+    name = cells[0].name
+    begun = RunFolder.create(tmp_path / f"{name}{PARTIAL}", cells[0].config)
+    (begun.bundles / "begun").touch()
+    if not same:
+        cells = make_cells(Config(episodes=4), ["greedy"], [0.2], [0])
+    assert run(Sweep(tmp_path, cells), 1) == []
+    assert (tmp_path / name / "bundles" / "begun").exists() == same
+
+
+def test_a_begun_training_with_unreadable_settings_starts_anew(tmp_path):
+    sweep = sweep_of(tmp_path, [0])
+    name = sweep.cells[0].name
+    begun = RunFolder.create(tmp_path / f"{name}{PARTIAL}", BASE)
+    begun.config_path.write_text("an older version's")
+    assert run(sweep, 1) == []
+    assert RunFolder.open(tmp_path / name).config == sweep.cells[0].config
 
 
 def test_two_sweeps_do_not_share_a_folder(tmp_path):

@@ -9,12 +9,16 @@ import pytest
 import yaml
 from tiny_learning import STEPS, short_episodes, tiny_config  # noqa: F401
 
+from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
-from hucrl_ros.experiments.train import play, train
+from hucrl_ros.errors import RunError
+from hucrl_ros.experiments.train import train
 from hucrl_ros.learner import Learner
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.bundle import load_bundle
+from hucrl_ros.runtime.control_loop import ControlLoop
 from hucrl_ros.runtime.manifest import read_manifest
+from hucrl_ros.runtime.tick import Source
 from hucrl_ros.summary import read_summary
 from hucrl_ros.tasks import make_task
 
@@ -27,6 +31,11 @@ def trained(root, **changes):
     run = RunFolder.create(root, config)
     summary = train(config, run, reported.append)
     return run, summary, reported
+
+
+def outcome(summary):
+    """What a run's seed decides."""
+    return [(e.return_, e.promised_return, e.complexity) for e in summary.episodes]
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +56,11 @@ def test_a_run_leaves_a_summary_of_all_its_episodes(one_run):
     assert summary.wall_s > 0.0
 
 
-def test_fields_of_ros_are_null_and_the_others_are_not(one_run):
+def test_each_episode_says_how_it_was_played_and_learned_from(one_run):
     run, _, _ = one_run
     first, second = json.loads(run.summary.read_text())["episodes"]
-    for episode in (first, second):
-        assert episode["bag"] is None
-        assert episode["misses"] is None
+    for index, episode in enumerate((first, second)):
+        assert episode["bag"] == f"episodes/episode_{index:03d}"
         assert (episode["clamps"], episode["fallbacks"]) == (0, 0)
         assert episode["tick_ms"]["p50"] <= episode["tick_ms"]["max"]
         assert episode["fit_s"] > 0.0
@@ -69,20 +77,24 @@ def test_each_episode_is_played_with_its_own_bundle(one_run):
         assert manifest.random == (episode.index == 0)
 
 
-def test_played_states_and_return_are_those_of_robot_and_task(one_run):
+def test_bags_hold_what_robot_and_task_did(one_run):
     run, summary, _ = one_run
-    config, task = run.config, make_task("pendulum", 0.2)
-    played, episode = play(task, config, run, 0)
-    assert episode.return_ == summary.episodes[0].return_
-    assert played.states.shape == (STEPS + 1, 2)
-    assert np.abs(played.actions).max() <= 1.0
-    assert played.states[0].tolist() == [math.pi, 0.0]
-    robot = task.robot()
-    robot.set_state(played.states[0])
-    for k in range(STEPS):
-        np.testing.assert_array_equal(robot.step(played.actions[k]), played.states[k + 1])
-    rewards = task.rewards(played.states[:-1], played.actions)
-    assert episode.return_ == pytest.approx(float(rewards.sum()))
+    task = make_task("pendulum", 0.2)
+    for index, source in enumerate((Source.RANDOM, Source.PLANNED)):
+        played = read_episode(run.bag(index), task.spec, task.steps)
+        assert played.states.shape == (STEPS + 1, 2)
+        assert played.states[0].tolist() == [math.pi, 0.0]
+        assert np.abs(played.actions).max() <= 1.0
+        assert played.contiguous.all()
+        assert played.events == []
+        assert set(played.ticks["source"]) == {source}
+        np.testing.assert_array_equal(played.ticks["action"], played.actions)
+        robot = task.robot()
+        robot.set_state(played.states[0])
+        for k in range(STEPS):
+            np.testing.assert_array_equal(robot.step(played.actions[k]), played.states[k + 1])
+        rewards = task.rewards(played.states[:-1], played.actions)
+        assert summary.episodes[index].return_ == pytest.approx(float(rewards.sum()))
 
 
 def test_the_same_seed_gives_the_same_run_summarised_after_every_episode(
@@ -92,30 +104,66 @@ def test_the_same_seed_gives_the_same_run_summarised_after_every_episode(
     learn_from, summarised = Learner.learn_from, []
 
     def noting(learner, episodes, progress):
-        path = learner.run.summary
-        summarised.append(len(read_summary(path).episodes) if path.exists() else 0)
+        summarised.append(len(read_summary(learner.run.summary).episodes))
         return learn_from(learner, episodes, progress)
 
     monkeypatch.setattr(Learner, "learn_from", noting)
     again, same, _ = trained(tmp_path / "same", seed=3)
-    for one, other in zip(summary.episodes, same.episodes, strict=True):
-        assert (other.return_, other.promised_return) == (one.return_, one.promised_return)
+    assert outcome(same) == outcome(summary)
     for k in (0, 1):
         assert again.checkpoint(k).read_bytes() == run.checkpoint(k).read_bytes()
-    assert summarised == [0, 1]
+    assert summarised == [1, 2]
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_the_seed_decides_what_is_played(one_run, index):
-    run, summary, _ = one_run
-    task, played = make_task("pendulum", 0.2), []
-    for seed in (3, 3, 4):
-        config = run.config.model_copy(update={"seed": seed})
-        recorded, episode = play(task, config, run, index)
-        played.append(recorded.actions)
-        assert seed != 3 or episode.return_ == summary.episodes[index].return_
-    assert np.array_equal(played[0], played[1])
-    assert not np.array_equal(played[0], played[2])
+def test_the_seed_decides_what_is_played(one_run, tmp_path):
+    _, summary, _ = one_run
+    _, other, _ = trained(tmp_path / "other", seed=4)
+    assert other.episodes[0].return_ != summary.episodes[0].return_
+
+
+class Stop(BaseException):
+    """Stops a training in a test."""
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "last_call", "left", "finished"),
+    [
+        (ControlLoop, "sent", STEPS + 7, "episode_001_interrupted_1", 1),
+        (Learner, "learn_from", 2, "episode_001", 2),
+    ],
+    ids=["while it plays", "while it learns"],
+)
+def test_a_stopped_run_goes_on_to_the_same_end(
+    owner, name, last_call, left, finished, one_run, tmp_path, monkeypatch
+):
+    expected, summary, _ = one_run
+    run = RunFolder.create(tmp_path / "run", tiny_config(seed=3))
+    done, calls = getattr(owner, name), []
+
+    def stopping(*arguments):
+        calls.append(arguments)
+        if len(calls) == last_call:
+            raise Stop
+        return done(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(Stop):
+        patch.setattr(owner, name, stopping)
+        train(run.config, run)
+    assert left in {path.name for path in run.episodes.iterdir()}
+    assert run.finished_episodes() == finished
+
+    reported = []
+    resumed = train(run.config, run, reported.append)
+    assert outcome(resumed) == outcome(summary)
+    assert list(resumed.episodes) == reported
+    assert run.checkpoint(1).read_bytes() == expected.checkpoint(1).read_bytes()
+    assert train(run.config, run).episodes == resumed.episodes  # nothing is left to do
+
+
+def test_two_processes_do_not_train_one_run(tmp_path):
+    run = RunFolder.create(tmp_path / "run", tiny_config())
+    with run.locked(), pytest.raises(RunError, match="is playing this run"):
+        train(run.config, run)
 
 
 # hucrl train
@@ -147,7 +195,8 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
     for episode, row in zip(summary.episodes, rows[:2], strict=True):
         assert len(row) == len(heading)
         assert row.split()[:2] == [str(episode.index), f"{episode.return_:.1f}"]
-    assert rows[2:-1] == [f"bundles  {folder}/bundles", f"summary  {folder}/summary.json"]
+    places = {"bags": "episodes", "bundles": "bundles", "summary": "summary.json"}
+    assert rows[2:-1] == [f"{name:<8} {folder}/{place}" for name, place in places.items()]
     best = max(summary.episodes, key=lambda episode: episode.return_)
     optimum = make_task("pendulum", 0.1).optimum
     possible = f"{best.return_:.1f} of {optimum:g} possible"
@@ -159,7 +208,8 @@ def test_a_run_that_lies_there_is_kept(tmp_path, capsys):
     before = run.config_path.read_bytes()
     assert main(["train", "pendulum", "--out", str(run.root)]) == 1
     error = capsys.readouterr().err
-    assert error == f"hucrl train: {run.root}: a run lies there already; choose another folder\n"
+    lies_there = f"{run.root}: a run lies there already; continue it with --resume"
+    assert error == f"hucrl train: {lies_there}\n"
     assert run.config_path.read_bytes() == before
 
 
@@ -184,7 +234,7 @@ def test_a_wrong_setting_is_one_line_and_makes_no_folder(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("option", ["--resume", "--real-time", "--lockstep"])
+@pytest.mark.parametrize("option", ["--real-time", "--lockstep"])
 def test_options_that_mean_nothing_without_ros_are_refused(option, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as caught:

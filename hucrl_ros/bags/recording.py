@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from hucrl_ros.bags.messages import deserialize, stamp_ns
+from hucrl_ros.bags.messages import Message, deserialize, stamp_ns
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.topics import ACTIVE, JOINT_STATES, OBJECT_POSE, RECORDED, TICKS
 from hucrl_ros.bags.writer import EpisodeWriter
@@ -68,18 +68,20 @@ class Recording:
         )
 
     def add(self, name: str, data: bytes, received_ns: int) -> None:
+        """Record a message in CDR, as received; see `write`."""
+        self.write(name, deserialize(data, self._topics[name].type), received_ns)
+
+    def write(self, name: str, message: Message, received_ns: int) -> None:
         """Record a message.
 
         Args:
             name: Relative name of the topic.
-            data: CDR, as received.
+            message: One of rosbags' messages.
             received_ns: When it arrived [ns since the epoch].
 
         Raises:
             BagError: the file can't be written.
         """
-        topic = self._topics[name]
-        message = deserialize(data, topic.type)
         if name in (JOINT_STATES, OBJECT_POSE):
             newest = self._newest_ns.get(name, -1)
             self._newest_ns[name] = max(newest, stamp_ns(message.header))
@@ -88,7 +90,7 @@ class Recording:
             self._newest_tick_ns = max(self._newest_tick_ns, tick_ns)
         elif name == ACTIVE:
             self._active = bool(message.data)
-        self._writer.write(topic.name, message, received_ns)
+        self._writer.write(self._topics[name].name, message, received_ns)
 
     def flush(self) -> None:
         """Let the file catch up; to be called now and then while nothing arrives.

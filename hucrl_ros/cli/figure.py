@@ -58,10 +58,10 @@ def _bandit(args: argparse.Namespace, path: Path) -> None:
 
 
 def _phase(args: argparse.Namespace, path: Path) -> None:
-    from hucrl_ros.experiments.phase_grid import draw_phase_grid, replay
+    from hucrl_ros.experiments.phase_grid import draw_phase_grid, played_run
 
     sweep = _trained(args)
-    draw_phase_grid(path, [replay(sweep.run_of(cell), EPISODES) for cell in sweep.finished])
+    draw_phase_grid(path, [played_run(sweep.run_of(cell), EPISODES) for cell in sweep.finished])
 
 
 def _thompson(args: argparse.Namespace, path: Path) -> None:

@@ -7,7 +7,7 @@ from hucrl_ros.description import is_description
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.session import shown_path
 from hucrl_ros.starting import RunOptions, parse_setting, prepare_run
-from hucrl_ros.summary import Summary
+from hucrl_ros.summary import Summary, read_summary
 
 _SETTINGS = ("episodes", "action_penalty", "strategy", "seed", "mode")
 
@@ -31,7 +31,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         help="any other setting, e.g. planner.horizon=30; may be repeated",
     )
     parser.add_argument("--no-figures", action="store_true", help="leave out figures and videos")
-    parser.set_defaults(mode=None, resume=False)
+    parser.add_argument("--resume", action="store_true", help="continue the run in --out DIR")
+    parser.set_defaults(mode=None)
 
 
 def run_options(args: argparse.Namespace, prefix: str = "") -> RunOptions:
@@ -66,6 +67,17 @@ def new_or_continued_run(args: argparse.Namespace, prefix: str = "") -> RunFolde
     if is_description(options.task) and not options.resume:
         print(f"checking {options.task}", flush=True)  # It takes seconds.
     return prepare_run(options)
+
+
+def is_finished(run_folder: RunFolder) -> bool:
+    """Whether nothing is left to do: all episodes played, learned from and summarised."""
+    episodes = run_folder.config.episodes
+    return (
+        run_folder.finished_episodes() >= episodes
+        and run_folder.bundle(episodes).is_dir()
+        and run_folder.summary.is_file()
+        and len(read_summary(run_folder.summary).episodes) >= episodes
+    )
 
 
 def draw_report(run_folder: RunFolder) -> None:

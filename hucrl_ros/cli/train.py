@@ -8,10 +8,8 @@ from hucrl_ros.cli.run_arguments import (
     new_or_continued_run,
     print_end,
 )
-from hucrl_ros.errors import RunError
 from hucrl_ros.progress import format_number, format_ticks
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.session import shown_path
+from hucrl_ros.session import resume_command, shown_path
 from hucrl_ros.summary import EpisodeSummary
 
 COLUMNS = ("episode", "return", "promised", "p50 ms", "p99 ms", "clamps", "fit s", "search s")
@@ -31,8 +29,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    if args.out is not None and RunFolder(args.out).config_path.exists():
-        raise RunError(f"{args.out}: a run lies there already; choose another folder")
     run_folder = new_or_continued_run(args, prefix="train-")
     print(shown_path(run_folder.root))
     print(_row(COLUMNS), flush=True)
@@ -42,7 +38,11 @@ def run(args: argparse.Namespace) -> int:
     from hucrl_ros.experiments.train import train
 
     torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
-    summary = train(run_folder.config, run_folder, _report)
+    try:
+        summary = train(run_folder.config, run_folder, _report)
+    except KeyboardInterrupt:
+        print(f"stopped; continue with: {resume_command(run_folder, 'train')}")
+        raise
     if not args.no_figures:
         draw_report(run_folder)
     print_end(run_folder, summary)

@@ -7,6 +7,7 @@ import sys
 from hucrl_ros.cli.run_arguments import (
     add_run_arguments,
     draw_report,
+    is_finished,
     new_or_continued_run,
     print_end,
 )
@@ -36,7 +37,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="a robot stands in its place, in real time: it publishes joint states, takes "
         "commands and answers simulator/reset (docs/your_robot.md)",
     )
-    parser.add_argument("--resume", action="store_true", help="continue the run in --out DIR")
     parser.set_defaults(run=run)
 
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         args.mode = "real_time"
     wished = wished_domain(os.environ.get("ROS_DOMAIN_ID"))
     run_folder = new_or_continued_run(args)
-    if _is_finished(run_folder):
+    if is_finished(run_folder):
         print(f"{shown_path(run_folder.root)}: finished already")
     else:
         stopped_by = _play(run_folder, wished, not args.no_simulator)
@@ -67,17 +67,6 @@ def _play(run_folder: RunFolder, wished: int | None, simulated: bool) -> int | N
             print(f"ROS_DOMAIN_ID {wished} is another run's; this one uses {domain.number}")
         print(f"{shown_path(run_folder.root)}  (ROS_DOMAIN_ID={domain.number})", flush=True)
         return Session(run_folder, domain.number, simulated).play()
-
-
-def _is_finished(run_folder: RunFolder) -> bool:
-    """Whether nothing is left to do: all episodes played, learned from and summarised."""
-    episodes = run_folder.config.episodes
-    return (
-        run_folder.finished_episodes() >= episodes
-        and run_folder.bundle(episodes).is_dir()
-        and run_folder.summary.is_file()
-        and len(read_summary(run_folder.summary).episodes) >= episodes
-    )
 
 
 def _require_ros() -> None:

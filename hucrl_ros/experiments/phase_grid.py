@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -12,10 +11,9 @@ from matplotlib.figure import Figure
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.figures import PlayedEpisode
 from hucrl_ros.experiments.phase import VIEWS, draw_episode, label_panels, legend
+from hucrl_ros.experiments.report import load_episodes
 from hucrl_ros.experiments.style import EFFORT_COLOURS, save, styled
-from hucrl_ros.experiments.train import play
 from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.bundle import load_bundle
 from hucrl_ros.tasks import make_task
 
 
@@ -29,31 +27,13 @@ class PlayedRun(NamedTuple):
     episodes: list[PlayedEpisode]
 
 
-def replay(run: RunFolder, episodes: int) -> PlayedRun:
-    """Play a run's bundles again; with its seed, each gives the episode that the run had.
-
-    Args:
-        run: Made by `hucrl train`, whose episodes aren't recorded.
-        episodes: How many, from the first that was learned for on.
-    """
+def played_run(run: RunFolder, episodes: int) -> PlayedRun:
+    """The first `episodes` that were not random of a run."""
     config = run.config
     task = make_task(config.task, config.action_penalty, run.robot)
     first = config.exploration.random_episodes
-    played = []
-    for index in range(first, min(first + episodes, config.episodes)):
-        recorded, _ = play(task, config, run, index)
-        played.append(
-            PlayedEpisode(
-                index=index,
-                states=recorded.states,
-                actions=recorded.actions,
-                rewards=task.rewards(recorded.states[:-1], recorded.actions),
-                random=False,
-                promise=load_bundle(run.bundle(index)).promise,
-                tick_ms=np.zeros(0),
-                missed=np.zeros(0, dtype=bool),
-            )
-        )
+    indices = range(first, min(first + episodes, config.episodes))
+    played = load_episodes(run, task, indices, first)
     return PlayedRun(config.task, config.action_penalty, task.spec.effort_limits[0], played)
 
 

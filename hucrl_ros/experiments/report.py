@@ -23,7 +23,7 @@ def make_report(run: RunFolder, videos: bool = True) -> list[Path]:
     """Draw `figures/` and `videos/` of a run; files that lie there already are replaced.
 
     What can't be drawn is left out and logged in one line each: an unreadable bag, videos on a
-    machine that can't render. A run without bags (`hucrl train`) has only its learning curve.
+    machine that can't render.
 
     Args:
         run: A run with a summary.

@@ -28,7 +28,7 @@ class Sweep:
     """Runs cells, each in a process of its own, and keeps what is finished.
 
     A cell's folder gets its name when its training has finished; what a killed sweep leaves
-    behind is a folder with the suffix `PARTIAL`, which the next one starts anew.
+    behind is a folder with the suffix `PARTIAL`, in which the next one goes on.
     """
 
     def __init__(self, folder: Path, cells: Sequence[Cell]) -> None:
@@ -44,8 +44,7 @@ class Sweep:
         self._folder = folder
         self.cells = tuple(cells)
         for cell in self.finished:
-            run = self.run_of(cell)
-            if run.config != cell.config or not _same_robot(run, cell):
+            if not _is_of(self.run_of(cell), cell):
                 raise ConfigError(
                     f"{self.run_of(cell).root}: was made with other settings; "
                     "choose another folder, or delete this one"
@@ -101,10 +100,11 @@ class Sweep:
         return self._folder / (cell.name + PARTIAL)
 
     def _prepared(self, cell: Cell) -> Path:
-        """A new run's folder to train in."""
+        """A folder to train in: a new run's, or one that was begun with the same settings."""
         partial = self._partial(cell)
-        shutil.rmtree(partial, ignore_errors=True)
-        RunFolder.create(partial, cell.config, cell.described)
+        if not _was_begun(RunFolder(partial), cell):
+            shutil.rmtree(partial, ignore_errors=True)
+            RunFolder.create(partial, cell.config, cell.described)
         return partial
 
     def _collect(
@@ -128,6 +128,17 @@ class Sweep:
     def rows(self) -> list[Row]:
         """One row for each episode of the finished cells, in the order of the cells."""
         return [row for cell in self.finished for row in _rows_of(cell, self.run_of(cell))]
+
+
+def _was_begun(run: RunFolder, cell: Cell) -> bool:
+    try:
+        return run.config_path.is_file() and _is_of(run, cell)
+    except ConfigError:
+        return False
+
+
+def _is_of(run: RunFolder, cell: Cell) -> bool:
+    return run.config == cell.config and _same_robot(run, cell)
 
 
 def _same_robot(run: RunFolder, cell: Cell) -> bool:

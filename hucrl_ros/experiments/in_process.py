@@ -1,0 +1,94 @@
+"""An episode without ROS: robot, controller and recorder of the graph in one process."""
+
+import time
+from pathlib import Path
+
+from hucrl_ros.bags import encode
+from hucrl_ros.bags.recording import Recording
+from hucrl_ros.bags.topics import ACTIVE, COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS
+from hucrl_ros.config import Config
+from hucrl_ros.envs.plant import Plant, Sample
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.runtime.agent import Agent
+from hucrl_ros.runtime.bundle import load_bundle
+from hucrl_ros.runtime.control_loop import ControlLoop, JointReading
+from hucrl_ros.runtime.guard import Guard
+from hucrl_ros.runtime.state_reader import FRAME, Place, StateReader, Surroundings
+from hucrl_ros.tasks import Task
+
+
+def play_episode(task: Task, config: Config, run: RunFolder) -> Path:
+    """Play and record the run's next episode; physics waits for each command.
+
+    The bag holds what the recorder would have heard of the nodes in lockstep.
+
+    Args:
+        task: Gives robot and length.
+        config: Gives seed, limits, engine and threads.
+        run: Holds the bundle, gets the bag.
+
+    Returns:
+        The bag's folder.
+
+    Raises:
+        BundleError: the episode's bundle can't be loaded.
+        BagError: the bag can't be written.
+    """
+    index, control = run.finished_episodes(), config.control
+    bundle = load_bundle(run.bundle(index), task.spec, threads=control.threads)
+    agent = Agent(bundle, None, engine=control.engine, threads=control.threads)
+    surroundings = Surroundings()
+    reader = StateReader(task.spec, surroundings)
+    guard = Guard(task.spec, config.safety)
+    loop = ControlLoop(task.spec, task.steps, agent, guard, reader=reader)
+    loop.start(config.seed)
+    plant = Plant(task.robot(), config.seed)
+    plant.reset(index)
+    recording = Recording(run, {})
+    try:
+        _control(plant, loop, surroundings, recording)
+    except BaseException:
+        recording.interrupt()
+        raise
+    return recording.finish()
+
+
+def _control(
+    plant: Plant, loop: ControlLoop, surroundings: Surroundings, recording: Recording
+) -> None:
+    """From the first joint state to the command that ends the episode."""
+    recording.write(ACTIVE, encode.boolean(True), time.time_ns())
+    while True:
+        sample = plant.sample()
+        _show(sample, plant.joints, surroundings, recording)
+        reading = JointReading(
+            plant.joints, sample.positions.tolist(), sample.velocities.tolist(), sample.stamp_ns
+        )
+        received = time.monotonic()
+        answer = loop.answer(reading, received)
+        assert answer is not None  # Time has passed, so no joint state is a repetition.
+        recording.write(COMMANDS, encode.floats(answer.effort.tolist()), time.time_ns())
+        if answer.record is None:
+            break
+        record = loop.sent(answer.record, received)
+        recording.write(TICKS, encode.tick(record), time.time_ns())
+        plant.command(answer.effort)
+        plant.period()
+    recording.write(ACTIVE, encode.boolean(False), time.time_ns())
+
+
+def _show(
+    sample: Sample, joints: tuple[str, ...], surroundings: Surroundings, recording: Recording
+) -> None:
+    """Record what can be seen of the robot; object and goal come before their joint state."""
+    for topic, places, position in (
+        (GOAL, surroundings.goal, sample.goal),
+        (OBJECT_POSE, surroundings.object, sample.object),
+    ):
+        if position is not None:
+            where = position.tolist()
+            places.add(Place(sample.stamp_ns, FRAME, where))
+            recording.write(topic, encode.pose(sample.stamp_ns, where, FRAME), time.time_ns())
+    entries = (sample.positions, sample.velocities, sample.efforts)
+    message = encode.joint_state(sample.stamp_ns, joints, *(entry.tolist() for entry in entries))
+    recording.write(JOINT_STATES, message, time.time_ns())
