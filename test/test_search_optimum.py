@@ -32,16 +32,20 @@ EXACT = {
 }
 """Settings of each search for a smooth problem without noise."""
 LONG = {"learning_rate": 5e-3, "iterations": 600, "policy_steps": 8}
-SLOWER = {"td3": LONG, "sac": LONG}
+SLOWER = {"td3": LONG, "sac": LONG, "ppo": {**LONG, "candidate_noise": 0.05}}
 """For the last percents."""
-GAIN_ERROR = {"ppo": 0.06}
-"""Seed 0 gave 0.038. Its updates stay noisy, and where the value is flat (it is within 1%) they
-don't settle: neither smaller steps nor larger batches, less noise or a better critic made it
-reliably smaller (0.017 to 0.089). The others stay below 0.02."""
+PUSHED = {**EXACT, "mpo": {}}
+"""MPO's large steps lose their way where the critic is still wrong."""
 CRITIC_ERROR = {"td3": 0.1, "sac": 0.15}
 """With optimism; seed 0 gave 0.078 and 0.132. V is only their guide for whole trajectories: they
 climb their own action values."""
-PATIENT = {"iterations": 300, "pool": 128, "batch_size": 256, "critic_steps": 8}
+PATIENT = {
+    "iterations": 300,
+    "pool": 128,
+    "batch_size": 256,
+    "critic_steps": 8,
+    "trial_interval": 1000,  # The end alone counts: a trial tells values, not gains.
+}
 
 
 class Outcome:
@@ -80,6 +84,7 @@ def outcome_of(algorithm, optimistic, seed=0, **changes):
     )
     actors, result = search(settings, step, seed=seed)
     assert result.refused == 0
+    actors.load_state_dict(result.weights)
     return Outcome(actors, step, *solution)
 
 
@@ -113,14 +118,14 @@ def test_a_search_finds_the_optimum(algorithm, optimistic):
         assert found.critic_error < CRITIC_ERROR.get(algorithm, 0.05)
     else:
         assert found.critic_error < 0.02
-        assert found.gain_error < GAIN_ERROR.get(algorithm, 0.02)
+        assert found.gain_error < 0.02
 
 
 @EACH_SEARCH
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_optimism_pushes_towards_reward(algorithm):
-    settings = settings_of(algorithm, **{**EXACT[algorithm], "restart": 0.5})
+    settings = settings_of(algorithm, **{**PUSHED[algorithm], "restart": 0.5})
     actors, result = search(settings, ExactStep(0.3), Climb(0.0), seed=2)
     with torch.no_grad():
         joint = actors.joint(some_states())

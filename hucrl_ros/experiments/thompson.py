@@ -9,6 +9,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.cells import Cell
@@ -142,6 +143,7 @@ def draw_thompson(path: Path, found: Sequence[Trace], heads: BestHead) -> Path:
         panels[1, 2].set_title("optimistic: return with each model", loc="left")
         for axes in panels.flat:
             axes.set_xlabel("episode")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             if axes.get_legend_handles_labels()[0]:
                 axes.legend(fontsize=8.5)
         return save(figure, path)

@@ -73,6 +73,14 @@ class PolicySearch(ABC):
         """Prepare for a search with these parts; returns further optimisers it will use."""
         return []
 
+    @contextmanager
+    def alternative(self, actors: Actors) -> Iterator[bool]:
+        """Give `actors`, inside, other weights that are worth a last trial; False: there are none.
+
+        The next search goes on from those that they had before.
+        """
+        yield False
+
     def improve(
         self,
         actors: Actors,
@@ -115,6 +123,9 @@ class PolicySearch(ABC):
             if done % settings.trial_interval == 0 or done == settings.iterations:
                 best.consider()
             progress(done / settings.iterations)
+        with self.alternative(actors) as exists:
+            if exists:
+                best.consider()
         refused = sum(each.refused for each in (critic_optimiser, policy_optimiser, *others))
         if refused or left_out:
             logger.warning(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -10,6 +11,7 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.type_aliases import RolloutBufferSamples
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from hucrl_ros.exploration import Step
 from hucrl_ros.search.actors import Actors
@@ -23,8 +25,13 @@ class Ppo(PolicySearch):
     """PPO (Schulman et al., 2017; stable-baselines3) on hallucinated data.
 
     The policies are Gaussians around what (π, η) squash, so that no probability piles up at the
-    limits; the imagined system squashes what is drawn. Their standard deviation is fixed. An
-    advantage is the critic's TD(λ) target minus its value: generalised advantage estimation.
+    limits; the imagined system squashes what is drawn. Their standard deviation is fixed; as the
+    mean of what is squashed is smaller than the squashed mean, the policies become too large by
+    about its square. An advantage is the critic's TD(λ) target minus its value: generalised
+    advantage estimation.
+
+    The steps of a policy gradient stay noisy, so the average of the weights over the second half
+    of a search (Polyak and Juditsky, 1992) is tried as well; near an optimum it is better.
     """
 
     def begin(
@@ -55,6 +62,8 @@ class Ppo(PolicySearch):
         )
         policy.optimizer = optimiser
         self._algorithm, self._policy = algorithm, policy
+        self._average = AveragedModel(_policies(actors))
+        self._left = settings.iterations
         return []
 
     def improve_policies(
@@ -74,6 +83,22 @@ class Ppo(PolicySearch):
         self._algorithm.rollout_buffer = cast(RolloutBuffer, rollout)
         with drawing_from(generator):
             self._algorithm.train()
+        self._left -= 1
+        if self._left < settings.iterations // 2:
+            self._average.update_parameters(_policies(actors))
+
+    @contextmanager
+    def alternative(self, actors: Actors) -> Iterator[bool]:
+        """The average of the policies' weights over the second half of the search."""
+        policies = _policies(actors)
+        newest = {name: weight.clone() for name, weight in policies.state_dict().items()}
+        exists = bool(self._average.n_averaged)
+        if exists:
+            policies.load_state_dict(self._average.module.state_dict())
+        try:
+            yield exists
+        finally:
+            policies.load_state_dict(newest)
 
     @torch.no_grad()
     def _imagine(
@@ -105,6 +130,10 @@ class Ppo(PolicySearch):
             advantages=((targets - values[:-1]) / scale).flatten(),
             returns=(targets / scale).flatten(),
         )
+
+
+def _policies(actors: Actors) -> nn.ModuleList:
+    return nn.ModuleList(m for m in (actors.policy, actors.hallucination) if m is not None)
 
 
 class _Rollout:
