@@ -8,7 +8,7 @@ import numpy as np
 
 from hucrl_ros.envs.base import Array
 from hucrl_ros.errors import StateError
-from hucrl_ros.runtime.control_loop import JointReading
+from hucrl_ros.runtime.joint_state import JointReading
 from hucrl_ros.runtime.state_reader import StateReader, Surroundings
 from hucrl_ros.ticks import TickRecord
 
@@ -66,7 +66,7 @@ class EpisodeMonitor:
         if reading is None:
             return
         try:
-            self._pairs.append((self._reader.read(*reading), tick.action))
+            self._pairs.append((self._reader.read(reading), tick.action))
         except StateError:
             return  # one that makes no sense is for the controller to report
 

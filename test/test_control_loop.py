@@ -5,8 +5,9 @@ import pytest
 
 from hucrl_ros.config import SafetySettings
 from hucrl_ros.robot import RobotSpec
-from hucrl_ros.runtime.control_loop import ControlLoop, JointReading
+from hucrl_ros.runtime.control_loop import ControlLoop
 from hucrl_ros.runtime.guard import Guard
+from hucrl_ros.runtime.joint_state import JointReading
 from hucrl_ros.runtime.tick import Source, Tick
 
 SPEC = RobotSpec("one", ("hinge",), ("hinge",), (2.0,), 0.01)

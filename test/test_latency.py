@@ -11,8 +11,9 @@ from hucrl_ros.config import ControlSettings, SafetySettings
 from hucrl_ros.robot import RobotSpec
 from hucrl_ros.runtime.agent import Agent
 from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.control_loop import ControlLoop, JointReading
+from hucrl_ros.runtime.control_loop import ControlLoop
 from hucrl_ros.runtime.guard import Guard
+from hucrl_ros.runtime.joint_state import JointReading
 from hucrl_ros.runtime.latency import DelayCompensation, InForce
 from hucrl_ros.runtime.tick import Source, Tick
 

@@ -11,7 +11,7 @@ from hucrl_ros.config import Config
 from hucrl_ros.live_view import LineView, LiveView, make_view, render
 from hucrl_ros.monitor import EpisodeMonitor
 from hucrl_ros.progress import Phase, Progress, describe_phase
-from hucrl_ros.runtime.control_loop import JointReading
+from hucrl_ros.runtime.joint_state import JointReading
 from hucrl_ros.summary import EpisodeSummary, TickStatistics
 from hucrl_ros.tasks import make_task
 from hucrl_ros.ticks import TickRecord

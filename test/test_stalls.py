@@ -14,9 +14,10 @@ from bundle_factory import PLANNER, learned, shake, write_bundle
 from hucrl_ros.config import SafetySettings
 from hucrl_ros.runtime.agent import GRACE, Agent
 from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.control_loop import ControlLoop, JointReading
+from hucrl_ros.runtime.control_loop import ControlLoop
 from hucrl_ros.runtime.deadline import DeadlinePlanner, Planned
 from hucrl_ros.runtime.guard import Guard
+from hucrl_ros.runtime.joint_state import JointReading
 from hucrl_ros.runtime.tick import Source
 
 ITERATION_S = 0.002

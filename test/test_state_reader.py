@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hucrl_ros.envs import ROBOTS, HalfCheetah, Pr2Pusher, Pr2Reacher
 from hucrl_ros.errors import ConfigError, StateError
 from hucrl_ros.robot import RobotSpec, sources
+from hucrl_ros.runtime.joint_state import JointReading
 from hucrl_ros.runtime.state_reader import Place, Places, StateReader, Surroundings
 
 PERIOD_NS = 10_000_000
@@ -30,7 +31,7 @@ def place(stamp, x=1.0, y=2.0, z=3.0, frame="world"):
 
 
 def read(reader, stamp=PERIOD_NS):
-    return reader.read(["belt", "hinge"], [math.nan, 0.5], [7.0, -0.5], stamp)
+    return reader.read(JointReading(["belt", "hinge"], [math.nan, 0.5], [7.0, -0.5], stamp))
 
 
 @pytest.fixture
@@ -154,7 +155,7 @@ def test_a_pose_may_be_as_old_as_allowed(reader, around):
 
 def test_a_missing_further_joint_is_named(reader):
     with pytest.raises(StateError, match="no joint 'belt' among"):
-        reader.read(["hinge"], [0.0], [0.0], 0)
+        reader.read(JointReading(["hinge"], [0.0], [0.0], 0))
 
 
 def test_where_all_is_told_at_once_the_pose_and_the_first_goal_are_waited_for(reader, around):
@@ -176,4 +177,6 @@ def test_where_all_is_told_at_once_the_pose_and_the_first_goal_are_waited_for(re
 def test_joints_alone_need_nothing():
     reader = StateReader(RobotSpec("arm", ("hinge",), ("hinge",), (1.0,), 0.01))
     assert not reader.lacks(0) and not reader.needs_goal
-    np.testing.assert_array_equal(reader.read(["hinge"], [1.0], [2.0], 0), [1.0, 2.0])
+    np.testing.assert_array_equal(
+        reader.read(JointReading(["hinge"], [1.0], [2.0], 0)), [1.0, 2.0]
+    )

@@ -11,6 +11,7 @@ from hucrl_ros.bags.contents import RawMessage
 from hucrl_ros.bags.messages import Message, deserialize, stamp_ns
 from hucrl_ros.errors import BagError, HucrlError, StateError
 from hucrl_ros.robot import RobotSpec
+from hucrl_ros.runtime.joint_state import JointReading
 from hucrl_ros.runtime.state_reader import Place, Places, StateReader, Surroundings
 from hucrl_ros.ticks import TickRecord, decode_tick
 
@@ -109,7 +110,9 @@ def decode_states(
         message = distinct[stamp]
         try:
             state = reader.read(
-                message.name, message.position.tolist(), message.velocity.tolist(), stamp
+                JointReading(
+                    message.name, message.position.tolist(), message.velocity.tolist(), stamp
+                )
             )
         except StateError as error:
             refused.append(f"{(stamp - start_ns) / 1e9:.4f} s: {error}")

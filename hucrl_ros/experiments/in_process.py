@@ -11,8 +11,9 @@ from hucrl_ros.envs.plant import Plant, Sample
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.agent import Agent
 from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.control_loop import ControlLoop, JointReading
+from hucrl_ros.runtime.control_loop import ControlLoop
 from hucrl_ros.runtime.guard import Guard
+from hucrl_ros.runtime.joint_state import JointReading
 from hucrl_ros.runtime.state_reader import FRAME, Place, StateReader, Surroundings
 from hucrl_ros.tasks import Task
 

@@ -14,7 +14,7 @@ from hucrl_ros.nodes.qos import STREAM
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.tick_message import from_message
 from hucrl_ros.nodes.trial import Trial
-from hucrl_ros.runtime.joint_state import JointStateReader
+from hucrl_ros.runtime.joint_state import JointReading, JointStateReader
 from hucrl_ros.runtime.manifest import read_manifest
 from hucrl_ros.ticks import NANOSECONDS
 
@@ -64,7 +64,9 @@ class EpisodeWitness(Trial):
 
     def _on_state(self, message: JointState) -> None:
         stamp_ns = message.header.stamp.sec * NANOSECONDS + message.header.stamp.nanosec
-        state = self._reader.read(message.name, message.position, message.velocity, stamp_ns)
+        state = self._reader.read(
+            JointReading(message.name, message.position, message.velocity, stamp_ns)
+        )
         efforts = [float(message.effort[motor]) for motor in self._motors]
         self._states.append((stamp_ns, state.tolist(), efforts))
 

@@ -11,7 +11,7 @@ from sensor_msgs.msg import JointState
 
 from hucrl_ros.nodes import places, topics
 from hucrl_ros.nodes.qos import NEWEST
-from hucrl_ros.runtime.control_loop import JointReading
+from hucrl_ros.runtime.joint_state import JointReading
 from hucrl_ros.runtime.state_reader import StateReader, Surroundings
 from hucrl_ros.ticks import NANOSECONDS
 

@@ -24,7 +24,7 @@ from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.script import Wait
 from hucrl_ros.nodes.tick_message import from_message
 from hucrl_ros.progress import Phase, Progress
-from hucrl_ros.runtime.control_loop import JointReading
+from hucrl_ros.runtime.joint_state import JointReading
 from hucrl_ros.ticks import NANOSECONDS
 
 ADVANCE_PERIOD = 0.05

@@ -22,7 +22,7 @@ from hucrl_ros.nodes.qos import LATCHED, NEWEST, STREAM
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.runtime.guard import Guard
-from hucrl_ros.runtime.joint_state import JointStateReader
+from hucrl_ros.runtime.joint_state import JointReading, JointStateReader
 from hucrl_ros.runtime.manifest import read_manifest
 from hucrl_ros.runtime.watch import Watch, patience
 from hucrl_ros.ticks import NANOSECONDS
@@ -130,7 +130,7 @@ class Watchdog(Node):
             self._heard = now
             try:
                 self._state = self._reader.read(
-                    message.name, message.position, message.velocity, stamp_ns
+                    JointReading(message.name, message.position, message.velocity, stamp_ns)
                 )
             except StateError:
                 self._state = None  # the controller has said why

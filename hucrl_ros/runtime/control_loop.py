@@ -13,6 +13,7 @@ from hucrl_ros.errors import StateError
 from hucrl_ros.robot import RobotSpec
 from hucrl_ros.runtime.counters import Counters
 from hucrl_ros.runtime.guard import Guard
+from hucrl_ros.runtime.joint_state import JointReading
 from hucrl_ros.runtime.latency import DelayCompensation, InForce
 from hucrl_ros.runtime.state_reader import StateReader
 from hucrl_ros.runtime.tick import Source, Tick
@@ -38,17 +39,6 @@ class Player(Protocol):
 
     def expected_plan(self) -> NDArray[np.float32] | None:
         """`(H + 1, p)` that the last plan leads to without hallucination; slow."""
-
-
-class JointReading(NamedTuple):
-    """A joint state message."""
-
-    names: Sequence[str]
-    positions: Sequence[float]
-    """[rad or m]"""
-    velocities: Sequence[float]
-    """[rad/s or m/s]"""
-    stamp_ns: int
 
 
 class Answer(NamedTuple):
@@ -139,7 +129,7 @@ class ControlLoop:
             self.counters.repeated_joint_states += 1
             return None
         try:
-            state = self.reader.read(*reading)
+            state = self.reader.read(reading)
         except StateError as error:
             self.counters.bad_joint_states += 1
             tick, problem = _safe_tick(self.spec.action_dim), str(error)

@@ -2,12 +2,25 @@
 
 import math
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.errors import StateError
+
+
+class JointReading(NamedTuple):
+    """A joint state message."""
+
+    names: Sequence[str]
+    """Joints, in the message's order."""
+    positions: Sequence[float]
+    """One for each name [rad or m]."""
+    velocities: Sequence[float]
+    """One for each name [rad/s or m/s]."""
+    stamp_ns: int
+    """The message's stamp [ns]."""
 
 
 class JointStateReader:
@@ -40,25 +53,14 @@ class JointStateReader:
         """Whether the newest message carried the same stamp [ns]."""
         return stamp_ns == self._newest_ns
 
-    def read(
-        self,
-        names: Sequence[str],
-        positions: Sequence[float],
-        velocities: Sequence[float],
-        stamp_ns: int,
-    ) -> NDArray[np.float64]:
+    def read(self, reading: JointReading) -> NDArray[np.float64]:
         """Positions [rad or m], then velocities, then those of further joints [rad/s or m/s].
-
-        Args:
-            names: Joints of the message, in its order.
-            positions: One for each name [rad or m].
-            velocities: One for each name [rad/s or m/s].
-            stamp_ns: The message's stamp [ns].
 
         Raises:
             StateError: a joint is missing or appears twice, the sizes don't match, a number
                 is not finite, or time runs backwards.
         """
+        names, positions, velocities, stamp_ns = reading
         newest, self._newest_ns = self._newest_ns, stamp_ns
         if newest is not None and stamp_ns < newest:
             _refuse(

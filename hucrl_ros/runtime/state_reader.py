@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hucrl_ros.bags.topics import GOAL, OBJECT_POSE
 from hucrl_ros.errors import StateError
 from hucrl_ros.robot import AXES, RobotSpec, sources
-from hucrl_ros.runtime.joint_state import JointStateReader
+from hucrl_ros.runtime.joint_state import JointReading, JointStateReader
 
 FRAME = "world"
 """Frame of all poses: nobody transforms them."""
@@ -114,28 +114,18 @@ class StateReader:
             awaited.append(self._surroundings.goal)
         return any(p.newest_ns is None or p.newest_ns < stamp_ns for p in awaited)
 
-    def read(
-        self,
-        names: Sequence[str],
-        positions: Sequence[float],
-        velocities: Sequence[float],
-        stamp_ns: int,
-    ) -> NDArray[np.float64]:
+    def read(self, reading: JointReading) -> NDArray[np.float64]:
         """The state `(p,)` of a joint state.
-
-        Args:
-            names: Joints of the message, in its order.
-            positions: One for each name [rad or m].
-            velocities: One for each name [rad/s or m/s].
-            stamp_ns: The message's stamp [ns].
 
         Raises:
             StateError: the joint state, the object's pose or the goal is missing or makes no
                 sense, or the pose is too old.
         """
-        told = self.joints.read(names, positions, velocities, stamp_ns)
+        told = self.joints.read(reading)
         if self._sources.object or self._sources.goal:
-            told = np.concatenate([told, self._object_at(stamp_ns), self._goal_at(stamp_ns)])
+            told = np.concatenate(
+                [told, self._object_at(reading.stamp_ns), self._goal_at(reading.stamp_ns)]
+            )
         return told[self._order]
 
     def _object_at(self, stamp_ns: int) -> Sequence[float]:
