@@ -8,6 +8,7 @@ BENCHMARKS = {
     "loop": "latency and jitter from joint state to command, between two processes over DDS",
     "delay": "return against the delay of commands, with and without latency compensation",
     "planners": "return on the true robot against planning time, planner by planner",
+    "learning": "how long fit and search after an episode take, with little and with much data",
 }
 """Each is a module of `hucrl_ros.benchmarks` with `add_arguments(parser)` and `run(args)`."""
 
@@ -16,7 +17,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     """Add the command to `hucrl`."""
     parser = subparsers.add_parser(
         "bench",
-        help="measure the planning tick, the control loop, the planners",
+        help="measure the planning tick, the control loop, planners, learning",
         description="Measure this machine. Each benchmark prints a table.",
     )
     kinds = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")

@@ -1,0 +1,105 @@
+"""How long learning after an episode takes, with little and with much data.
+
+For each number of episodes, that many are played with random efforts; then the model is fitted to
+all of them and policies are searched, as after an episode of `hucrl up`. Nothing else should run.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.starting import RunOptions, asked_config, parse_setting
+
+if TYPE_CHECKING:
+    from hucrl_ros.config import Config
+    from hucrl_ros.recorded import Recorded
+    from hucrl_ros.tasks import Task
+
+EPISODES = (10, 50, 200)
+
+
+class Row(NamedTuple):
+    """Learning after so many episodes."""
+
+    episodes: int
+    transitions: int
+    fit_s: float
+    """Fit of the model [s]."""
+    search_s: float
+    """Search for policies [s]."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `hucrl bench learning`."""
+    parser.add_argument("--task", default="reacher", help="what to learn [reacher]")
+    parser.add_argument(
+        "--episodes",
+        type=int,
+        nargs="+",
+        default=list(EPISODES),
+        metavar="N",
+        help="of data; default: " + " ".join(map(str, EPISODES)),
+    )
+    parser.add_argument("--threads", type=int, default=1, help="of torch [1]")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting, e.g. search.iterations=100; repeatable",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a line for each number of episodes."""
+    for name, values in (("--episodes", args.episodes), ("--threads", [args.threads])):
+        for value in values:
+            if value < 1:
+                raise ConfigError(f"{name} = {value}: at least 1")
+    overrides = dict(parse_setting(text) for text in args.set)
+    config = asked_config(RunOptions(args.task, overrides=overrides))
+    print(f"{'episodes':>8}{'transitions':>13}{'fit s':>8}{'search s':>10}{'together':>10}")
+    for row in measure(config, args.episodes, args.threads):
+        together = row.fit_s + row.search_s
+        print(
+            f"{row.episodes:>8}{row.transitions:>13}{row.fit_s:>8.1f}{row.search_s:>10.1f}"
+            f"{together:>10.1f}",
+            flush=True,
+        )
+    return 0
+
+
+def measure(config: "Config", episodes: list[int], threads: int) -> Iterator[Row]:
+    """Learn from untrained weights on, once for each number of episodes."""
+    import torch
+
+    from hucrl_ros.learner import Learner
+    from hucrl_ros.runs import RunFolder
+    from hucrl_ros.runtime.manifest import read_manifest
+
+    torch.set_num_threads(threads)
+    with tempfile.TemporaryDirectory() as folder:
+        learner = Learner(config, RunFolder.create(Path(folder) / "run", config))
+        learner.export_initial()  # Tracing is no part of what is measured.
+        for count in episodes:
+            data = _random_episodes(learner.task, count, config.seed)
+            report = read_manifest(learner.learn_from(data, lambda phase, share: None)).report
+            assert report.fit_s is not None and report.search_s is not None
+            yield Row(count, count * learner.task.steps, report.fit_s, report.search_s)
+
+
+def _random_episodes(task: "Task", count: int, seed: int) -> "list[Recorded]":
+    import numpy as np
+
+    from hucrl_ros.recorded import Recorded
+
+    robot, limits, recorded = task.robot(), np.array(task.spec.effort_limits), []
+    for index in range(count):
+        draws = np.random.default_rng((seed, index))
+        efforts = draws.uniform(-limits, limits, (task.steps, len(limits)))
+        states = [robot.reset(draws), *(robot.step(effort) for effort in efforts)]
+        recorded.append(Recorded(np.array(states), efforts, np.ones(task.steps, dtype=bool)))
+    return recorded
