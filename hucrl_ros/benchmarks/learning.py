@@ -5,6 +5,7 @@ all of them and policies are searched, as after an episode of `hucrl up`. Nothin
 """
 
 import argparse
+import logging
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
         for value in values:
             if value < 1:
                 raise ConfigError(f"{name} = {value}: at least 1")
+    # Each learning starts at untrained weights on purpose, so it needn't warn of that.
+    logging.getLogger("hucrl_ros.learner").setLevel(logging.ERROR)
     overrides = dict(parse_setting(text) for text in args.set)
     config = asked_config(RunOptions(args.task, overrides=overrides))
     print(f"{'episodes':>8}{'transitions':>13}{'fit s':>8}{'search s':>10}{'together':>10}")
