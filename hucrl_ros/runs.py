@@ -68,6 +68,16 @@ class RunFolder:
         """Settings of the run."""
         return load_config(self.config_path)
 
+    def extend(self, episodes: int) -> None:
+        """Let the run have so many episodes.
+
+        Raises:
+            RunError: a process plays it.
+        """
+        with self.locked():
+            config = self.config.model_copy(update={"episodes": episodes})
+            write_atomically(self.config_path, dump_config(config))
+
     @property
     def robot(self) -> Path:
         """Folder of the description of a robot of one's own; the paper's have none."""

@@ -175,12 +175,16 @@ def _continued(options: RunOptions) -> RunFolder:
     asked = stored if options.config is None else load_config(options.config, {"task": task})
     asked = override(asked, {"task": task, **options.overrides})
     before, after = _flat(stored), _flat(asked)
+    more = asked.episodes > stored.episodes
     for key, value in after.items():
-        if value != before[key]:
+        if value != before[key] and not (more and key == "episodes"):
             raise ConfigError(
                 f"{key} = {value!r}, but the run in {options.out} has {before[key]!r}; a resumed "
-                "run keeps its settings: leave the option out, or start a new run"
+                "run keeps its settings, but may get more episodes: leave the option out, or "
+                "start a new run"
             )
+    if more:
+        run.extend(asked.episodes)
     return run
 
 

@@ -5,6 +5,7 @@ import pytest
 from hucrl_ros.config import Config
 from hucrl_ros.config_files import dump_config
 from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.runs import RunFolder
 from hucrl_ros.starting import RunOptions, asked_config, parse_setting, prepare_run
 
 
@@ -58,12 +59,29 @@ def test_a_continued_run_accepts_the_settings_that_it_has(tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("seed", 8), ("planner.horizon", 3), ("episodes", 1000), ("mode", "real_time")],
+    [("seed", 8), ("planner.horizon", 3), ("episodes", 1), ("mode", "real_time")],
 )
 def test_a_continued_run_refuses_a_changed_setting_by_name(tmp_path, key, value):
     prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
     options = RunOptions("pendulum", overrides={key: value}, out=tmp_path / "run", resume=True)
     refused(ConfigError, options, f"{key} = {value!r}", "keeps its settings")
+
+
+def test_a_continued_run_may_get_more_episodes_and_nothing_else(tmp_path):
+    before = prepare_run(RunOptions("pendulum", out=tmp_path / "run")).config
+
+    def ask(**overrides):
+        overrides = {"episodes": before.episodes + 4, **overrides}
+        return RunOptions("pendulum", overrides=overrides, out=tmp_path / "run", resume=True)
+
+    refused(ConfigError, ask(seed=8), "seed = 8", "keeps its settings")
+    run = RunFolder.open(tmp_path / "run")
+    assert run.config == before
+    with run.locked():
+        refused(RunError, ask(), "is playing this run")
+    assert run.config == before
+    assert prepare_run(ask()).config.episodes == before.episodes + 4
+    assert run.config == before.model_copy(update={"episodes": before.episodes + 4})
 
 
 def test_a_continued_run_refuses_a_changed_file_by_the_keys_name(tmp_path):

@@ -31,7 +31,11 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         help="any other setting, e.g. planner.horizon=30; may be repeated",
     )
     parser.add_argument("--no-figures", action="store_true", help="leave out figures and videos")
-    parser.add_argument("--resume", action="store_true", help="continue the run in --out DIR")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue the run in --out DIR, with --episodes N also beyond its end",
+    )
     parser.set_defaults(mode=None)
 
 
