@@ -47,7 +47,7 @@ class Ledger:
             HucrlError: the summary, a bag or a manifest can't be read.
         """
         self._run, self._config, self._task = run, config, task
-        self._begin = time.monotonic()
+        self._begin, self._begin_cpu = time.monotonic(), time.process_time()
         self._parent = None if in_process else _parent()
         earlier = read_summary(run.summary) if run.summary.is_file() else None
         self._earlier_wall_s = earlier.wall_s if earlier else 0.0
@@ -102,7 +102,9 @@ class Ledger:
         return read_manifest(bundle).report if bundle.is_dir() else None
 
     def _cpu_s(self) -> float:
-        return time.process_time() if self._parent is None else siblings_cpu_s(self._parent)
+        if self._parent is None:
+            return time.process_time() - self._begin_cpu
+        return siblings_cpu_s(self._parent)
 
     def _read(self, index: int) -> EpisodeSummary:
         task, run = self._task, self._run

@@ -142,7 +142,7 @@ class RunFolder:
         """Keep other processes from playing the same run.
 
         Raises:
-            RunError: one does.
+            RunError: one does, or an episode is missing that others follow.
         """
         with (self.root / ".lock").open("a+") as file:
             try:
@@ -153,7 +153,24 @@ class RunFolder:
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
+            self.require_order()
             yield
+
+    def require_order(self) -> None:
+        """Look whether anything came after an episode that isn't there any more.
+
+        Raises:
+            RunError: so it is.
+        """
+        finished = self.finished_episodes()
+        for folder in (self.episodes, self.bundles):
+            for path in sorted(folder.glob("*_???*")):
+                number = path.name.rpartition("_")[2]
+                if path.name.count("_") == 1 and number.isdecimal() and int(number) > finished:
+                    raise RunError(
+                        f"{self.bag(finished)}: there is no finished bag, but {path.name} came "
+                        "after it; put the bag back, or delete all that followed"
+                    )
 
     def next_unfinished_name(self, episode: int) -> Path:
         """Where the bag of an interrupted episode is kept: `episode_003_interrupted_1`."""

@@ -49,7 +49,7 @@ class TickStatistics(_Record):
 
 
 class EpisodeSummary(_Record):
-    """One finished episode. None: this way of running has no such number."""
+    """One finished episode. None: not known, or not yet, or by an older version."""
 
     index: int = Field(ge=0)
     """Number of the episode, counted from 0."""

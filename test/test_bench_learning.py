@@ -37,6 +37,7 @@ def test_the_command_prints_a_line_for_each_number(capsys):
     ("words", "problem"),
     [
         (["--episodes", "0"], "--episodes = 0: at least 1"),
+        (["--set", "exploration.random_episodes=300"], "= 10: at least the 300 random ones"),
         (["--threads", "0"], "--threads = 0: at least 1"),
         (["--task", "juggling"], "'juggling' is unknown"),
     ],

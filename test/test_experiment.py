@@ -71,6 +71,10 @@ def test_one_task_needs_no_prefix(tmp_path):
         ({"strategies": ["hopeful"]}, r"strategies\.0: "),
         ({"set": {"planner.particels": 3}}, "'planner.particels'; did you mean 'particles'"),
         ({"tasks": {"pendulm": {"action_penalties": [0]}}}, "'pendulm' is unknown"),
+        (
+            {"variants": {**TWO_TASKS["variants"], "first_only": ["thompson"]}},
+            "first_only: thompson; expected some of the strategies greedy, optimistic",
+        ),
         ({"seeds": [1, 1]}, "asks for it more than once"),
         ({"variants": {"name": "x", "options": {"a": {"search.x": 1}}}}, r"'search\.x'"),
     ],

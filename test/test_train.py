@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from hucrl_ros.runtime.bundle import load_bundle
 from hucrl_ros.runtime.control_loop import ControlLoop
 from hucrl_ros.runtime.manifest import read_manifest
 from hucrl_ros.runtime.tick import Source
-from hucrl_ros.summary import read_summary
+from hucrl_ros.summary import read_summary, write_summary
 from hucrl_ros.tasks import make_task
 
 pytestmark = [pytest.mark.usefixtures("short_episodes"), pytest.mark.timeout(300)]
@@ -160,6 +161,21 @@ def test_a_stopped_run_goes_on_to_the_same_end(
     assert train(run.config, run).episodes == resumed.episodes  # nothing is left to do
 
 
+@pytest.mark.parametrize("later", ["episodes/episode_001", "bundles/bundle_001"])
+def test_a_run_that_lost_an_episode_is_refused_by_its_name(one_run, tmp_path, later):
+    run = RunFolder(tmp_path / "run")
+    shutil.copytree(one_run[0].root, run.root)
+    shutil.rmtree(run.bag(0))
+    for path in (run.bag(1), run.bundle(1), run.bundle(2)):
+        if path != run.root / later:
+            shutil.rmtree(path)
+    with pytest.raises(
+        RunError, match=f"episode_000: there is no finished bag, but {later[-11:]}"
+    ):
+        train(run.config, run)
+    assert (run.root / later).is_dir()
+
+
 def test_two_processes_do_not_train_one_run(tmp_path):
     run = RunFolder.create(tmp_path / "run", tiny_config())
     with run.locked(), pytest.raises(RunError, match="is playing this run"):
@@ -211,6 +227,25 @@ def test_a_run_that_lies_there_is_kept(tmp_path, capsys):
     lies_there = f"{run.root}: a run lies there already; continue it with --resume"
     assert error == f"hucrl train: {lies_there}\n"
     assert run.config_path.read_bytes() == before
+
+
+def test_a_finished_run_is_left_as_it_is(one_run, capsys):
+    run, summary, _ = one_run
+    before = run.summary.read_bytes()
+    words = ["train", "pendulum", "--out", str(run.root), "--resume", "--no-figures"]
+    assert main(words) == 0
+    assert f"{run.root}: finished already" in capsys.readouterr().out
+    assert run.summary.read_bytes() == before
+
+
+def test_a_robots_run_does_not_go_on_in_simulation(one_run, tmp_path, capsys):
+    run = RunFolder(tmp_path / "run")
+    shutil.copytree(one_run[0].root, run.root)
+    write_summary(run.summary, one_run[1].model_copy(update={"mode": "real_time"}))
+    words = ["train", "pendulum", "--out", str(run.root), "--resume", "--episodes", "3"]
+    assert main(words) == 1
+    assert "was played in real time; continue with: hucrl up" in capsys.readouterr().err
+    assert run.finished_episodes() == 2
 
 
 @pytest.mark.parametrize(

@@ -76,18 +76,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 def measure(config: "Config", episodes: list[int], threads: int) -> Iterator[Row]:
-    """Learn from untrained weights on, once for each number of episodes."""
+    """Learn from untrained weights on, once for each number of episodes.
+
+    Raises:
+        ConfigError: nothing is learned from so few episodes.
+    """
     import torch
 
     from hucrl_ros.learner import Learner
     from hucrl_ros.runs import RunFolder
     from hucrl_ros.runtime.manifest import read_manifest
 
+    least = config.exploration.random_episodes
+    if min(episodes) < least:
+        raise ConfigError(f"--episodes = {min(episodes)}: at least the {least} random ones")
     torch.set_num_threads(threads)
-    with tempfile.TemporaryDirectory() as folder:
-        learner = Learner(config, RunFolder.create(Path(folder) / "run", config))
-        learner.export_initial()  # Tracing is no part of what is measured.
-        for count in episodes:
+    for count in episodes:
+        with tempfile.TemporaryDirectory() as folder:
+            learner = Learner(config, RunFolder.create(Path(folder) / "run", config))
             data = _random_episodes(learner.task, count, config.seed)
             report = read_manifest(learner.learn_from(data, lambda phase, share: None)).report
             assert report.fit_s is not None and report.search_s is not None

@@ -5,12 +5,15 @@ import argparse
 from hucrl_ros.cli.run_arguments import (
     add_run_arguments,
     draw_report,
+    is_finished,
     new_or_continued_run,
     print_end,
 )
+from hucrl_ros.errors import RunError
 from hucrl_ros.progress import format_number, format_ticks
+from hucrl_ros.runs import RunFolder
 from hucrl_ros.session import resume_command, shown_path
-from hucrl_ros.summary import EpisodeSummary
+from hucrl_ros.summary import EpisodeSummary, read_summary
 
 COLUMNS = ("episode", "return", "promised", "p50 ms", "p99 ms", "clamps", "fit s", "search s")
 
@@ -30,7 +33,33 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     run_folder = new_or_continued_run(args, prefix="train-")
-    print(shown_path(run_folder.root))
+    if is_finished(run_folder):
+        print(f"{shown_path(run_folder.root)}: finished already")
+    else:
+        _refuse_real_time(run_folder)
+        print(shown_path(run_folder.root))
+        _train(run_folder)
+    if not args.no_figures:
+        draw_report(run_folder)
+    print_end(run_folder, read_summary(run_folder.summary))
+    return 0
+
+
+def _refuse_real_time(run_folder: RunFolder) -> None:
+    """Episodes of a robot, or of physics that didn't wait, are of another kind.
+
+    Raises:
+        RunError: the run holds some.
+    """
+    path = run_folder.summary
+    if path.is_file() and read_summary(path).mode == "real_time":
+        raise RunError(
+            f"{run_folder.root}: was played in real time; continue with: "
+            f"{resume_command(run_folder)}"
+        )
+
+
+def _train(run_folder: RunFolder) -> None:
     print(_row(COLUMNS), flush=True)
 
     import torch  # With the learner it takes seconds, in which the person already sees something.
@@ -39,14 +68,10 @@ def run(args: argparse.Namespace) -> int:
 
     torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
     try:
-        summary = train(run_folder.config, run_folder, _report)
+        train(run_folder.config, run_folder, _report)
     except KeyboardInterrupt:
         print(f"stopped; continue with: {resume_command(run_folder, 'train')}")
         raise
-    if not args.no_figures:
-        draw_report(run_folder)
-    print_end(run_folder, summary)
-    return 0
 
 
 def _report(episode: EpisodeSummary) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hucrl_ros.config import Settings
 from hucrl_ros.description import is_description
@@ -77,6 +77,16 @@ class Grid(Settings):
                 asked_robot(name, base),
             )
         return [cell for cell in cells if self._wanted(cell)]
+
+    @model_validator(mode="after")
+    def _first_only_are_strategies(self) -> "Grid":
+        unknown = set(self.variants.first_only if self.variants else ()) - set(self.strategies)
+        if unknown:
+            raise ValueError(
+                f"variants.first_only: {', '.join(sorted(unknown))}; expected some of the "
+                f"strategies {', '.join(self.strategies)}"
+            )
+        return self
 
     def _wanted(self, cell: Cell) -> bool:
         if self.variants is None or cell.value == next(iter(self.variants.options)):

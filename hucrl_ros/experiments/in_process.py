@@ -42,6 +42,7 @@ def play_episode(task: Task, config: Config, run: RunFolder) -> Path:
     reader = StateReader(task.spec, surroundings)
     guard = Guard(task.spec, config.safety)
     loop = ControlLoop(task.spec, task.steps, agent, guard, reader=reader)
+    agent.warm_up()
     loop.start(config.seed)
     plant = Plant(task.robot(), config.seed)
     plant.reset(index)
@@ -68,10 +69,10 @@ def _control(
         received = time.monotonic()
         answer = loop.answer(reading, received)
         assert answer is not None  # Time has passed, so no joint state is a repetition.
+        record = None if answer.record is None else loop.sent(answer.record, received)
         recording.write(COMMANDS, encode.floats(answer.effort.tolist()), time.time_ns())
-        if answer.record is None:
+        if record is None:
             break
-        record = loop.sent(answer.record, received)
         recording.write(TICKS, encode.tick(record), time.time_ns())
         plant.command(answer.effort)
         plant.period()

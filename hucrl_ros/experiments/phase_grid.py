@@ -8,7 +8,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from hucrl_ros.errors import ConfigError
+from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.experiments.figures import PlayedEpisode
 from hucrl_ros.experiments.phase import VIEWS, draw_episode, label_panels, legend
 from hucrl_ros.experiments.report import load_episodes
@@ -28,12 +28,18 @@ class PlayedRun(NamedTuple):
 
 
 def played_run(run: RunFolder, episodes: int) -> PlayedRun:
-    """The first `episodes` that were not random of a run."""
+    """The first `episodes` that were not random of a run.
+
+    Raises:
+        RunError: one has no readable bag.
+    """
     config = run.config
     task = make_task(config.task, config.action_penalty, run.robot)
     first = config.exploration.random_episodes
     indices = range(first, min(first + episodes, config.episodes))
     played = load_episodes(run, task, indices, first)
+    if len(played) < len(indices):
+        raise RunError(f"{run.root}: a bag is missing or unreadable; delete the run, train again")
     return PlayedRun(config.task, config.action_penalty, task.spec.effort_limits[0], played)
 
 

@@ -4,6 +4,7 @@ import importlib
 import io
 import logging
 import os
+import shutil
 import socket
 import tarfile
 import tempfile
@@ -121,7 +122,7 @@ class RayWorkers(Workers):
         with (self._logs / f"{name}.log").open("a", encoding="utf-8") as log:
             log.write(trained.log)
         if trained.code == 0:
-            _unpack(trained.run, run)
+            _replace(run, trained.run)
         words = [line.strip() for line in trained.log.splitlines() if line.strip()]
         return Exit(name, trained.code, words[-1] if words else "")
 
@@ -153,6 +154,16 @@ def _packed(folder: Path) -> bytes:
     with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1) as tar:
         tar.add(folder, arcname=".")
     return archive.getvalue()
+
+
+def _replace(folder: Path, archive: bytes) -> None:
+    """Put a training in the place of the folder that was sent; a kill leaves one of the two."""
+    arriving = folder.with_name(f".{folder.name}")
+    shutil.rmtree(arriving, ignore_errors=True)
+    arriving.mkdir()
+    _unpack(archive, arriving)
+    shutil.rmtree(folder)
+    arriving.rename(folder)
 
 
 def _unpack(archive: bytes, folder: Path) -> None:

@@ -131,9 +131,12 @@ class Sweep:
 
 
 def _was_begun(run: RunFolder, cell: Cell) -> bool:
+    if not run.config_path.is_file():
+        return False
     try:
-        return run.config_path.is_file() and _is_of(run, cell)
-    except ConfigError:
+        run.require_order()
+        return _is_of(run, cell)
+    except (ConfigError, RunError):
         return False
 
 

@@ -8,6 +8,7 @@ from hucrl_ros.learner import Learner
 from hucrl_ros.ledger import Ledger
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.summary import EpisodeSummary, Summary, read_summary
+from hucrl_ros.tasks import make_task
 
 Report = Callable[[EpisodeSummary], None]
 
@@ -23,11 +24,12 @@ def train(config: Config, run: RunFolder, report: Report = lambda episode: None)
         report: Called with each episode that was learned from.
 
     Raises:
-        RunError: another process plays this run.
+        RunError: another process plays this run, or an episode is missing in it.
     """
     with run.locked():
+        task = make_task(config.task, config.action_penalty, run.robot)
+        ledger = Ledger(run, config, task, in_process=True)
         learner = Learner(config, run)
-        ledger = Ledger(run, config, learner.task, in_process=True)
         for episode in ledger.episodes:
             if run.bundle(episode.index + 1).is_dir():
                 report(episode)
@@ -41,7 +43,7 @@ def train(config: Config, run: RunFolder, report: Report = lambda episode: None)
                 report(ledger.episodes[-1])
             if done >= config.episodes:
                 break
-            play_episode(learner.task, config, run)
+            play_episode(task, config, run)
             ledger.close_episode()
         ledger.write()
     return read_summary(run.summary)

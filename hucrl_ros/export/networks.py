@@ -60,7 +60,7 @@ def _known_step(step: Step) -> bool:
 
 
 def _layers(step: Step, heads: Heads, noisy: bool) -> list[Dense]:
-    """The believed heads' layers with 2 m outputs: where there is no noise, constant ones."""
+    """The believed heads' layers with 2 m outputs; without noise, the last m are `NO_NOISE`."""
     weights, biases = list(heads.weights), list(heads.biases)
     if not noisy:
         last, bias = weights[-1], biases[-1]
