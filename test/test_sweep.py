@@ -170,6 +170,14 @@ def test_a_begun_training_goes_on_unless_it_has_other_settings(tmp_path, same):
     assert (tmp_path / name / "bundles" / "begun").exists() == same
 
 
+def test_a_begun_training_that_lost_an_episode_starts_anew(tmp_path):
+    sweep = sweep_of(tmp_path, [0])
+    begun = RunFolder.create(tmp_path / f"{sweep.cells[0].name}{PARTIAL}", sweep.cells[0].config)
+    begun.bundle(1).mkdir()
+    assert run(sweep, 1) == []
+    assert not sweep.run_of(sweep.cells[0]).bundle(1).exists()
+
+
 def test_a_begun_training_with_unreadable_settings_starts_anew(tmp_path):
     sweep = sweep_of(tmp_path, [0])
     name = sweep.cells[0].name

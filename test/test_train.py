@@ -169,9 +169,8 @@ def test_a_run_that_lost_an_episode_is_refused_by_its_name(one_run, tmp_path, la
     for path in (run.bag(1), run.bundle(1), run.bundle(2)):
         if path != run.root / later:
             shutil.rmtree(path)
-    with pytest.raises(
-        RunError, match=f"episode_000: there is no finished bag, but {later[-11:]}"
-    ):
+    name = later.partition("/")[2]
+    with pytest.raises(RunError, match=f"episode_000: .* but {name} came after it"):
         train(run.config, run)
     assert (run.root / later).is_dir()
 
@@ -230,7 +229,7 @@ def test_a_run_that_lies_there_is_kept(tmp_path, capsys):
 
 
 def test_a_finished_run_is_left_as_it_is(one_run, capsys):
-    run, summary, _ = one_run
+    run, _, _ = one_run
     before = run.summary.read_bytes()
     words = ["train", "pendulum", "--out", str(run.root), "--resume", "--no-figures"]
     assert main(words) == 0

@@ -135,9 +135,8 @@ def draw_thompson(path: Path, found: Sequence[Trace], heads: BestHead) -> Path:
         optimistic = [trace for trace in found if trace.strategy == "optimistic"]
         _by_model(panels[1, 0], sampled, lambda name: name.endswith("heads"))
         panels[1, 0].set_title("Thompson: return by number of heads", loc="left")
-        _by_model(
-            panels[1, 1], sampled, lambda name: not name.endswith(" heads") or name[0] == "5"
-        )
+        first = found[0].model
+        _by_model(panels[1, 1], sampled, lambda name: name == first or not name.endswith("heads"))
         panels[1, 1].set_title("Thompson: return with other models", loc="left")
         _by_model(panels[1, 2], optimistic, lambda _: True)
         panels[1, 2].set_title("optimistic: return with each model", loc="left")
