@@ -84,6 +84,11 @@ class RunFolder:
         return self.root / ROBOT
 
     @property
+    def on_robot(self) -> Path:
+        """Exists where the episodes are played by a robot and not by our simulator."""
+        return self.root / ".on_robot"
+
+    @property
     def summary(self) -> Path:
         """`summary.json`."""
         return self.root / "summary.json"

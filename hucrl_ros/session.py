@@ -141,7 +141,8 @@ def node_environment(run: RunFolder, domain: int) -> dict[str, str]:
 
 def resume_command(run: RunFolder, command: str = "up") -> str:
     """What a person types to continue the run."""
-    return f"hucrl {command} {run.config.task} --out {shown_path(run.root)} --resume"
+    robot = " --no-simulator" if run.on_robot.exists() else ""
+    return f"hucrl {command} {run.config.task} --out {shown_path(run.root)} --resume{robot}"
 
 
 def shown_path(path: Path) -> str:

@@ -4,12 +4,13 @@ import subprocess
 import sys
 
 import pytest
+from fabricated_run import fabricate_run
 from own_robots import ARM, changed, write
 from quick_run import Up, quick_arguments, wait_until
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
-from hucrl_ros.session import node_environment
+from hucrl_ros.session import node_environment, resume_command
 from hucrl_ros.summary import read_summary
 from hucrl_ros.tasks import make_task
 
@@ -53,7 +54,21 @@ def test_it_learns_through_its_own_topics(tmp_path):
         assert (goals == goals[0]).all()
         assert goals[0].any()
     assert not (run.logs / "simulator.log").exists()
+    assert run.on_robot.exists()
+    assert resume_command(run).endswith("--resume --no-simulator")
     wait_until(lambda: process.remaining() == [])
+
+
+@pytest.mark.parametrize("on_robot", [True, False], ids=["on a robot", "in simulation"])
+def test_episodes_of_a_robot_and_of_a_simulator_do_not_mix(on_robot, tmp_path, capsys):
+    run = fabricate_run(tmp_path / "run", mode="real_time", episodes=9)
+    if on_robot:
+        run.on_robot.touch()
+    words = ["up", "pendulum", "--out", str(run.root), "--resume"]
+    assert main([*words, *([] if on_robot else ["--no-simulator"])]) == 1
+    error = capsys.readouterr().err
+    assert f"was played {'on a robot; add' if on_robot else 'in simulation; leave out'}" in error
+    assert run.on_robot.exists() == on_robot
 
 
 def test_lockstep_without_a_simulator_is_refused(tmp_path, capsys):
