@@ -56,7 +56,7 @@ class Ear:
         if self.reader.joints.is_repetition(heard.reading.stamp_ns):
             return False
         try:
-            self.states.append(self.reader.read(*heard.reading).tolist())
+            self.states.append(self.reader.read(heard.reading).tolist())
         except StateError as error:
             self.problems.append(str(error))
         return True
