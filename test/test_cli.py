@@ -96,6 +96,15 @@ def test_an_interrupt_ends_with_130_and_no_traceback(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_a_reader_that_goes_away_causes_no_traceback():
+    script = "import sys; from hucrl_ros.cli import main; sys.exit(main(['list']))"
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 1
+
+
 def test_help_imports_nothing_heavy():
     code = (
         "import sys, contextlib, hucrl_ros.cli\n"

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -27,9 +28,15 @@ COMMANDS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the process's exit code."""
     try:
-        return _run(argv)
+        code = _run(argv)
+        sys.stdout.flush()
     except KeyboardInterrupt:  # also while modules are being imported
         return 130
+    except BrokenPipeError:  # Its reader has seen enough: `hucrl list | head`.
+        # At its end Python would flush once more, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
 
 
 def _run(argv: Sequence[str] | None) -> int:
