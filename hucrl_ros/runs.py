@@ -74,7 +74,7 @@ class RunFolder:
         Raises:
             RunError: a process plays it.
         """
-        with self.locked():
+        with self.locked(on_robot=self.on_robot.exists()):
             config = self.config.model_copy(update={"episodes": episodes})
             write_atomically(self.config_path, dump_config(config))
 
@@ -143,11 +143,15 @@ class RunFolder:
         return count
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, on_robot: bool = False) -> Iterator[None]:
         """Keep other processes from playing the same run.
 
+        Args:
+            on_robot: A robot plays it, not our simulator.
+
         Raises:
-            RunError: one does, or an episode is missing that others follow.
+            RunError: another process plays it, an episode is missing that others follow, or
+                episodes of a robot would get mixed with those of a simulator.
         """
         with (self.root / ".lock").open("a+") as file:
             try:
@@ -159,6 +163,7 @@ class RunFolder:
             file.write(str(os.getpid()))
             file.flush()
             self.require_order()
+            self._note_who_plays(on_robot)
             yield
 
     def require_order(self) -> None:
@@ -169,13 +174,27 @@ class RunFolder:
         """
         finished = self.finished_episodes()
         for folder in (self.episodes, self.bundles):
-            for path in sorted(folder.glob("*_???*")):
-                number = path.name.rpartition("_")[2]
-                if path.name.count("_") == 1 and number.isdecimal() and int(number) > finished:
+            for path in sorted(folder.glob("*")):
+                numbered = re.fullmatch(r"(?:episode|bundle)_(\d+)", path.name)
+                if numbered and int(numbered[1]) > finished:
                     raise RunError(
                         f"{self.bag(finished)}: there is no finished bag, but {path.name} came "
                         "after it; put the bag back, or delete all that followed"
                     )
+
+    def _note_who_plays(self, on_robot: bool) -> None:
+        """Nobody may learn for a robot from simulated episodes by mistake, or the reverse."""
+        if self.finished_episodes() and self.on_robot.exists() != on_robot:
+            played, advice = (
+                ("in simulation", "leave out --no-simulator")
+                if on_robot
+                else ("on a robot", "go on with `hucrl up --no-simulator`")
+            )
+            raise RunError(f"{self.root}: was played {played}; {advice}, or start a new run")
+        if on_robot:
+            self.on_robot.touch()
+        else:
+            self.on_robot.unlink(missing_ok=True)
 
     def next_unfinished_name(self, episode: int) -> Path:
         """Where the bag of an interrupted episode is kept: `episode_003_interrupted_1`."""

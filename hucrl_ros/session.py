@@ -54,7 +54,7 @@ class Session:
         Raises:
             RunError: a node was lost or reported an error, or another process plays this run.
         """
-        with self._run.locked(), self._signals_noted():
+        with self._run.locked(on_robot=not self._simulated), self._signals_noted():
             begin, before = time.monotonic(), _stored_summary(self._run)
             try:
                 nodes = learning_graph(self._run, parent_reports=True, simulated=self._simulated)

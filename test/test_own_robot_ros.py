@@ -67,7 +67,7 @@ def test_episodes_of_a_robot_and_of_a_simulator_do_not_mix(on_robot, tmp_path, c
     words = ["up", "pendulum", "--out", str(run.root), "--resume"]
     assert main([*words, *([] if on_robot else ["--no-simulator"])]) == 1
     error = capsys.readouterr().err
-    assert f"was played {'on a robot; add' if on_robot else 'in simulation; leave out'}" in error
+    assert f"was played {'on a robot; go on' if on_robot else 'in simulation; leave out'}" in error
     assert run.on_robot.exists() == on_robot
 
 

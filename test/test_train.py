@@ -20,7 +20,7 @@ from hucrl_ros.runtime.bundle import load_bundle
 from hucrl_ros.runtime.control_loop import ControlLoop
 from hucrl_ros.runtime.manifest import read_manifest
 from hucrl_ros.runtime.tick import Source
-from hucrl_ros.summary import read_summary, write_summary
+from hucrl_ros.summary import read_summary
 from hucrl_ros.tasks import make_task
 
 pytestmark = [pytest.mark.usefixtures("short_episodes"), pytest.mark.timeout(300)]
@@ -240,10 +240,10 @@ def test_a_finished_run_is_left_as_it_is(one_run, capsys):
 def test_a_robots_run_does_not_go_on_in_simulation(one_run, tmp_path, capsys):
     run = RunFolder(tmp_path / "run")
     shutil.copytree(one_run[0].root, run.root)
-    write_summary(run.summary, one_run[1].model_copy(update={"mode": "real_time"}))
+    run.on_robot.touch()
     words = ["train", "pendulum", "--out", str(run.root), "--resume", "--episodes", "3"]
     assert main(words) == 1
-    assert "was played in real time; continue with: hucrl up" in capsys.readouterr().err
+    assert "was played on a robot; go on with `hucrl up --no-sim" in capsys.readouterr().err
     assert run.finished_episodes() == 2
 
 

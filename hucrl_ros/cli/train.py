@@ -9,7 +9,6 @@ from hucrl_ros.cli.run_arguments import (
     new_or_continued_run,
     print_end,
 )
-from hucrl_ros.errors import RunError
 from hucrl_ros.progress import format_number, format_ticks
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.session import resume_command, shown_path
@@ -36,27 +35,12 @@ def run(args: argparse.Namespace) -> int:
     if is_finished(run_folder):
         print(f"{shown_path(run_folder.root)}: finished already")
     else:
-        _refuse_real_time(run_folder)
         print(shown_path(run_folder.root))
         _train(run_folder)
     if not args.no_figures:
         draw_report(run_folder)
     print_end(run_folder, read_summary(run_folder.summary))
     return 0
-
-
-def _refuse_real_time(run_folder: RunFolder) -> None:
-    """Episodes of a robot, or of physics that didn't wait, are of another kind.
-
-    Raises:
-        RunError: the run holds some.
-    """
-    path = run_folder.summary
-    if path.is_file() and read_summary(path).mode == "real_time":
-        raise RunError(
-            f"{run_folder.root}: was played in real time; continue with: "
-            f"{resume_command(run_folder)}"
-        )
 
 
 def _train(run_folder: RunFolder) -> None:

@@ -52,7 +52,6 @@ def run(args: argparse.Namespace) -> int:
     if is_finished(run_folder):
         print(f"{shown_path(run_folder.root)}: finished already")
     else:
-        _note_who_plays(run_folder, args.no_simulator)
         stopped_by = _play(run_folder, wished, not args.no_simulator)
         if stopped_by is not None:
             return 128 + stopped_by
@@ -60,23 +59,6 @@ def run(args: argparse.Namespace) -> int:
         draw_report(run_folder)
     print_end(run_folder, read_summary(run_folder.summary))
     return 0
-
-
-def _note_who_plays(run_folder: RunFolder, on_robot: bool) -> None:
-    """Nobody may learn for a robot from simulated episodes by mistake, or the other way round.
-
-    Raises:
-        RunError: the run has episodes of the other kind.
-    """
-    if run_folder.finished_episodes() and run_folder.on_robot.exists() != on_robot:
-        played, add = ("in simulation", "leave out") if on_robot else ("on a robot", "add")
-        raise RunError(
-            f"{run_folder.root}: was played {played}; {add} --no-simulator, or start a new run"
-        )
-    if on_robot:
-        run_folder.on_robot.touch()
-    else:
-        run_folder.on_robot.unlink(missing_ok=True)
 
 
 def _play(run_folder: RunFolder, wished: int | None, simulated: bool) -> int | None:

@@ -73,13 +73,12 @@ class PolicySearch(ABC):
         """Prepare for a search with these parts; returns further optimisers it will use."""
         return []
 
-    @contextmanager
-    def alternative(self, actors: Actors) -> Iterator[bool]:
-        """Give `actors`, inside, other weights that are worth a last trial; False: there are none.
+    def alternatives(self) -> Iterator[None]:
+        """Give the actors other weights that are worth a trial, one set after the other.
 
-        The next search goes on from those that they had before.
+        In the end they have those of before, from which the next search goes on.
         """
-        yield False
+        yield from ()
 
     def improve(
         self,
@@ -123,9 +122,8 @@ class PolicySearch(ABC):
             if done % settings.trial_interval == 0 or done == settings.iterations:
                 best.consider()
             progress(done / settings.iterations)
-        with self.alternative(actors) as exists:
-            if exists:
-                best.consider()
+        for _ in self.alternatives():
+            best.consider()
         refused = sum(each.refused for each in (critic_optimiser, policy_optimiser, *others))
         if refused or left_out:
             logger.warning(

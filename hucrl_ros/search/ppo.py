@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -62,7 +61,7 @@ class Ppo(PolicySearch):
         )
         policy.optimizer = optimiser
         self._algorithm, self._policy = algorithm, policy
-        self._average = AveragedModel(_policies(actors))
+        self._average = AveragedModel(policy.action_net)
         self._left = settings.iterations
         return []
 
@@ -85,18 +84,17 @@ class Ppo(PolicySearch):
             self._algorithm.train()
         self._left -= 1
         if self._left < settings.iterations // 2:
-            self._average.update_parameters(_policies(actors))
+            self._average.update_parameters(self._policy.action_net)
 
-    @contextmanager
-    def alternative(self, actors: Actors) -> Iterator[bool]:
+    def alternatives(self) -> Iterator[None]:
         """The average of the policies' weights over the second half of the search."""
-        policies = _policies(actors)
+        if not self._average.n_averaged:
+            return
+        policies = self._policy.action_net
         newest = {name: weight.clone() for name, weight in policies.state_dict().items()}
-        exists = bool(self._average.n_averaged)
-        if exists:
-            policies.load_state_dict(self._average.module.state_dict())
+        policies.load_state_dict(self._average.module.state_dict())
         try:
-            yield exists
+            yield
         finally:
             policies.load_state_dict(newest)
 
@@ -130,10 +128,6 @@ class Ppo(PolicySearch):
             advantages=((targets - values[:-1]) / scale).flatten(),
             returns=(targets / scale).flatten(),
         )
-
-
-def _policies(actors: Actors) -> nn.ModuleList:
-    return nn.ModuleList(m for m in (actors.policy, actors.hallucination) if m is not None)
 
 
 class _Rollout:
