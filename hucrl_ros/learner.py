@@ -26,7 +26,7 @@ from hucrl_ros.recorded import Recorded, hash_of, join_transitions
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.bundle import Promise
 from hucrl_ros.runtime.manifest import BundleFields, LearningReport
-from hucrl_ros.search import Actors, Imagined, SearchResult, Starts, make_search
+from hucrl_ros.search import Actors, Imagined, SearchResult, Starts, make_imagination, make_search
 from hucrl_ros.summary import installed_versions
 from hucrl_ros.tasks import make_task
 
@@ -139,7 +139,8 @@ class Learner:
             self.actors.load_state_dict(fresh.state_dict())
         starts = Starts(self.task, transitions.states, settings.visited_starts, transitions)
         search = make_search(settings)
-        return search.improve(self.actors, self.step, starts, self.first, generator, progress)
+        imagination = make_imagination(self.actors, self.step)
+        return search.improve(imagination, starts, self.first, generator, progress)
 
     def _visit(self, played: Recorded, following: int) -> Visit | None:
         """How the last episode surprised the model; None where nothing was learned before it."""

@@ -5,7 +5,7 @@ from linear_system import DISCOUNT, ExactStep, PushedMass
 
 from hucrl_ros.config import SearchSettings
 from hucrl_ros.models import Transitions
-from hucrl_ros.search import Actors, Starts, make_search
+from hucrl_ros.search import Actors, Imagination, Starts, make_search
 
 
 class Climb(PushedMass):
@@ -52,7 +52,7 @@ def search(settings, step=None, task=None, seed=0, actors=None):
     first = task.imagined_states(8, generator(5))
     draws = generator(seed + 100)
     result = make_search(settings).improve(
-        actors, step, starts_of(task), first, draws, lambda share: None
+        Imagination(actors, step), starts_of(task), first, draws, lambda share: None
     )
     return actors, result
 

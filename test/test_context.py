@@ -21,7 +21,7 @@ from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.agent import Agent
 from hucrl_ros.runtime.bundle import load_bundle
 from hucrl_ros.runtime.guard import Guard
-from hucrl_ros.search import Actors, Starts, imagine
+from hucrl_ros.search import Actors, Imagination, Starts
 from hucrl_ros.tasks import Reacher, make_task
 
 JOINTS, GOAL = 14, 3
@@ -57,7 +57,7 @@ def run(tmp_path_factory):
 def test_an_imagined_goal_stays_where_it_is(strategy):
     task, step, actors = modules(strategy)
     states = some_states(task)
-    imagined = imagine(states, actors, step, 5, torch.Generator().manual_seed(0), 0.3)
+    imagined = Imagination(actors, step).imagine(states, 5, torch.Generator().manual_seed(0), 0.3)
     assert torch.equal(imagined.states[:, :, JOINTS:], states[:, JOINTS:].expand(6, -1, -1))
     assert (imagined.states[1:, :, :JOINTS] != imagined.states[:-1, :, :JOINTS]).any()
 

@@ -1,4 +1,7 @@
-"""Imports go one way: nodes → runtime → planners; learner → search → exploration → models."""
+"""Imports go one way: nodes → runtime → planners; learner → search → exploration → models.
+
+Search imagines with the runtime's kernel.
+"""
 
 import ast
 import subprocess
@@ -25,7 +28,7 @@ FORBIDDEN = {
     "tasks": {"models", "exploration", "search", "export", "runtime", "nodes", "planners"},
     "models": {"exploration", "search", "export", "runtime", "nodes", "planners", "learner"},
     "exploration": {"search", "export", "runtime", "nodes", "planners", "learner"},
-    "search": {"export", "runtime", "nodes", "planners", "learner"},
+    "search": {"export", "nodes", "planners", "learner"},
     "export": {"nodes", "learner", "experiments", "cli"},
     "learner": {"nodes", "experiments", "cli"},
     "bags": {"nodes", "models", "search", "tasks", "envs", "export", "learner"},

@@ -18,7 +18,7 @@ from hucrl_ros.recorded import Recorded, hash_of, join_transitions
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.bundle import load_bundle
 from hucrl_ros.runtime.manifest import BundleFields, read_manifest
-from hucrl_ros.search import SearchResult, imagine
+from hucrl_ros.search import SearchResult
 from hucrl_ros.tasks import make_task
 
 pytestmark = [pytest.mark.usefixtures("short_episodes"), pytest.mark.timeout(300)]
@@ -192,12 +192,13 @@ def test_beta_of_the_confidence_interval_reaches_the_manifest(learner_of):
 class StagedSearch:
     """Finds that weights of 1 play best, and ends at weights of 2."""
 
-    def improve(self, actors, step, starts, first, draws, progress):
+    def improve(self, imagination, starts, first, draws, progress):
+        actors = imagination.actors
         best = {name: torch.ones_like(value) for name, value in actors.state_dict().items()}
         with torch.no_grad():
             for parameter in actors.parameters():
                 parameter.fill_(2.0)
-        return SearchResult(imagine(first, actors, step, 3), best)
+        return SearchResult(imagination.imagine(first, 3), best)
 
 
 def test_the_best_policies_are_played_and_the_newest_are_kept(learner_of, monkeypatch):

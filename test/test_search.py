@@ -10,8 +10,8 @@ from searching import Climb, actors_of, generator, settings_of, some_states, sta
 from torch import nn
 
 from hucrl_ros.config import SearchSettings
-from hucrl_ros.search import Actors, Mpo, Starts, imagine
-from hucrl_ros.search.imagination import Pool, finite_part, one_step_values, trace_targets
+from hucrl_ros.search import Actors, Imagination, Mpo, Starts
+from hucrl_ros.search.imagination import Pool, finite_part, trace_targets
 from hucrl_ros.search.mpo import e_step_temperature
 from hucrl_ros.search.updates import GuardedAdam, descend
 from hucrl_ros.tasks import make_task
@@ -46,7 +46,7 @@ def test_targets_between_are_the_weighted_mean_of_all_lookaheads():
 
 def test_a_noiseless_rollout_follows_policy_and_step():
     actors, step, states = actors_of(settings_of(), 2), ExactStep(0.1), some_states(5)
-    imagined = imagine(states, actors, step, 3)
+    imagined = Imagination(actors, step).imagine(states, 3)
     assert imagined.states.shape == (4, 5, 2)
     for t in range(3):
         here = imagined.states[t]
@@ -58,8 +58,8 @@ def test_a_noiseless_rollout_follows_policy_and_step():
 
 
 def test_noisy_efforts_stay_within_their_limits():
-    imagined = imagine(
-        some_states(50), actors_of(settings_of()), ExactStep(), 4, generator(), policy_noise=2.0
+    imagined = Imagination(actors_of(settings_of()), ExactStep()).imagine(
+        some_states(50), 4, generator(), policy_noise=2.0
     )
     assert imagined.actions.abs().max() == LIMIT
     assert (imagined.actions.abs() < LIMIT).any()
@@ -78,7 +78,7 @@ def test_a_pool_goes_on_where_it_was_and_some_start_anew():
     settings = settings_of(pool=500, restart=0.2)
     starts = Starts(PushedMass(0.0), torch.zeros(0, 2), 0.0)
     pool, actors = Pool(starts, settings, generator()), actors_of(settings)
-    before, after = pool.advance(actors, ExactStep()), pool.advance(actors, ExactStep())
+    before, after = (pool.advance(Imagination(actors, ExactStep())) for _ in range(2))
     went_on = (before.states[-1] == after.states[0]).all(dim=1).float().mean()
     assert float(went_on) == pytest.approx(0.8, abs=0.06)
 
@@ -113,7 +113,7 @@ def test_a_step_whose_gradient_is_not_finite_is_refused_and_counted():
 
 
 def test_trajectories_with_something_not_finite_are_left_out():
-    imagined = imagine(some_states(5), actors_of(settings_of()), ExactStep(), 3)
+    imagined = Imagination(actors_of(settings_of()), ExactStep()).imagine(some_states(5), 3)
     assert finite_part(imagined) is imagined
     imagined.rewards[1, 2] = math.nan
     imagined.states[3, 4, 0] = math.inf
@@ -126,7 +126,7 @@ def test_a_pool_starts_anew_where_it_lost_a_trajectory():
     settings = settings_of(pool=50, restart=0.0)
     pool, actors = Pool(starts_of(PushedMass(0.0)), settings, generator()), actors_of(settings)
     pool._states[7] = math.nan
-    assert pool.advance(actors, ExactStep()).states.isfinite().all()
+    assert pool.advance(Imagination(actors, ExactStep())).states.isfinite().all()
 
 
 class Cliff(PushedMass):
@@ -141,11 +141,13 @@ def test_a_candidate_without_a_value_counts_as_the_worst():
     actors = actors_of(settings_of(), task=task)
     candidates = torch.tensor([-0.9, 0.0, 0.3, 0.9])[:, None, None].expand(4, 6, 1)
     with torch.no_grad():
-        values = one_step_values(states, candidates, actors, ExactStep(), DISCOUNT, generator())
+        values = Imagination(actors, ExactStep()).values_of(
+            states, candidates, DISCOUNT, generator()
+        )
     assert torch.equal(values[[0, 3]], values[1:3].amin(dim=0).expand(2, 6))
     with torch.no_grad():
-        hopeless = one_step_values(
-            states, candidates[[0, 3]], actors, ExactStep(), DISCOUNT, generator()
+        hopeless = Imagination(actors, ExactStep()).values_of(
+            states, candidates[[0, 3]], DISCOUNT, generator()
         )
     assert torch.equal(hopeless, torch.zeros(2, 6))
 
@@ -213,7 +215,9 @@ def test_weights_of_the_samples_sum_to_one_and_prefer_better_ones():
         for layer in actors.critic.network:
             if isinstance(layer, nn.Linear):
                 layer.weight.abs_()  # values grow with the speed that the effort gives
-        weights = Mpo(settings)._weights(states, samples, actors, ExactStep(), generator())
+        weights = Mpo(settings)._weights(
+            states, samples, Imagination(actors, ExactStep()), generator()
+        )
     assert weights.shape == (9, 6)
     torch.testing.assert_close(weights.sum(dim=0), torch.ones(6, dtype=weights.dtype))
     assert (weights.diff(dim=0) > 0).all()

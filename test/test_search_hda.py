@@ -8,7 +8,7 @@ from linear_system import DISCOUNT, LIMIT, ExactStep, next_state
 from searching import actors_of, generator, settings_of, some_states, starts_of
 
 from hucrl_ros.models import Transitions
-from hucrl_ros.search import make_search
+from hucrl_ros.search import Imagination, make_search
 from hucrl_ros.search.differentiable import imagined_value
 from hucrl_ros.search.replay import Replay
 from hucrl_ros.search.updates import GuardedAdam
@@ -18,7 +18,7 @@ UNCERTAIN = 0.1
 
 def replay_of(settings, recorded=None):
     actors, step = actors_of(settings, 2), ExactStep(UNCERTAIN)
-    return Replay(actors, step, recorded, settings), actors, step
+    return Replay(Imagination(actors, step), recorded, settings), actors, step
 
 
 def some_joint(count, seed=1):
@@ -32,13 +32,17 @@ def recorded_transitions(count=50):
     return Transitions(states, efforts, next_state(states, efforts))
 
 
+def imagination_of(actors):
+    return Imagination(actors, ExactStep(UNCERTAIN))
+
+
 def begun(settings, recorded=None):
     """A search ready to improve policies; its actors and the optimiser of the policies."""
-    actors, step = actors_of(settings, 2), ExactStep(UNCERTAIN)
+    actors = actors_of(settings, 2)
     optimiser = GuardedAdam(actors.policy_parameters(), settings.learning_rate)
     searching = make_search(settings)
-    searching.begin(actors, step, starts_of(actors.task, recorded), optimiser)
-    return searching, actors, step, optimiser
+    searching.begin(imagination_of(actors), starts_of(actors.task, recorded), optimiser)
+    return searching, actors, optimiser
 
 
 # Hallucinated data (Algorithm 3) and value expansion (Algorithm 5)
@@ -115,18 +119,18 @@ def test_an_imagined_transition_that_is_not_finite_is_not_remembered():
 
 def test_td3_and_sac_answer_exactly_what_the_policies_answer():
     states = some_states(30)
-    searching, actors, _, _ = begun(settings_of("td3"))
+    searching, actors, _ = begun(settings_of("td3"))
     assert torch.equal(searching._off_policy._algorithm.actor(states), actors.joint(states))
-    searching, actors, _, _ = begun(settings_of("sac"))
+    searching, actors, _ = begun(settings_of("sac"))
     assert torch.equal(
         searching._algorithm.actor(states, deterministic=True), actors.joint(states)
     )
 
 
 def test_ppo_draws_around_what_the_policies_squash():
-    searching, actors, step, _ = begun(settings_of("ppo", candidate_noise=0.3))
+    searching, actors, _ = begun(settings_of("ppo", candidate_noise=0.3))
     states = some_states(200)
-    samples = searching._imagine(states, actors, step, generator())
+    samples = searching._imagine(states, imagination_of(actors), generator())
     mean = torch.atanh(actors.joint(samples.observations)).detach()
     normal = torch.distributions.Normal(mean, 0.3)
     expected = normal.log_prob(samples.actions).sum(dim=-1)
@@ -139,12 +143,12 @@ def test_ppo_draws_around_what_the_policies_squash():
 
 @pytest.mark.parametrize("algorithm", ["td3", "sac"])
 def test_action_values_learn_from_hallucinated_and_real_data(algorithm):
-    searching, actors, step, optimiser = begun(
+    searching, actors, optimiser = begun(
         settings_of(algorithm, policy_steps=1), recorded_transitions()
     )
     before = [weight.clone() for weight in actors.action_values.parameters()]
     for _ in range(2):  # TD3's policies learn in every second step
-        searching.improve_policies(some_states(64), actors, step, optimiser, generator())
+        searching.improve_policies(some_states(64), imagination_of(actors), optimiser, generator())
     after = list(actors.action_values.parameters())
     assert all(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
     assert optimiser.state  # so did the policies
@@ -157,7 +161,7 @@ def test_the_objective_of_bptt_is_the_discounted_return_closed_by_the_critic():
     settings = settings_of("bptt", candidate_noise=1e-9)
     actors, step, states = actors_of(settings, 2), ExactStep(UNCERTAIN), some_states(10)
     with torch.no_grad():
-        value = imagined_value(states, actors, step, 3, settings, generator())
+        value = imagined_value(states, imagination_of(actors), 3, settings, generator())
         total = torch.zeros(10)
         for t in range(3):
             effort = LIMIT * actors.policy(states)
@@ -171,10 +175,10 @@ def test_the_divergence_from_the_last_policies_restrains_bptt():
     moved = []
     for weight in (0.0, 0.1, 10.0):
         settings = settings_of("bptt", bptt_kl=weight, bptt_horizon=2, policy_steps=40)
-        searching, actors, step, optimiser = begun(settings)
+        searching, actors, optimiser = begun(settings)
         states = some_states(64)
         before = actors.joint(states).detach()
-        searching.improve_policies(states, actors, step, optimiser, generator())
+        searching.improve_policies(states, imagination_of(actors), optimiser, generator())
         moved.append(float((actors.joint(states) - before).abs().mean()))
     assert moved[0] > 2.0 * moved[1] > 4.0 * moved[2]
     assert moved[0] > 0.05
@@ -183,7 +187,7 @@ def test_the_divergence_from_the_last_policies_restrains_bptt():
 def test_the_penalty_of_bptt_is_the_divergence_of_two_gaussians():
     std, weight = 0.2, 0.3
     settings = settings_of("bptt", bptt_kl=weight, candidate_noise=std)
-    searching, actors, _, _ = begun(settings)
+    searching, actors, _ = begun(settings)
     states = some_states(10)
     with torch.no_grad():
         actors.policy.network[-1].bias.add_(0.1)

@@ -26,7 +26,7 @@ from hucrl_ros.exploration import ThompsonStep
 from hucrl_ros.learner import Learner
 from hucrl_ros.models import Ensemble
 from hucrl_ros.runtime.bundle import Bundle, load_bundle
-from hucrl_ros.search import Actors, Starts, make_search
+from hucrl_ros.search import Actors, Starts, make_imagination, make_search
 from hucrl_ros.summary import read_summary
 
 
@@ -111,7 +111,8 @@ def _promise_of(learner: Learner, head: int, episode: int) -> float:
     actors = Actors(learner.task, 0, config.search, generator)
     starts = Starts(learner.task, learner.first, 0.0)
     search = make_search(config.search)
-    result = search.improve(actors, step, starts, learner.first, generator, lambda _: None)
+    imagination = make_imagination(actors, step)
+    result = search.improve(imagination, starts, learner.first, generator, lambda _: None)
     return float(result.episode.rewards.sum(dim=0).mean())
 
 

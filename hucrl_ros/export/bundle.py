@@ -22,7 +22,6 @@ from hucrl_ros.export.graphs import (
     score_graph,
     swap_weights,
 )
-from hucrl_ros.export.networks import networks_of
 from hucrl_ros.export.parts import Parts
 from hucrl_ros.runtime.bundle import PARITY, PROMISE, Promise, load_bundle
 from hucrl_ros.runtime.manifest import (
@@ -33,7 +32,7 @@ from hucrl_ros.runtime.manifest import (
     dump_manifest,
 )
 from hucrl_ros.runtime.networks import NETWORKS, to_arrays
-from hucrl_ros.search import Actors
+from hucrl_ros.search import Actors, networks_of
 from hucrl_ros.tasks import Task
 
 PARITY_PARTICLES = 8
@@ -77,7 +76,7 @@ class BundleExporter:
             BundleError: the graphs disagree with torch.
         """
         contents = self._graphs()
-        networks = networks_of(self._parts)
+        networks = networks_of(self._parts.actors, self._parts.step)
         if networks is not None:
             contents[NETWORKS] = _npz(to_arrays(networks))
         contents[PARITY] = _npz(self._parity(fields.seed))

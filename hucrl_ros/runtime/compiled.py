@@ -1,6 +1,5 @@
 """The compiled planning engine: rollouts by `runtime.kernel`, rewards by ONNX Runtime."""
 
-import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,8 +11,7 @@ from hucrl_ros.planners.base import Array
 from hucrl_ros.runtime import kernel
 from hucrl_ros.runtime.deadline import PLANNING_THREAD
 from hucrl_ros.runtime.networks import Networks
-from hucrl_ros.runtime.program import compile_program, scratch_memory
-from hucrl_ros.runtime.simd import VECTOR
+from hucrl_ros.runtime.program import compile_program, padded, scratch_memory, shares
 
 
 class CompiledEngine:
@@ -48,14 +46,15 @@ class CompiledEngine:
         self.state: Array = np.zeros(state_dim, np.float32)
         """Start of the rollouts `(p,)`."""
         self._offsets = np.zeros((particles, horizon, width), np.float32)
-        self._noise = np.zeros((horizon, len(self._program.target_mean)), np.float32)
+        self._starts = np.zeros((particles, state_dim), np.float32)
+        predicted = len(self._program.target_mean)
+        self._noise = np.zeros((horizon, predicted, padded(particles)), np.float32)
         self._rollouts = Rollouts(
             returns=np.zeros(particles, np.float32),
             states=np.zeros((particles, horizon + 1, state_dim), np.float32),
             actions=np.zeros((particles, horizon, width), np.float32),
         )
-        bounds = _shares(particles, threads)
-        self._shares = list(itertools.pairwise(bounds))
+        self._shares = shares(particles, threads)
         self._scratch = [scratch_memory(self._program, state_dim, width) for _ in self._shares]
         helpers = len(self._shares) - 1
         self._pool = ThreadPoolExecutor(helpers, f"{PLANNING_THREAD}-rollout") if helpers else None
@@ -70,7 +69,8 @@ class CompiledEngine:
     def __call__(self, offsets: Array, noise: Array, feedback: float) -> Rollouts:
         """Roll out; see `planners.Imagine`. The result is overwritten by the next call."""
         self._offsets[:] = offsets
-        self._noise[:] = noise
+        self._starts[:] = self.state
+        self._noise[:] = noise[:, :, None]
         share = np.float32(feedback)
         others = [
             self._pool.submit(self._run, index, share)
@@ -86,7 +86,7 @@ class CompiledEngine:
         kernel.roll_out(
             self._program,
             self._scratch[index],
-            self.state,
+            self._starts,
             self._offsets,
             self._noise,
             feedback,
@@ -110,10 +110,3 @@ def _bind(
         array = getattr(rollouts, name)[first:last]
         bind(name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
     return binding
-
-
-def _shares(particles: int, threads: int) -> list[int]:
-    """Bounds between the threads' particles, at multiples of a vector."""
-    vectors = -(-particles // VECTOR)
-    bounds = [min(vectors * i // threads * VECTOR, particles) for i in range(threads + 1)]
-    return sorted(set(bounds))

@@ -78,6 +78,21 @@ def _network(
 
 
 @njit(nogil=True, error_model="numpy")
+def _see(program: Program, scratch: Scratch, vectors: int) -> None:
+    """The features of `state` into `features`."""
+    state, features = scratch.state, scratch.features
+    lanes, angles = vectors * VECTOR, len(program.angles)
+    for i in range(angles):
+        for lane in range(lanes):
+            angle = state[program.angles[i], lane]
+            features[i, lane] = math.cos(angle)
+            features[angles + i, lane] = math.sin(angle)
+    for i in range(len(program.others)):
+        for lane in range(lanes):
+            features[2 * angles + i, lane] = state[program.others[i], lane] / program.scales[i]
+
+
+@njit(nogil=True, error_model="numpy")
 def _act(
     program: Program,
     scratch: Scratch,
@@ -89,17 +104,9 @@ def _act(
     vectors: int,
 ) -> None:
     """clip(feedback · (π, η) + offsets, −1, 1) into `applied`; fills `features`, `inputs` too."""
-    state, features, applied = scratch.state, scratch.features, scratch.applied
-    lanes, angles = vectors * VECTOR, len(program.angles)
-    for i in range(angles):
-        for lane in range(lanes):
-            angle = state[program.angles[i], lane]
-            features[i, lane] = math.cos(angle)
-            features[angles + i, lane] = math.sin(angle)
-    for i in range(len(program.others)):
-        for lane in range(lanes):
-            features[2 * angles + i, lane] = state[program.others[i], lane] / program.scales[i]
-    width = offsets.shape[2]
+    _see(program, scratch, vectors)
+    features, applied = scratch.features, scratch.applied
+    lanes, width = vectors * VECTOR, offsets.shape[2]
     for d in range(width):
         for lane in range(lanes):
             applied[d, lane] = offsets[first + lane, t, d] if lane < count else np.float32(0.0)
@@ -146,7 +153,9 @@ def _believe(program: Program, scratch: Scratch, vectors: int) -> None:
 
 
 @njit(nogil=True, error_model="numpy")
-def _imagine(program: Program, scratch: Scratch, noise: Floats, t: int, vectors: int) -> None:
+def _imagine(
+    program: Program, scratch: Scratch, noise: Floats, first: int, t: int, vectors: int
+) -> None:
     """The strategy's next state, from `heads` and `applied` into `state`."""
     count, dim, lanes = len(program.choice), len(program.target_mean), vectors * VECTOR
     actions, hallucinated = len(program.limits), program.hallucination_layers > 0
@@ -166,7 +175,7 @@ def _imagine(program: Program, scratch: Scratch, noise: Floats, t: int, vectors:
             epistemic *= share * program.epistemic_scale[i] * program.epistemic_scale[i]
             if program.total:
                 aleatoric += epistemic
-            change = chosen + np.sqrt(aleatoric) * noise[t, i]
+            change = chosen + np.sqrt(aleatoric) * noise[t, i, first + lane]
             if hallucinated:
                 eta = scratch.applied[actions + i, lane]
                 change += program.beta * np.sqrt(epistemic) * eta
@@ -176,11 +185,37 @@ def _imagine(program: Program, scratch: Scratch, noise: Floats, t: int, vectors:
             scratch.state[i, lane] = min(max(value, -program.reach[i]), program.reach[i])
 
 
+@njit(nogil=True, error_model="numpy")
+def _begin(scratch: Scratch, starts: Floats, first: int, count: int, vectors: int) -> None:
+    """The states of `count` particles into `state`."""
+    for lane in range(vectors * VECTOR):
+        for i in range(starts.shape[1]):
+            scratch.state[i, lane] = starts[first + min(lane, count - 1), i]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def evaluate(
+    program: Program, scratch: Scratch, states: Floats, first: int, last: int, values: Floats
+) -> None:
+    """The critic's answers to `states` `(N, p)` into `values` `(N,)`, from `first` to `last`."""
+    at = len(program.layers) - program.critic_layers
+    while first < last:
+        vectors = 2 if last - first > VECTOR else 1
+        count = min(last - first, vectors * VECTOR)
+        _begin(scratch, states, first, count, vectors)
+        _see(program, scratch, vectors)
+        x = scratch.features.ctypes.data
+        side = _network(program, at, program.critic_layers, x, scratch.hidden, vectors)
+        for lane in range(count):
+            values[first + lane] = scratch.hidden[side, 0, lane]
+        first += count
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
 def roll_out(
     program: Program,
     scratch: Scratch,
-    start: Floats,
+    starts: Floats,
     offsets: Floats,
     noise: Floats,
     feedback: float,
@@ -189,14 +224,14 @@ def roll_out(
     states: Floats,
     actions: Floats,
 ) -> None:
-    """Imagine the particles `first` to `last`; see `planners.Imagine`.
+    """Imagine the particles `first` to `last`, at multiples of `VECTOR`; see `planners.Imagine`.
 
     Args:
         program: The bundle.
         scratch: Memory of this thread.
-        start: `(p,)` float32.
+        starts: `(N, p)` float32.
         offsets: `(N, H, q + h)` float32.
-        noise: `(H, m)` float32.
+        noise: `(H, m, N)` float32; N rounded up by `padded`.
         feedback: 1 adds the policies, 0 plans open loop.
         first: First particle.
         last: One behind the last particle.
@@ -206,11 +241,10 @@ def roll_out(
     while first < last:
         vectors = 2 if last - first > VECTOR else 1
         count = min(last - first, vectors * VECTOR)
-        for i in range(len(start)):
-            scratch.state[i, :] = start[i]
+        _begin(scratch, starts, first, count, vectors)
         for t in range(offsets.shape[1] + 1):
             for lane in range(count):
-                for i in range(len(start)):
+                for i in range(starts.shape[1]):
                     states[first + lane, t, i] = scratch.state[i, lane]
             if t == offsets.shape[1]:
                 break
@@ -219,5 +253,5 @@ def roll_out(
                 for d in range(offsets.shape[2]):
                     actions[first + lane, t, d] = scratch.applied[d, lane]
             _believe(program, scratch, vectors)
-            _imagine(program, scratch, noise, t, vectors)
+            _imagine(program, scratch, noise, first, t, vectors)
         first += count

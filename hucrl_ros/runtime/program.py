@@ -1,5 +1,7 @@
 """How the planning kernel sees a bundle, and its memory."""
 
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,11 +35,13 @@ class Program(NamedTuple):
     """
 
     layers: NDArray[np.int64]
-    """`(…, 5)`: each a `Layer`; those of π, of η, then of each head."""
+    """`(…, 5)`: each a `Layer`; those of π, of η, of each head, then of the critic."""
     weights: Floats
     policy_layers: int
     hallucination_layers: int
     head_layers: int
+    critic_layers: int
+    """0 where there is no critic: rewards and values of a bundle are ONNX Runtime's."""
     angles: NDArray[np.int64]
     """State entries whose cosines, then sines, are the first features."""
     others: NDArray[np.int64]
@@ -89,31 +93,44 @@ def pack(weights: Floats) -> Floats:
     return np.concatenate(parts)
 
 
-def compile_program(networks: Networks) -> Program:
+def padded(particles: int) -> int:
+    """Particles rounded up to whole vectors."""
+    return -(-particles // VECTOR) * VECTOR
+
+
+def shares(particles: int, threads: int) -> list[tuple[int, int]]:
+    """First and last particles of each thread, at multiples of a vector."""
+    vectors = padded(particles) // VECTOR
+    bounds = {min(vectors * i // threads * VECTOR, particles) for i in range(threads + 1)}
+    return list(itertools.pairwise(sorted(bounds)))
+
+
+def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program:
     """Lay the weights out as the kernel reads them."""
     chains = _chain(networks.policy, SILU, TANH) + _chain(networks.hallucination, SILU, TANH)
     inner = ACTIVATIONS[networks.activation]
     for head in range(len(networks.constants["choice"])):
         layers = [Dense(layer.weights[head], layer.biases[head]) for layer in networks.model]
         chains += _chain(layers, inner, NONE)
-    table, parts, used = [], list[Floats](), 0
-    for (weights, biases), activation in chains:
-        packed = pack(weights)
-        padded = np.zeros(-(-len(biases) // VECTOR) * VECTOR, np.float32)
-        padded[: len(biases)] = biases
+    chains += _chain(critic, SILU, NONE)
+    table, used = [], 0
+    for (weights, _), activation in chains:
         inputs, outputs = weights.shape
-        table.append(Layer(used, used + packed.size, inputs, outputs, activation))
-        parts += [packed, padded]
-        used += packed.size + padded.size
+        biases = used + inputs * (outputs + outputs % PAIR)
+        table.append(Layer(used, biases, inputs, outputs, activation))
+        used = biases + padded(outputs)
+    rows, memory = np.array(table, np.int64), np.zeros(used, np.float32)
+    write_layers(rows, memory, [layer for layer, _ in chains])
     constants = networks.constants
     angles = np.array(networks.angles, np.int64)
     state_dim = len(angles) + len(constants["scales"])
     return Program(
-        layers=np.array(table, np.int64),
-        weights=np.concatenate(parts),
+        layers=rows,
+        weights=memory,
         policy_layers=len(networks.policy),
         hallucination_layers=len(networks.hallucination),
         head_layers=len(networks.model),
+        critic_layers=len(critic),
         angles=angles,
         others=np.setdiff1d(np.arange(state_dim), angles).astype(np.int64),
         scales=constants["scales"],
@@ -131,7 +148,15 @@ def compile_program(networks: Networks) -> Program:
     )
 
 
-def _chain(layers: list[Dense], inner: int, outer: int) -> list[tuple[Dense, int]]:
+def write_layers(table: NDArray[np.int64], memory: Floats, layers: Iterable[Dense]) -> None:
+    """Put the weights of `layers`, which are the first rows of `table`, into `memory`."""
+    for row, (weights, biases) in zip(table, layers, strict=False):
+        packed, entry = pack(weights), Layer(*row)
+        memory[entry.weights : entry.weights + packed.size] = packed
+        memory[entry.biases : entry.biases + len(biases)] = biases
+
+
+def _chain(layers: Sequence[Dense], inner: int, outer: int) -> list[tuple[Dense, int]]:
     """Layers with the activation that follows each."""
     last = len(layers) - 1
     return [(layer, outer if i == last else inner) for i, layer in enumerate(layers)]

@@ -11,14 +11,13 @@ from torch import Tensor, nn
 
 from hucrl_ros.config import SearchSettings
 from hucrl_ros.errors import LearningError
-from hucrl_ros.exploration import Step
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.imagination import (
+    Imagination,
     Imagined,
     Pool,
     Starts,
     finite_part,
-    imagine,
     trace_targets,
 )
 from hucrl_ros.search.updates import GuardedAdam, descend
@@ -60,15 +59,14 @@ class PolicySearch(ABC):
     def improve_policies(
         self,
         states: Tensor,
-        actors: Actors,
-        step: Step,
+        imagination: Imagination,
         optimiser: GuardedAdam,
         generator: torch.Generator,
     ) -> None:
         """Improve π and η at `states` `(n, p)`; critic and step stay as they are."""
 
     def begin(
-        self, actors: Actors, step: Step, starts: Starts, optimiser: GuardedAdam
+        self, imagination: Imagination, starts: Starts, optimiser: GuardedAdam
     ) -> list[GuardedAdam]:
         """Prepare for a search with these parts; returns further optimisers it will use."""
         return []
@@ -82,18 +80,17 @@ class PolicySearch(ABC):
 
     def improve(
         self,
-        actors: Actors,
-        step: Step,
+        imagination: Imagination,
         starts: Starts,
         first: Tensor,
         generator: torch.Generator,
         progress: Callable[[float], None],
     ) -> SearchResult:
-        """Improve `actors` in place.
+        """Improve policies and critic in place.
 
         Args:
-            actors: Policies and critic, warm-started from the last episode's.
-            step: The imagined system.
+            imagination: The imagined system, with the actors warm-started from the last
+                episode's.
             starts: Where imagined trajectories start.
             first: `(n, p)` states in which episodes start, to try the policies from.
             generator: Draws everything random.
@@ -102,21 +99,21 @@ class PolicySearch(ABC):
         Raises:
             LearningError: nothing finite came out.
         """
-        settings = self.settings
+        settings, actors = self.settings, imagination.actors
         critic_optimiser, critic_schedule = self._adam(actors.critic.parameters())
         policy_optimiser, policy_schedule = self._adam(actors.policy_parameters())
-        others = self.begin(actors, step, starts, policy_optimiser)
+        others = self.begin(imagination, starts, policy_optimiser)
         pool = Pool(starts, settings, generator)
-        best = _Best(actors, step, first)
+        best = _Best(imagination, first)
         left_out = 0
         for done in range(1, settings.iterations + 1):
-            imagined = finite_part(pool.advance(actors, step))
+            imagined = finite_part(pool.advance(imagination))
             left_out += settings.pool - imagined.rewards.shape[1]
             if imagined.rewards.numel():
                 self._fit_critic(imagined, actors, critic_optimiser, generator)
-                with _frozen(step.parameters()), _frozen(actors.critic.parameters()):
+                with _frozen(imagination.step.parameters()), _frozen(actors.critic.parameters()):
                     states = imagined.states[:-1].flatten(0, 1)
-                    self.improve_policies(states, actors, step, policy_optimiser, generator)
+                    self.improve_policies(states, imagination, policy_optimiser, generator)
             critic_schedule.step()
             policy_schedule.step()
             if done % settings.trial_interval == 0 or done == settings.iterations:
@@ -165,8 +162,8 @@ class PolicySearch(ABC):
 class _Best:
     """The actors with the best imagined episode so far."""
 
-    def __init__(self, actors: Actors, step: Step, first: Tensor) -> None:
-        self._actors, self._step, self._first = actors, step, first
+    def __init__(self, imagination: Imagination, first: Tensor) -> None:
+        self._imagination, self._actors, self._first = imagination, imagination.actors, first
         self._weights: Weights = {}
         self._episode: Imagined | None = None
         self._score = -torch.inf
@@ -176,7 +173,7 @@ class _Best:
         steps = self._actors.task.steps
         # The same noise for every trial: a later one must not win by luck.
         generator = torch.Generator().manual_seed(0)
-        episode = imagine(self._first, self._actors, self._step, steps, generator)
+        episode = self._imagination.imagine(self._first, steps, generator)
         score = float(episode.rewards.sum(dim=0).mean())
         finite = all(bool(torch.isfinite(p).all()) for p in self._actors.parameters())
         if finite and score > self._score:

@@ -5,11 +5,9 @@ from copy import deepcopy
 import torch
 from torch import Tensor
 
-from hucrl_ros.exploration import Step
-from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.base import PolicySearch
 from hucrl_ros.search.differentiable import imagined_value
-from hucrl_ros.search.imagination import Starts
+from hucrl_ros.search.imagination import Imagination, Starts
 from hucrl_ros.search.updates import GuardedAdam, descend
 
 
@@ -24,17 +22,16 @@ class Bptt(PolicySearch):
     needs_gradients = True
 
     def begin(
-        self, actors: Actors, step: Step, starts: Starts, optimiser: GuardedAdam
+        self, imagination: Imagination, starts: Starts, optimiser: GuardedAdam
     ) -> list[GuardedAdam]:
         """Remember the policies to stay near."""
-        self._previous = deepcopy(actors).requires_grad_(False)
+        self._previous = deepcopy(imagination.actors).requires_grad_(False)
         return []
 
     def improve_policies(
         self,
         states: Tensor,
-        actors: Actors,
-        step: Step,
+        imagination: Imagination,
         optimiser: GuardedAdam,
         generator: torch.Generator,
     ) -> None:
@@ -46,9 +43,9 @@ class Bptt(PolicySearch):
         for _ in range(settings.policy_steps):
             index = torch.randint(len(states), (starts,), generator=generator)
             value = imagined_value(
-                states[index], actors, step, horizon, settings, generator, penalty
+                states[index], imagination, horizon, settings, generator, penalty
             )
-            descend(-value.mean() / actors.critic.scale, optimiser)
+            descend(-value.mean() / imagination.actors.critic.scale, optimiser)
 
     def penalty(self, states: Tensor, joint: Tensor) -> Tensor:
         """λ KL(new || last) `(n,)` of answering states `(n, p)` with `joint` `(n, q + h)`."""

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from hucrl_ros.config import SearchSettings
-from hucrl_ros.exploration import Step
-from hucrl_ros.search.actors import Actors
+from hucrl_ros.search.imagination import Imagination
 
 Penalty = Callable[[Tensor, Tensor], Tensor]
 """Cost `(n,)` of answering states `(n, p)` with (u, η) `(n, q + h)`."""
@@ -15,8 +14,7 @@ Penalty = Callable[[Tensor, Tensor], Tensor]
 
 def imagined_value(
     states: Tensor,
-    actors: Actors,
-    step: Step,
+    imagination: Imagination,
     horizon: int,
     settings: SearchSettings,
     generator: torch.Generator,
@@ -29,8 +27,7 @@ def imagined_value(
 
     Args:
         states: Starts `(n, p)`.
-        actors: Policies and critic.
-        step: The imagined system.
+        imagination: Policies, critic and the imagined system.
         horizon: Steps.
         settings: Noise and discount.
         generator: Draws the noise of efforts and system.
@@ -39,6 +36,7 @@ def imagined_value(
     Returns:
         `(n,)`.
     """
+    actors, step = imagination.actors, imagination.step
     value, weight = torch.zeros(len(states)), 1.0
     for _ in range(horizon):
         action, eta = actors.policy(states), actors.eta(states)

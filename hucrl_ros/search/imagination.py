@@ -56,6 +56,112 @@ class Starts:
         return torch.where(use, visited, states)
 
 
+class Imagination:
+    """The imagined system with the policies in it, followed without gradients."""
+
+    def __init__(self, actors: Actors, step: Step) -> None:
+        self.actors = actors
+        self.step = step
+
+    @torch.no_grad()
+    def imagine(
+        self,
+        states: Tensor,
+        steps: int,
+        generator: torch.Generator | None = None,
+        policy_noise: float = 0.0,
+    ) -> Imagined:
+        """Roll π and η out.
+
+        Args:
+            states: Starts `(N, p)`.
+            steps: T.
+            generator: Draws the noise of policy and system; None: neither has any.
+            policy_noise: Standard deviation added to π [shares of the effort limits].
+        """
+        count, spec = len(states), self.actors.task.spec
+        width = spec.action_dim + self.actors.hallucination_dim
+        offsets = torch.zeros(steps, count, width)
+        noise = torch.zeros(steps, count, spec.predicted_dim)
+        if generator is not None:
+            for t in range(steps):
+                drawn = torch.randn(count, spec.action_dim, generator=generator)
+                offsets[t, :, : spec.action_dim] = policy_noise * drawn
+                noise[t] = torch.randn(count, spec.predicted_dim, generator=generator)
+        visited, joint = self._roll_out(states, offsets, noise, feedback=True)
+        efforts = self.actors.effort(joint[..., : spec.action_dim])
+        return Imagined(visited, efforts, self.actors.task.reward(visited[:-1], efforts))
+
+    @torch.no_grad()
+    def try_once(self, states: Tensor, joint: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """What (u, η) leads to.
+
+        Args:
+            states: `(n, p)`.
+            joint: (u, η) `(n, q + h)` in [-1, 1].
+            noise: Standard normal `(n, m)`.
+
+        Returns:
+            Next states `(n, p)` and rewards `(n,)`.
+        """
+        visited, _ = self._roll_out(states, joint[None], noise[None], feedback=False)
+        efforts = self.actors.effort(joint[:, : self.actors.task.spec.action_dim])
+        return visited[1], self.actors.task.reward(states, efforts)
+
+    @torch.no_grad()
+    def values_of(
+        self, states: Tensor, candidates: Tensor, discount: float, generator: torch.Generator
+    ) -> Tensor:
+        """Q of candidates by one imagined step and the critic: r(s, u) + γ V(s').
+
+        Args:
+            states: `(n, p)`.
+            candidates: (u, η) to try at each state `(m, n, q + h)`, in [-1, 1].
+            discount: γ.
+            generator: Draws one noise for all candidates of a state: none is better by luck.
+
+        Returns:
+            `(m, n)`. A candidate whose value isn't finite counts as the worst of its state.
+        """
+        tried, count = candidates.shape[:2]
+        noise = torch.randn(count, self.actors.task.spec.predicted_dim, generator=generator)
+        following, rewards = self.try_once(
+            states.repeat(tried, 1), candidates.flatten(0, 1), noise.repeat(tried, 1)
+        )
+        values = (rewards + discount * self._values(following)).reshape(tried, count)
+        return values if values.isfinite().all() else _worst_where_not_finite(values)
+
+    def _values(self, states: Tensor) -> Tensor:
+        """The critic `(n,)` of states `(n, p)`."""
+        values: Tensor = self.actors.critic(states)
+        return values
+
+    def _roll_out(
+        self, starts: Tensor, offsets: Tensor, noise: Tensor, feedback: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Follow the step.
+
+        Args:
+            starts: `(N, p)`.
+            offsets: `(T, N, q + h)` added to (π, η).
+            noise: Standard normal `(T, N, m)`.
+            feedback: Whether there are policies; without, the offsets are all.
+
+        Returns:
+            States `(T + 1, N, p)`, and (u, η) `(T, N, q + h)` after clipping to [-1, 1].
+        """
+        states, visited, applied = starts, [starts], []
+        action_dim = self.actors.task.spec.action_dim
+        for offset, disturbance in zip(offsets, noise, strict=True):
+            joint = offset + self.actors.joint(states) if feedback else offset
+            joint = joint.clamp(-1.0, 1.0)
+            effort = self.actors.effort(joint[:, :action_dim])
+            states = self.step(states, effort, joint[:, action_dim:], disturbance)
+            visited.append(states)
+            applied.append(joint)
+        return torch.stack(visited), torch.stack(applied)
+
+
 class Pool:
     """Imagined trajectories that go on from one iteration to the next."""
 
@@ -68,52 +174,18 @@ class Pool:
         self._states = starts.draw(settings.pool, generator)
 
     @torch.no_grad()
-    def advance(self, actors: Actors, step: Step) -> Imagined:
+    def advance(self, imagination: Imagination) -> Imagined:
         """Follow noisy π and η for `rollout_steps`, a few trajectories starting anew."""
         settings, generator = self._settings, self._generator
         fresh = self._starts.draw(settings.pool, generator)
         restart = torch.rand(settings.pool, 1, generator=generator) < settings.restart
         restart = restart | ~self._states.isfinite().all(dim=-1, keepdim=True)
         self._states = torch.where(restart, fresh, self._states)
-        imagined = imagine(
-            self._states, actors, step, settings.rollout_steps, generator, settings.policy_noise
+        imagined = imagination.imagine(
+            self._states, settings.rollout_steps, generator, settings.policy_noise
         )
         self._states = imagined.states[-1]
         return imagined
-
-
-@torch.no_grad()
-def imagine(
-    states: Tensor,
-    actors: Actors,
-    step: Step,
-    steps: int,
-    generator: torch.Generator | None = None,
-    policy_noise: float = 0.0,
-) -> Imagined:
-    """Roll π and η out.
-
-    Args:
-        states: Starts `(N, p)`.
-        actors: Policies.
-        step: The imagined system.
-        steps: T.
-        generator: Draws the noise of policy and system; None: neither has any.
-        policy_noise: Standard deviation added to π [shares of the effort limits].
-    """
-    visited, efforts, rewards = [states], [], []
-    noise = torch.zeros(len(states), actors.task.spec.predicted_dim)
-    for _ in range(steps):
-        action = actors.policy(states)
-        if generator is not None:
-            action = action + policy_noise * torch.randn(action.shape, generator=generator)
-            noise = torch.randn(noise.shape, generator=generator)
-        effort = actors.effort(action.clamp(-1.0, 1.0))
-        efforts.append(effort)
-        rewards.append(actors.task.reward(states, effort))
-        states = step(states, effort, actors.eta(states), noise)
-        visited.append(states)
-    return Imagined(torch.stack(visited), torch.stack(efforts), torch.stack(rewards))
 
 
 def finite_part(imagined: Imagined) -> Imagined:
@@ -123,37 +195,6 @@ def finite_part(imagined: Imagined) -> Imagined:
     if finite.all():
         return imagined
     return Imagined(*(entry[:, finite] for entry in imagined))
-
-
-def one_step_values(
-    states: Tensor,
-    candidates: Tensor,
-    actors: Actors,
-    step: Step,
-    discount: float,
-    generator: torch.Generator,
-) -> Tensor:
-    """Q of candidates by one imagined step and the critic: r(s, u) + γ V(s').
-
-    Args:
-        states: `(n, p)`.
-        candidates: (u, η) to try at each state `(m, n, q + h)`, in [-1, 1].
-        actors: Critic and effort limits.
-        step: The imagined system.
-        discount: γ.
-        generator: Draws one noise for all candidates of a state: none is better by luck.
-
-    Returns:
-        `(m, n)`. A candidate whose value isn't finite counts as the worst of its state.
-    """
-    action_dim, predicted_dim = actors.task.spec.action_dim, actors.task.spec.predicted_dim
-    repeated = states.expand(len(candidates), -1, -1)
-    efforts = actors.effort(candidates[..., :action_dim])
-    noise = torch.randn(len(states), predicted_dim, generator=generator)
-    noise = noise.expand(len(candidates), -1, -1)
-    following = step(repeated, efforts, candidates[..., action_dim:], noise)
-    values: Tensor = actors.task.reward(repeated, efforts) + discount * actors.critic(following)
-    return values if values.isfinite().all() else _worst_where_not_finite(values)
 
 
 def _worst_where_not_finite(values: Tensor) -> Tensor:

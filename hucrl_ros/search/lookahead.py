@@ -3,10 +3,8 @@
 import torch
 from torch import Tensor
 
-from hucrl_ros.exploration import Step
-from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.base import PolicySearch
-from hucrl_ros.search.imagination import one_step_values
+from hucrl_ros.search.imagination import Imagination
 from hucrl_ros.search.updates import GuardedAdam, descend
 
 
@@ -22,29 +20,28 @@ class Lookahead(PolicySearch):
     def improve_policies(
         self,
         states: Tensor,
-        actors: Actors,
-        step: Step,
+        imagination: Imagination,
         optimiser: GuardedAdam,
         generator: torch.Generator,
     ) -> None:
         """Label a batch of `states` `(n, p)` with their best candidates, then regress."""
         settings = self.settings
         index = torch.randint(len(states), (settings.batch_size,), generator=generator)
-        batch = states[index]
-        targets = self._best_candidates(batch, actors, step, generator)
+        batch, actors = states[index], imagination.actors
+        targets = self._best_candidates(batch, imagination, generator)
         for _ in range(settings.policy_steps):
             descend(((actors.joint(batch) - targets) ** 2).sum(dim=-1).mean(), optimiser)
 
     @torch.no_grad()
     def _best_candidates(
-        self, states: Tensor, actors: Actors, step: Step, generator: torch.Generator
+        self, states: Tensor, imagination: Imagination, generator: torch.Generator
     ) -> Tensor:
         settings = self.settings
-        own = actors.joint(states)
+        own = imagination.actors.joint(states)
         shape = (settings.candidates, *own.shape)
         near = own + settings.candidate_noise * torch.randn(shape, generator=generator)
         wide = 2.0 * torch.rand(shape, generator=generator) - 1.0
         first_wide = settings.candidates // 2
         candidates = torch.cat([own[None], near[1:first_wide], wide[first_wide:]]).clamp(-1.0, 1.0)
-        values = one_step_values(states, candidates, actors, step, settings.discount, generator)
+        values = imagination.values_of(states, candidates, settings.discount, generator)
         return candidates[values.argmax(dim=0), torch.arange(len(states))]

@@ -7,10 +7,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from torch import Tensor
 
-from hucrl_ros.exploration import Step
-from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.base import PolicySearch
-from hucrl_ros.search.imagination import one_step_values
+from hucrl_ros.search.imagination import Imagination
 from hucrl_ros.search.updates import GuardedAdam, descend
 
 
@@ -27,13 +25,12 @@ class Mpo(PolicySearch):
     def improve_policies(
         self,
         states: Tensor,
-        actors: Actors,
-        step: Step,
+        imagination: Imagination,
         optimiser: GuardedAdam,
         generator: torch.Generator,
     ) -> None:
         """One E-step and `policy_steps` gradient steps of the M-step at `states` `(n, p)`."""
-        settings = self.settings
+        settings, actors = self.settings, imagination.actors
         index = torch.randint(len(states), (settings.batch_size,), generator=generator)
         batch = states[index]
         with torch.no_grad():
@@ -41,7 +38,7 @@ class Mpo(PolicySearch):
             shape = (settings.candidates, *old.shape)
             std = settings.candidate_noise
             samples = (old + std * torch.randn(shape, generator=generator)).clamp(-1.0, 1.0)
-            weights = self._weights(batch, samples, actors, step, generator)
+            weights = self._weights(batch, samples, imagination, generator)
         multiplier = 1.0
         for _ in range(settings.policy_steps):
             mean = actors.joint(batch)
@@ -56,13 +53,11 @@ class Mpo(PolicySearch):
         self,
         states: Tensor,
         samples: Tensor,
-        actors: Actors,
-        step: Step,
+        imagination: Imagination,
         generator: torch.Generator,
     ) -> Tensor:
         """Weights `(samples, n)` of the E-step, summing to 1 over the samples."""
-        discount = self.settings.discount
-        values = one_step_values(states, samples, actors, step, discount, generator)
+        values = imagination.values_of(states, samples, self.settings.discount, generator)
         temperature = e_step_temperature(values.double().numpy(), self.settings.mpo_epsilon)
         return torch.softmax(values / temperature, dim=0)
 

@@ -3,10 +3,9 @@
 import torch
 from torch import Tensor
 
-from hucrl_ros.exploration import Step
-from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.base import PolicySearch
 from hucrl_ros.search.differentiable import imagined_value
+from hucrl_ros.search.imagination import Imagination
 from hucrl_ros.search.updates import GuardedAdam, descend
 
 
@@ -21,8 +20,7 @@ class Pathwise(PolicySearch):
     def improve_policies(
         self,
         states: Tensor,
-        actors: Actors,
-        step: Step,
+        imagination: Imagination,
         optimiser: GuardedAdam,
         generator: torch.Generator,
     ) -> None:
@@ -31,5 +29,5 @@ class Pathwise(PolicySearch):
         for _ in range(settings.policy_steps):
             index = torch.randint(len(states), (settings.batch_size,), generator=generator)
             horizon, batch = settings.gradient_steps, states[index]
-            value = imagined_value(batch, actors, step, horizon, settings, generator)
-            descend(-value.mean() / actors.critic.scale, optimiser)
+            value = imagined_value(batch, imagination, horizon, settings, generator)
+            descend(-value.mean() / imagination.actors.critic.scale, optimiser)

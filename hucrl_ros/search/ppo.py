@@ -12,10 +12,8 @@ from stable_baselines3.common.type_aliases import RolloutBufferSamples
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from hucrl_ros.exploration import Step
-from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.base import PolicySearch
-from hucrl_ros.search.imagination import Starts, trace_targets
+from hucrl_ros.search.imagination import Imagination, Starts, trace_targets
 from hucrl_ros.search.model_free import Means, drawing_from, policy_arguments, set_up
 from hucrl_ros.search.updates import GuardedAdam
 
@@ -34,10 +32,10 @@ class Ppo(PolicySearch):
     """
 
     def begin(
-        self, actors: Actors, step: Step, starts: Starts, optimiser: GuardedAdam
+        self, imagination: Imagination, starts: Starts, optimiser: GuardedAdam
     ) -> list[GuardedAdam]:
-        """Build the algorithm around `actors`."""
-        settings = self.settings
+        """Build the algorithm around the actors."""
+        settings, actors = self.settings, imagination.actors
         algorithm = PPO(
             "MlpPolicy",
             None,  # type: ignore[arg-type]
@@ -68,15 +66,14 @@ class Ppo(PolicySearch):
     def improve_policies(
         self,
         states: Tensor,
-        actors: Actors,
-        step: Step,
+        imagination: Imagination,
         optimiser: GuardedAdam,
         generator: torch.Generator,
     ) -> None:
         """Imagine trajectories from some of `states` `(n, p)`, then learn from them."""
         settings = self.settings
         starts = states[torch.randperm(len(states), generator=generator)[: settings.pool]]
-        samples = self._imagine(starts, actors, step, generator)
+        samples = self._imagine(starts, imagination, generator)
         rollout = _Rollout(samples, settings.policy_steps, generator)
         # The library goes through all of it, in batches, and asks it for nothing else.
         self._algorithm.rollout_buffer = cast(RolloutBuffer, rollout)
@@ -100,10 +97,11 @@ class Ppo(PolicySearch):
 
     @torch.no_grad()
     def _imagine(
-        self, states: Tensor, actors: Actors, step: Step, generator: torch.Generator
+        self, states: Tensor, imagination: Imagination, generator: torch.Generator
     ) -> RolloutBufferSamples:
         """Roll the noisy policies out for `rollout_steps`."""
-        settings, task = self.settings, actors.task
+        settings, actors = self.settings, imagination.actors
+        task, step = actors.task, imagination.step
         visited, drawn, rewards = [states], [], []
         std = self._policy.log_std.exp()
         for _ in range(settings.rollout_steps):

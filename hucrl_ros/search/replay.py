@@ -8,10 +8,8 @@ from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from torch import Tensor
 
 from hucrl_ros.config import SearchSettings
-from hucrl_ros.exploration import Step
 from hucrl_ros.models import Transitions
-from hucrl_ros.search.actors import Actors
-from hucrl_ros.search.imagination import imagine
+from hucrl_ros.search.imagination import Imagination
 
 
 class Data(NamedTuple):
@@ -32,20 +30,18 @@ class Replay:
 
     def __init__(
         self,
-        actors: Actors,
-        step: Step,
+        imagination: Imagination,
         recorded: Transitions | None,
         settings: SearchSettings,
     ) -> None:
         """An empty memory.
 
         Args:
-            actors: Policies that expand values, effort limits, the rewards' scale.
-            step: The imagined system.
+            imagination: The imagined system, with the policies that expand values.
             recorded: Real transitions; None or empty: imagined ones alone.
             settings: Sizes and shares.
         """
-        self._actors, self._step, self._settings = actors, step, settings
+        self._imagination, self._actors, self._settings = imagination, imagination.actors, settings
         self._recorded = recorded
         self._rounds: deque[Data] = deque(maxlen=settings.replay_rounds)
         self._imagined: Data | None = None
@@ -55,11 +51,9 @@ class Replay:
     @torch.no_grad()
     def add(self, states: Tensor, joint: Tensor) -> None:
         """Imagine what (u, η) `joint` `(n, q + h)` leads to in `states` `(n, p)`; keep it."""
-        actors, spec = self._actors, self._actors.task.spec
-        effort = actors.effort(joint[:, : spec.action_dim])
-        noise = torch.randn(len(states), spec.predicted_dim, generator=self.generator)
-        following = self._step(states, effort, joint[:, spec.action_dim :], noise)
-        rewards = actors.task.reward(states, effort)
+        width = self._actors.task.spec.predicted_dim
+        noise = torch.randn(len(states), width, generator=self.generator)
+        following, rewards = self._imagination.try_once(states, joint, noise)
         finite = rewards.isfinite() & following.isfinite().all(dim=-1)
         data = Data(states, joint, following, rewards)
         self._rounds.append(Data(*(entry[finite] for entry in data)))
@@ -88,7 +82,7 @@ class Replay:
         further = self._settings.expansion_steps - 1
         if not further:
             return data.following, data.rewards
-        expanded = imagine(data.following, self._actors, self._step, further, self.generator)
+        expanded = self._imagination.imagine(data.following, further, self.generator)
         powers = self._settings.discount ** torch.arange(1.0, further + 1)
         return expanded.states[-1], data.rewards + powers @ expanded.rewards
 

@@ -4,10 +4,8 @@ import torch
 from stable_baselines3 import SAC
 from torch import Tensor
 
-from hucrl_ros.exploration import Step
-from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.base import PolicySearch
-from hucrl_ros.search.imagination import Starts
+from hucrl_ros.search.imagination import Imagination, Starts
 from hucrl_ros.search.model_free import Means, policy_arguments
 from hucrl_ros.search.off_policy import OffPolicy
 from hucrl_ros.search.replay import Replay
@@ -23,10 +21,10 @@ class Sac(PolicySearch):
     """
 
     def begin(
-        self, actors: Actors, step: Step, starts: Starts, optimiser: GuardedAdam
+        self, imagination: Imagination, starts: Starts, optimiser: GuardedAdam
     ) -> list[GuardedAdam]:
-        """Build the algorithm around `actors`."""
-        settings = self.settings
+        """Build the algorithm around the actors."""
+        settings, actors = self.settings, imagination.actors
         self._algorithm = SAC(
             "MlpPolicy",
             None,  # type: ignore[arg-type]
@@ -39,7 +37,7 @@ class Sac(PolicySearch):
             device="cpu",
             _init_setup_model=False,
         )
-        replay = Replay(actors, step, starts.recorded, settings)
+        replay = Replay(imagination, starts.recorded, settings)
         self._off_policy = OffPolicy(self._algorithm, actors, replay, optimiser, settings)
         assert actors.log_std is not None
         self._algorithm.actor.add_module("mu", Means(actors))
@@ -49,8 +47,7 @@ class Sac(PolicySearch):
     def improve_policies(
         self,
         states: Tensor,
-        actors: Actors,
-        step: Step,
+        imagination: Imagination,
         optimiser: GuardedAdam,
         generator: torch.Generator,
     ) -> None:

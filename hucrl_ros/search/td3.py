@@ -6,10 +6,8 @@ import torch
 from stable_baselines3 import TD3
 from torch import Tensor, nn
 
-from hucrl_ros.exploration import Step
-from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.base import PolicySearch
-from hucrl_ros.search.imagination import Starts
+from hucrl_ros.search.imagination import Imagination, Starts
 from hucrl_ros.search.model_free import Means, policy_arguments
 from hucrl_ros.search.off_policy import OffPolicy
 from hucrl_ros.search.replay import Replay
@@ -27,10 +25,10 @@ class Td3(PolicySearch):
     """
 
     def begin(
-        self, actors: Actors, step: Step, starts: Starts, optimiser: GuardedAdam
+        self, imagination: Imagination, starts: Starts, optimiser: GuardedAdam
     ) -> list[GuardedAdam]:
-        """Build the algorithm around `actors`."""
-        settings = self.settings
+        """Build the algorithm around the actors."""
+        settings, actors = self.settings, imagination.actors
         algorithm = TD3(
             "MlpPolicy",
             None,  # type: ignore[arg-type]
@@ -43,7 +41,7 @@ class Td3(PolicySearch):
             device="cpu",
             _init_setup_model=False,
         )
-        replay = Replay(actors, step, starts.recorded, settings)
+        replay = Replay(imagination, starts.recorded, settings)
         self._off_policy = OffPolicy(algorithm, actors, replay, optimiser, settings)
         algorithm.actor.mu = nn.Sequential(Means(actors), nn.Tanh())
         algorithm.actor_target.mu = deepcopy(algorithm.actor.mu)
@@ -52,15 +50,14 @@ class Td3(PolicySearch):
     def improve_policies(
         self,
         states: Tensor,
-        actors: Actors,
-        step: Step,
+        imagination: Imagination,
         optimiser: GuardedAdam,
         generator: torch.Generator,
     ) -> None:
         """Imagine what noisy actions lead to in `states` `(n, p)`, then learn from all data."""
 
         def act(states: Tensor) -> Tensor:
-            joint = actors.joint(states)
+            joint = imagination.actors.joint(states)
             noise = torch.randn(joint.shape, generator=generator)
             return (joint + self.settings.candidate_noise * noise).clamp(-1.0, 1.0)
 

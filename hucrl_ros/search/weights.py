@@ -1,34 +1,34 @@
-"""What the compiled planning kernel needs of torch's modules."""
+"""What the compiled kernel needs of torch's modules."""
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from hucrl_ros.exploration import GreedyStep, OptimisticStep, Step, ThompsonStep
-from hucrl_ros.export.parts import Parts
 from hucrl_ros.models import DeterministicEnsemble, Ensemble
 from hucrl_ros.models.heads import Heads
 from hucrl_ros.runtime.networks import Dense, Floats, Networks
-from hucrl_ros.search.networks import Policy
+from hucrl_ros.search.actors import Actors
 from hucrl_ros.tasks import Task
 
 NO_NOISE = -100.0
 """The kernel's softplus makes an exact 0 of it."""
 
 
-def networks_of(parts: Parts) -> Networks | None:
+def networks_of(actors: Actors, step: Step) -> Networks | None:
     """The present weights; None for parts that the kernel doesn't know how to compute."""
-    task, step, model = parts.task, parts.step, parts.step.model
+    task, model = actors.task, getattr(step, "model", None)
     known_features = type(task).features is Task.features
     known_features &= type(task).model_features is Task.model_features
     if not (known_features and _known_step(step)):
         return None
     if not isinstance(model, Ensemble | DeterministicEnsemble):
         return None
-    noisy, actors = isinstance(model, Ensemble), parts.actors
+    noisy = isinstance(model, Ensemble)
+    policy, hallucination = policies_of(actors)
     return Networks(
-        policy=_dense(actors.policy),
-        hallucination=_dense(actors.hallucination) if actors.hallucination else [],
+        policy=policy,
+        hallucination=hallucination,
         model=_layers(step, model.heads, noisy),
         activation=model.settings.activation,
         constants={
@@ -51,6 +51,20 @@ def networks_of(parts: Parts) -> Networks | None:
         },
         angles=task.angles,
     )
+
+
+def policies_of(actors: Actors) -> tuple[list[Dense], list[Dense]]:
+    """The present weights of π and of η; none where there is no η."""
+    hallucination = actors.hallucination
+    return (
+        _dense(actors.policy.network),
+        _dense(hallucination.network) if hallucination is not None else [],
+    )
+
+
+def critic_of(actors: Actors) -> list[Dense]:
+    """The present weights of the critic, in units of its scale."""
+    return _dense(actors.critic.network)
 
 
 def _known_step(step: Step) -> bool:
@@ -80,8 +94,8 @@ def _choice(step: Step, heads: int) -> Floats:
     return np.full(count, 1.0 / count, np.float32)
 
 
-def _dense(policy: Policy) -> list[Dense]:
-    layers = (layer for layer in policy.network if isinstance(layer, nn.Linear))
+def _dense(network: nn.Sequential) -> list[Dense]:
+    layers = (layer for layer in network if isinstance(layer, nn.Linear))
     return [Dense(_numpy(layer.weight).T.copy(), _numpy(layer.bias)) for layer in layers]
 
 

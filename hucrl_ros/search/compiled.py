@@ -1,0 +1,92 @@
+"""Imagined trajectories by the compiled kernel that the controller plans with."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hucrl_ros.exploration import Step
+from hucrl_ros.runtime import kernel
+from hucrl_ros.runtime.networks import Floats, Networks
+from hucrl_ros.runtime.program import (
+    Scratch,
+    compile_program,
+    padded,
+    scratch_memory,
+    shares,
+    write_layers,
+)
+from hucrl_ros.search.actors import Actors
+from hucrl_ros.search.imagination import Imagination
+from hucrl_ros.search.weights import critic_of, policies_of
+
+
+class CompiledImagination(Imagination):
+    """Several times as fast as torch, on as many threads; the same but for rounding.
+
+    The model's weights are those of when it was made; policies and critic are the present ones.
+    """
+
+    def __init__(self, actors: Actors, step: Step, networks: Networks) -> None:
+        """Lay out `networks`, which are what `networks_of` says about `actors` and `step`."""
+        super().__init__(actors, step)
+        self._program = compile_program(networks, critic_of(actors))
+        self._state_dim = actors.task.spec.state_dim
+        self._width = actors.task.spec.action_dim + actors.hallucination_dim
+        threads = torch.get_num_threads()
+        self._scratch = [
+            scratch_memory(self._program, self._state_dim, self._width) for _ in range(threads)
+        ]
+        self._pool = ThreadPoolExecutor(threads - 1, "imagine") if threads > 1 else None
+
+    def _roll_out(
+        self, starts: Tensor, offsets: Tensor, noise: Tensor, feedback: bool
+    ) -> tuple[Tensor, Tensor]:
+        program, (steps, count, predicted) = self._program, noise.shape
+        if feedback:
+            policy, hallucination = policies_of(self.actors)
+            write_layers(program.layers, program.weights, [*policy, *hallucination])
+        begins, added = _rows(starts), _rows(offsets.transpose(0, 1))
+        disturbances = np.zeros((steps, predicted, padded(count)), np.float32)
+        disturbances[:, :, :count] = noise.transpose(1, 2).numpy()
+        states = np.empty((count, steps + 1, self._state_dim), np.float32)
+        joint = np.empty((count, steps, self._width), np.float32)
+        share = np.float32(feedback)
+
+        def follow(scratch: Scratch, first: int, last: int) -> None:
+            kernel.roll_out(
+                program, scratch, begins, added, disturbances, share, first, last, states, joint
+            )
+
+        self._split(count, follow)
+        return (
+            torch.from_numpy(states).transpose(0, 1).contiguous(),
+            torch.from_numpy(joint).transpose(0, 1).contiguous(),
+        )
+
+    def _values(self, states: Tensor) -> Tensor:
+        program, critic = self._program, critic_of(self.actors)
+        write_layers(program.layers[-len(critic) :], program.weights, critic)
+        visited, values = _rows(states), np.empty(len(states), np.float32)
+
+        def evaluate(scratch: Scratch, first: int, last: int) -> None:
+            kernel.evaluate(program, scratch, visited, first, last, values)
+
+        self._split(len(states), evaluate)
+        return self.actors.critic.scale * torch.from_numpy(values)
+
+    def _split(self, count: int, run: Callable[[Scratch, int, int], None]) -> None:
+        """Run a part of `count` particles in each thread."""
+        (mine, own), *others = zip(self._scratch, shares(count, len(self._scratch)), strict=False)
+        running = [self._pool.submit(run, each, *part) for each, part in others if self._pool]
+        run(mine, *own)
+        for other in running:
+            other.result()
+
+
+def _rows(tensor: Tensor) -> Floats:
+    """`tensor` as the kernel reads it."""
+    array: Floats = tensor.contiguous().numpy()
+    return array

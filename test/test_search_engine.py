@@ -1,0 +1,185 @@
+"""The compiled imagination is torch's, but for rounding."""
+
+import math
+import sys
+
+import pytest
+import torch
+from linear_system import ExactStep
+from searching import actors_of, generator, settings_of
+
+from hucrl_ros.config import ExplorationSettings, ModelSettings, SearchSettings
+from hucrl_ros.exploration import make_step
+from hucrl_ros.models import make_model
+from hucrl_ros.search import Actors, Imagination, Starts, make_imagination, make_search
+from hucrl_ros.search.compiled import CompiledImagination
+from hucrl_ros.tasks import make_task
+
+DISCOUNT = 0.97
+STRATEGIES = ("optimistic", "greedy", "thompson")
+KINDS = ("probabilistic_ensemble", "deterministic_ensemble")
+close = torch.testing.assert_close
+
+
+def modules(
+    task="pendulum", strategy="optimistic", kind="probabilistic_ensemble", covariance="diagonal"
+):
+    """Actors and step of untrained networks, whose every constant matters."""
+    draws, task = generator(1), make_task(task, 0.1)
+    settings = ModelSettings(kind=kind, heads=3, layers=(20, 12))
+    model = make_model(task, settings, draws)
+    step = make_step(strategy, model, ExplorationSettings(covariance=covariance))
+    search = SearchSettings(policy_layers=(18, 10), critic_layers=(16,), eta_lipschitz=2.0)
+    actors = Actors(task, step.hallucination_dim, search, draws)
+    if hasattr(model, "heads"):
+        with torch.no_grad():
+            for parameter in (*model.heads.parameters(), *actors.parameters()):
+                parameter.add_(0.2 * torch.randn(parameter.shape, generator=draws))
+            model.inputs.mean.normal_(0.0, 0.1, generator=draws)
+            model.inputs.std.uniform_(0.5, 2.0, generator=draws)
+            model.targets.mean.normal_(0.0, 0.01, generator=draws)
+            model.targets.std.uniform_(0.05, 0.2, generator=draws)
+            model.epistemic_scale.uniform_(0.5, 2.0, generator=draws)
+    step.start_episode(2, draws)
+    return actors, step
+
+
+def states_of(actors, count=41):
+    return actors.task.imagined_states(count, generator(2))
+
+
+def candidates_of(actors, count, tried=5):
+    width = actors.task.spec.action_dim + actors.hallucination_dim
+    return 2.0 * torch.rand(tried, count, width, generator=generator(4)) - 1.0
+
+
+def assert_alike(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        close(one, other, atol=2e-4, rtol=2e-4)
+
+
+EACH = pytest.mark.parametrize(
+    ("task", "strategy", "kind"),
+    [
+        *(("pendulum", strategy, kind) for strategy in STRATEGIES for kind in KINDS),
+        *((task, "optimistic", KINDS[0]) for task in ("reacher", "pusher", "half_cheetah")),
+        *(("cartpole", strategy, KINDS[0]) for strategy in STRATEGIES),
+    ],
+)
+
+
+@EACH
+def test_trajectories_are_those_of_torch(task, strategy, kind):
+    actors, step = modules(task, strategy, kind)
+    compiled, states = make_imagination(actors, step), states_of(actors)
+    assert isinstance(compiled, CompiledImagination)
+    torchs = Imagination(actors, step)
+    assert_alike(compiled.imagine(states, 4), torchs.imagine(states, 4))
+    noisy = [each.imagine(states, 4, generator(3), 0.3) for each in (compiled, torchs)]
+    assert_alike(*noisy)
+    assert not torch.equal(noisy[0].states[1], compiled.imagine(states, 4).states[1])
+
+
+@EACH
+def test_values_of_candidates_are_those_of_torch(task, strategy, kind):
+    actors, step = modules(task, strategy, kind)
+    states = states_of(actors)
+    values = [
+        each.values_of(states, candidates_of(actors, len(states)), DISCOUNT, generator(5))
+        for each in (make_imagination(actors, step), Imagination(actors, step))
+    ]
+    assert values[0].shape == (5, len(states))
+    assert_alike(values[:1], values[1:])
+    assert float(values[0].std(dim=0).median()) > 1e-3
+
+
+def test_the_policies_are_always_the_present_ones():
+    actors, step = modules()
+    compiled, states = make_imagination(actors, step), states_of(actors)
+    before = compiled.imagine(states, 3)
+    with torch.no_grad():
+        for parameter in actors.policy_parameters():
+            parameter.neg_()
+    after = compiled.imagine(states, 3)
+    assert not torch.equal(after.states, before.states)
+    assert_alike(after, Imagination(actors, step).imagine(states, 3))
+
+
+def test_a_trajectory_does_not_know_of_the_others():
+    actors, step = modules()
+    compiled, states = make_imagination(actors, step), states_of(actors, 70)
+    together = compiled.imagine(states, 3).states
+    for first, last in ((0, 1), (3, 20), (37, 70)):
+        assert torch.equal(compiled.imagine(states[first:last], 3).states, together[:, first:last])
+
+
+def test_threads_change_no_bit():
+    actors, step = modules()
+    states, threads, found = states_of(actors, 70), torch.get_num_threads(), []
+    for count in (1, 2, 3):
+        torch.set_num_threads(count)
+        try:
+            compiled = make_imagination(actors, step)
+            found.append(compiled.imagine(states, 4, generator(3), 0.3).states)
+        finally:
+            torch.set_num_threads(threads)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_what_is_not_finite_stays_so():
+    actors, step = modules()
+    compiled, states = make_imagination(actors, step), states_of(actors)
+    states[7, 1] = math.nan
+    imagined = compiled.imagine(states, 3)
+    assert imagined.rewards[:, 7].isnan().all()
+    others = torch.arange(len(states)) != 7
+    assert imagined.rewards[:, others].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "covariance"), [("gp", "diagonal"), ("rff", "diagonal"), (KINDS[0], "full")]
+)
+def test_what_the_kernel_does_not_know_is_left_to_torch(kind, covariance):
+    assert type(make_imagination(*modules(kind=kind, covariance=covariance))) is Imagination
+
+
+def test_a_system_that_is_not_learned_is_left_to_torch():
+    assert type(make_imagination(actors_of(settings_of()), ExactStep())) is Imagination
+
+
+def test_a_machine_without_a_compiler_searches_with_torch(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "hucrl_ros.search.compiled", None)
+    with caplog.at_level("INFO"):
+        assert type(make_imagination(*modules())) is Imagination
+    assert "numba can't be used" in caplog.text
+
+
+@pytest.mark.parametrize("algorithm", ["lookahead", "mpo", "td3", "pathwise", "ppo"])
+def test_searches_find_the_same_with_either(algorithm):
+    """One round: what is learned from the same numbers differs by rounding only."""
+    results = []
+    for make in (make_imagination, Imagination):
+        actors, step = modules()
+        settings = SearchSettings(
+            algorithm=algorithm, iterations=1, pool=32, batch_size=32, critic_steps=2
+        )
+        actors = Actors(actors.task, step.hallucination_dim, settings, generator(1))
+        starts = Starts(actors.task, torch.zeros(0, 2), 0.0)
+        first = states_of(actors, 3)
+        found = make_search(settings).improve(
+            make(actors, step), starts, first, generator(6), lambda share: None
+        )
+        results.append(found.episode.rewards[:20])
+    close(*results, atol=5e-3, rtol=5e-3)
+
+
+def test_goals_stay_where_they_are():
+    actors, step = modules("reacher")
+    states = states_of(actors)
+    imagined = make_imagination(actors, step).imagine(states, 3)
+    predicted = actors.task.spec.predicted_dim
+    assert states.shape[1] > predicted
+    for later in imagined.states:
+        assert torch.equal(later[:, predicted:], states[:, predicted:])
