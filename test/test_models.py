@@ -70,9 +70,29 @@ def test_a_constant_column_is_centred_and_not_scaled(value):
     assert float(normaliser(torch.tensor([value + 0.5]))) == pytest.approx(0.5, abs=1e-3)
 
 
+def test_a_constant_column_gets_the_deviation_that_is_given_instead():
+    normaliser, data = Normaliser(2), torch.tensor([[1.0, 7.0], [3.0, 7.0]])
+    normaliser.fit(data, instead=torch.tensor([0.5, 0.25]))
+    assert normaliser.std.tolist() == [1.0, 0.25]
+
+
 def test_an_unfitted_normaliser_changes_nothing():
     x = torch.randn(4, 2, generator=generator())
     assert torch.equal(Normaliser(2)(x), x)
+
+
+def test_an_object_that_was_never_touched_stays_almost_where_it_is():
+    task = make_task("pusher", 0.0)
+    states = task.imagined_states(200, generator(1))
+    following = states.clone()
+    following[:, :14] += 0.01 * torch.randn(200, 14, generator=generator(2))
+    efforts = torch.randn(200, 7, generator=generator(3))
+    model = ensemble(task, fit_steps=20)
+    fit(model, Transitions(states, efforts, following), generator())
+    with torch.no_grad():
+        belief = model.predict(states, efforts)
+    away = (belief.mean - states)[:, 14:].abs() + belief.epistemic[:, 14:]
+    assert float(away.max()) < 0.02  # [m], in a control period, before anything was learned
 
 
 # Ensemble

@@ -9,6 +9,9 @@ from torch import Tensor
 from hucrl_ros.models.base import DynamicsModel, Progress, Transitions
 from hucrl_ros.models.calibration import Residuals, calibration_error, epistemic_scale
 
+STILL = 0.01
+"""Deviation of the changes of an entry that never changed [units of the entry]. An object that was
+never touched may be imagined to move, but no more than objects do."""
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
@@ -68,7 +71,7 @@ def fit(
     changes = (data.next_states - data.states)[:, : model.output_dim]
     if not model.fixed_inputs:
         model.inputs.fit(features[kept])
-    model.targets.fit(changes[kept])
+    model.targets.fit(changes[kept], STILL * model.task.units[: model.output_dim])
     model.epistemic_scale.fill_(1.0)
     model.learn(model.inputs(features[kept]), model.targets(changes[kept]), generator, progress)
     judges = Transitions(*(entry[away if away.any() else kept] for entry in data))

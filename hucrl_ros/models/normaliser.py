@@ -7,8 +7,8 @@ from torch import Tensor, nn
 class Normaliser(nn.Module):
     """Maps data to zero mean and unit variance, and back.
 
-    Entries that (almost) never vary in the data are only centred: dividing by their tiny
-    deviation would turn the smallest novelty into a huge input.
+    Dividing entries that (almost) never vary in the data by their tiny deviation would turn the
+    smallest novelty into a huge input; they get another one.
     """
 
     mean: Tensor
@@ -19,12 +19,19 @@ class Normaliser(nn.Module):
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("std", torch.ones(dim))
 
-    def fit(self, data: Tensor) -> None:
-        """Take mean and deviation of `data` `(n, dim)`."""
+    def fit(self, data: Tensor, instead: Tensor | None = None) -> None:
+        """Take mean and deviation of `data` `(n, dim)`.
+
+        Args:
+            data: What is to be of order one.
+            instead: Deviations `(dim,)` for entries that don't vary; None: 1.
+        """
         mean, std = data.mean(dim=0), data.std(dim=0, unbiased=False)
         rounding = 1e-8 + 1e-6 * mean.abs()  # what float32 makes of a constant column
         self.mean.copy_(mean)
-        self.std.copy_(torch.where(std < rounding, torch.ones_like(std), std))
+        self.std.copy_(
+            torch.where(std < rounding, torch.ones_like(std) if instead is None else instead, std)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise `(..., dim)`."""

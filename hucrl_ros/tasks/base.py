@@ -73,6 +73,13 @@ class Task(nn.Module, ABC):
         return features[..., : self.model_feature_dim] if self.spec.context else features
 
     @property
+    def units(self) -> Tensor:
+        """Unit `(p,)` of each state entry: 1 rad, or the scale."""
+        units = torch.ones(self.spec.state_dim)
+        units[self.others] = torch.tensor(self.scales)
+        return units
+
+    @property
     def others(self) -> list[int]:
         """State entries that aren't in `angles`."""
         return [i for i in range(self.spec.state_dim) if i not in self.angles]
