@@ -10,13 +10,14 @@ BIN := .venv/bin
 # A shell inside another environment with ROS wheels must not tell ours that it is set up.
 unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
 
-.PHONY: help env demo doctor test test-slow pytest lint format lock clean
+.PHONY: help env demo doctor test test-slow test-gpu pytest lint format lock clean
 
 help:
 	@echo "make demo       teach a simulated pendulum its swing-up (RUN=folder, ARGS='--seed 1')"
 	@echo "make doctor     say what is installed and what works on this machine"
 	@echo "make test       all checks and the fast tests (WORKERS=processes)"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make test-gpu   the tests that need an NVIDIA GPU and a torch with CUDA"
 	@echo "make lint       ruff, mypy, codespell"
 	@echo "make format     let ruff rewrite the files"
 	@echo "make env        make or update .venv"
@@ -40,6 +41,9 @@ pytest: env
 
 test-slow: env
 	$(BIN)/python -m pytest -m "slow and not gpu" --timeout 1800 $(ARGS)
+
+test-gpu: env
+	$(BIN)/python -m pytest -m gpu $(ARGS)
 
 lint: env
 	$(BIN)/ruff check .

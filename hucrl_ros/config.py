@@ -288,6 +288,8 @@ class Config(Settings):
     """Episodes to run, the random ones included [1]."""
     mode: Literal["lockstep", "real_time"] = "lockstep"
     """`lockstep`: physics waits for each command; `real_time`: it never waits."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where models and policies learn; robots are controlled by the processor in any case."""
     model: ModelSettings = ModelSettings()
     exploration: ExplorationSettings = ExplorationSettings()
     search: SearchSettings = SearchSettings()

@@ -16,6 +16,7 @@ import hucrl_ros
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.combinations import check_combination
 from hucrl_ros.config import Config
+from hucrl_ros.device import check_device, moved_to
 from hucrl_ros.errors import LearningError
 from hucrl_ros.exploration import OptimisticStep, make_step
 from hucrl_ros.export import BundleExporter
@@ -50,6 +51,7 @@ class Learner:
         self.run = run
         self.task = make_task(config.task, config.action_penalty, run.robot)
         check_combination(config, self.task)
+        check_device(config.device)
         generator = torch.Generator().manual_seed(config.seed)
         self.model = make_model(self.task, config.model, generator)
         self.step = make_step(config.strategy, self.model, config.exploration)
@@ -95,7 +97,8 @@ class Learner:
             raise LearningError(f"{self.run.root}: no finished episode to learn from")
         last, following = len(episodes) - 1, len(episodes)
         self.restore(last - 1)
-        generator = torch.Generator().manual_seed(self.config.seed * 100_003 + following)
+        device = self.config.device
+        generator = torch.Generator(device).manual_seed(self.config.seed * 100_003 + following)
         path = self.run.bundle(following)
         if following < self.config.exploration.random_episodes:
             self._exporter.write(path, self._fields(following, LearningReport(), ""), None)
@@ -104,11 +107,13 @@ class Learner:
         visited = self._visit(episodes[last], following)
         began = time.perf_counter()
         progress("fitting", 0.0)
-        quality = fit(self.model, transitions, generator, lambda share: progress("fitting", share))
-        _require_finite(quality)
-        fitted = time.perf_counter()
-        self.step.start_episode(self._learned_episode(following), generator)
-        found = self._search(transitions, generator, lambda share: progress("searching", share))
+        with moved_to(device, self._modules):
+            data = Transitions(*(entry.to(device) for entry in transitions))
+            quality = fit(self.model, data, generator, lambda share: progress("fitting", share))
+            _require_finite(quality)
+            fitted = time.perf_counter()
+            self.step.start_episode(self._learned_episode(following), generator)
+            found = self._search(data, generator, lambda share: progress("searching", share))
         searched = time.perf_counter()
         self._save(last)
         self.actors.load_state_dict(found.weights)
@@ -140,7 +145,8 @@ class Learner:
         starts = Starts(self.task, transitions.states, settings.visited_starts, transitions)
         search = make_search(settings)
         imagination = make_imagination(self.actors, self.step)
-        return search.improve(imagination, starts, self.first, generator, progress)
+        first = self.first.to(generator.device)
+        return search.improve(imagination, starts, first, generator, progress)
 
     def _visit(self, played: Recorded, following: int) -> Visit | None:
         """How the last episode surprised the model; None where nothing was learned before it."""
@@ -237,7 +243,7 @@ def _report(fitted: FitReport, visited: Visit | None, imagined: Imagined) -> Lea
 
 
 def _promise(imagined: Imagined) -> Promise:
-    states, actions, rewards = (entry[:, 0].double().numpy() for entry in imagined)
+    states, actions, rewards = (entry[:, 0].double().cpu().numpy() for entry in imagined)
     return Promise(states, actions, rewards)
 
 

@@ -68,14 +68,13 @@ class RunFolder:
         """Settings of the run."""
         return load_config(self.config_path)
 
-    def extend(self, episodes: int) -> None:
-        """Let the run have so many episodes.
+    def change(self, config: Config) -> None:
+        """Let the run go on with other settings: those of `config`.
 
         Raises:
             RunError: a process plays it.
         """
         with self.locked(on_robot=self.on_robot.exists()):
-            config = self.config.model_copy(update={"episodes": episodes})
             write_atomically(self.config_path, dump_config(config))
 
     @property

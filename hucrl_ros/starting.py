@@ -61,6 +61,7 @@ def prepare_run(options: RunOptions) -> RunFolder:
     described = asked_robot(options.task, config)
     if described is None:
         _check_choices(options.task, config)
+    _check_device(config)
     folder = options.out or _new_folder(config, options.prefix)
     try:
         return RunFolder.create(folder, config, described)
@@ -84,6 +85,13 @@ def asked_config(options: RunOptions) -> Config:
                 f"{options.config}: task = {base.task!r}, but {options.task!r} was asked for"
             )
     return override(base, options.overrides)
+
+
+def _check_device(config: Config) -> None:
+    if config.device != "cpu":  # torch takes seconds to load.
+        from hucrl_ros.device import check_device
+
+        check_device(config.device)
 
 
 def _check_choices(task: str, config: Config) -> None:
@@ -175,16 +183,17 @@ def _continued(options: RunOptions) -> RunFolder:
     asked = stored if options.config is None else load_config(options.config, {"task": task})
     asked = override(asked, {"task": task, **options.overrides})
     before, after = _flat(stored), _flat(asked)
-    more = asked.episodes > stored.episodes
+    free = {"device", *(("episodes",) if asked.episodes > stored.episodes else ())}
     for key, value in after.items():
-        if value != before[key] and not (more and key == "episodes"):
+        if value != before[key] and key not in free:
             raise ConfigError(
                 f"{key} = {value!r}, but the run in {options.out} has {before[key]!r}; a resumed "
-                "run keeps its settings, but may get more episodes: leave the option out, or "
-                "start a new run"
+                "run keeps its settings, but may get more episodes and another device: leave the "
+                "option out, or start a new run"
             )
-    if more:
-        run.extend(asked.episodes)
+    _check_device(asked)
+    if asked != stored:
+        run.change(asked)
     return run
 
 

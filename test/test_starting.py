@@ -67,7 +67,7 @@ def test_a_continued_run_refuses_a_changed_setting_by_name(tmp_path, key, value)
     refused(ConfigError, options, f"{key} = {value!r}", "keeps its settings")
 
 
-def test_a_continued_run_may_get_more_episodes_and_nothing_else(tmp_path):
+def test_a_continued_run_may_get_more_episodes(tmp_path):
     before = prepare_run(RunOptions("pendulum", out=tmp_path / "run")).config
 
     def ask(**overrides):

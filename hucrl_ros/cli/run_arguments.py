@@ -9,7 +9,7 @@ from hucrl_ros.session import shown_path
 from hucrl_ros.starting import RunOptions, parse_setting, prepare_run
 from hucrl_ros.summary import Summary, read_summary
 
-_SETTINGS = ("episodes", "action_penalty", "strategy", "seed", "mode")
+_SETTINGS = ("episodes", "action_penalty", "strategy", "seed", "mode", "device")
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +22,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--action-penalty", type=float, metavar="RHO", help="weight of efforts")
     parser.add_argument("--strategy", choices=("greedy", "thompson", "optimistic"))
     parser.add_argument("--seed", type=int, help="seed of everything random")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), help="where models and policies learn"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder")
     parser.add_argument(
         "--set",

@@ -172,7 +172,7 @@ class _Best:
         """Try the present actors for an imagined episode."""
         steps = self._actors.task.steps
         # The same noise for every trial: a later one must not win by luck.
-        generator = torch.Generator().manual_seed(0)
+        generator = torch.Generator(self._first.device).manual_seed(0)
         episode = self._imagination.imagine(self._first, steps, generator)
         score = float(episode.rewards.sum(dim=0).mean())
         finite = all(bool(torch.isfinite(p).all()) for p in self._actors.parameters())

@@ -15,6 +15,8 @@ def make_imagination(actors: Actors, step: Step) -> Imagination:
 
     The model must stay as it is as long as the result is used; the policies may change.
     """
+    if actors.limits.device.type != "cpu":
+        return Imagination(actors, step)
     networks = networks_of(actors, step)
     if networks is None:
         logger.info("imagining with torch: the model, the strategy or the features are special")

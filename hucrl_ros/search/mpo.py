@@ -58,7 +58,7 @@ class Mpo(PolicySearch):
     ) -> Tensor:
         """Weights `(samples, n)` of the E-step, summing to 1 over the samples."""
         values = imagination.values_of(states, samples, self.settings.discount, generator)
-        temperature = e_step_temperature(values.double().numpy(), self.settings.mpo_epsilon)
+        temperature = e_step_temperature(values.double().cpu().numpy(), self.settings.mpo_epsilon)
         return torch.softmax(values / temperature, dim=0)
 
 

@@ -45,7 +45,7 @@ class Ppo(PolicySearch):
             clip_range=settings.ppo_clip,
             vf_coef=0.0,  # The critic has its own regression, as in every search.
             policy_kwargs={**policy_arguments(actors), "ortho_init": False},
-            device="cpu",
+            device=actors.limits.device,
             _init_setup_model=False,
         )
         set_up(algorithm, actors)
@@ -137,8 +137,8 @@ class _Rollout:
         finite = samples.advantages.isfinite()
         self._samples = RolloutBufferSamples(*(entry[finite] for entry in samples))
         self._batches, self._generator = batches, generator
-        self.values = self._samples.old_values.numpy()
-        self.returns = self._samples.returns.numpy()
+        self.values = self._samples.old_values.cpu().numpy()
+        self.returns = self._samples.returns.cpu().numpy()
 
     def get(self, batch_size: int) -> Iterator[RolloutBufferSamples]:
         """`batches` random batches."""

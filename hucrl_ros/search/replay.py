@@ -45,7 +45,7 @@ class Replay:
         self._recorded = recorded
         self._rounds: deque[Data] = deque(maxlen=settings.replay_rounds)
         self._imagined: Data | None = None
-        self.generator = torch.Generator()
+        self.generator = torch.Generator(imagination.actors.limits.device)
         """Draws batches and noise."""
 
     @torch.no_grad()

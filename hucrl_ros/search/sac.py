@@ -34,7 +34,7 @@ class Sac(PolicySearch):
             ent_coef=settings.entropy_weight,
             target_entropy=0.0,  # unused where the weight is given
             policy_kwargs=policy_arguments(actors),
-            device="cpu",
+            device=actors.limits.device,
             _init_setup_model=False,
         )
         replay = Replay(imagination, starts.recorded, settings)

@@ -38,7 +38,7 @@ class Td3(PolicySearch):
             target_policy_noise=settings.candidate_noise,
             target_noise_clip=NOISE_CLIP * settings.candidate_noise,
             policy_kwargs=policy_arguments(actors),
-            device="cpu",
+            device=actors.limits.device,
             _init_setup_model=False,
         )
         replay = Replay(imagination, starts.recorded, settings)

@@ -1,0 +1,41 @@
+"""Learning on another device than the processor."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from hucrl_ros.errors import ConfigError
+
+
+def check_device(name: str) -> None:
+    """Look whether this machine has what `device` asks for.
+
+    Raises:
+        ConfigError: it hasn't.
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        alone = torch.version.cuda is None
+        cause = "is built for the processor alone" if alone else "finds no GPU"
+        raise ConfigError(
+            f"device = 'cuda': torch {torch.__version__} {cause}; take cpu, or install "
+            "a torch with CUDA on a machine with an NVIDIA GPU"
+        )
+
+
+@contextmanager
+def moved_to(name: str, modules: nn.Module) -> Iterator[None]:
+    """Inside, `modules` are on the device `name`, where new tensors are made, too.
+
+    Afterwards they are back in the processor's memory, whatever happened.
+    """
+    if name == "cpu":
+        yield
+        return
+    modules.to(name)
+    try:
+        with torch.device(name):
+            yield
+    finally:
+        modules.to("cpu")
