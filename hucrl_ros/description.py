@@ -67,10 +67,15 @@ class Description:
     def _contents(self) -> tuple[object, ...]:
         robot = self.robot.model_copy(update={"model": self.model.name})
         reward = self.reward.model_copy(update={"function": self.reward.name})
-        files = [self.model.read_bytes()]
-        if self.reward.file:
-            files.append(self.source.read_bytes())
-        return (robot, reward, *files)
+        files = frozenset(file.read_bytes() for file in self._model_files())
+        return (robot, reward, files, self.source.read_bytes() if self.reward.file else b"")
+
+    def _model_files(self) -> Sequence[Path]:
+        """The model and its meshes; a run keeps them in a folder where nothing else is."""
+        kept = self.folder / MODEL
+        if self.files or not self.model.is_relative_to(kept):
+            return self.files or (self.model,)
+        return [path for path in kept.rglob("*") if path.is_file()]
 
 
 def is_description(task: str) -> bool:

@@ -4,7 +4,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hucrl_ros.config import Config
@@ -14,6 +14,8 @@ from hucrl_ros.errors import RunError
 
 ROBOT = "robot"
 """Folder in a run's folder: the description of a robot of one's own."""
+_HELD = ExitStack()
+"""Locks that this process keeps until it ends."""
 
 
 class RunFolder:
@@ -164,6 +166,14 @@ class RunFolder:
             self.require_order()
             self._note_who_plays(on_robot)
             yield
+
+    def lock_until_exit(self) -> None:
+        """Take the lock of `locked` for the rest of this process, on behalf of its children.
+
+        Raises:
+            RunError: as `locked` does.
+        """
+        _HELD.enter_context(self.locked())
 
     def require_order(self) -> None:
         """Look whether anything came after an episode that isn't there any more.

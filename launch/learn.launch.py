@@ -52,7 +52,8 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     """Make or open the run's folder; start a process for each node.
 
     Raises:
-        HucrlError: an argument is wrong; launch shows the line and ends.
+        HucrlError: an argument is wrong, or another process plays the run; launch shows the
+            line and ends.
     """
 
     def argument(name: str) -> str:
@@ -67,6 +68,7 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         resume=argument("resume").lower() in ("true", "1"),
     )
     run = prepare_run(options)
+    run.lock_until_exit()
     return [LogInfo(msg=f"run: {run.root}"), *(process(node) for node in learning_graph(run))]
 
 

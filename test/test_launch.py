@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from quick_run import quick_file
 
+from hucrl_ros import runs
 from hucrl_ros.errors import HucrlError
 from hucrl_ros.graph import control_graph, learning_graph
 from hucrl_ros.paths import share_directory
@@ -90,6 +91,8 @@ def fake_launch(monkeypatch):
     fake.add("launch_ros.events.lifecycle", "ChangeState")
     for name, module in fake.modules.items():
         monkeypatch.setitem(sys.modules, name, module)
+    yield
+    runs._HELD.close()
 
 
 def evaluate(file: str, is_shutdown: bool = False, **given: str) -> list[Part]:
@@ -135,9 +138,17 @@ def test_launch_arguments_become_the_runs_settings(fake_launch, tmp_path):
 @needs_fakes
 def test_launch_resumes_a_run(fake_launch, tmp_path):
     evaluate("learn.launch.py", out=str(tmp_path / "run"), seed="5")
+    runs._HELD.close()  # as at the end of the first launch
     evaluate("learn.launch.py", out=str(tmp_path / "run"), resume="true")
     with pytest.raises(HucrlError, match="--resume"):
         evaluate("learn.launch.py", out=str(tmp_path / "run"))
+
+
+@needs_fakes
+def test_two_launches_do_not_play_the_same_run(fake_launch, tmp_path):
+    evaluate("learn.launch.py", out=str(tmp_path / "run"))
+    with pytest.raises(HucrlError, match="is playing this run"):
+        evaluate("learn.launch.py", out=str(tmp_path / "run"), resume="true")
 
 
 @needs_fakes

@@ -184,6 +184,10 @@ def test_a_run_keeps_the_meshes_of_an_urdf(tmp_path, compiler, named, place):
     (path.parent / place).parent.mkdir(exist_ok=True)
     (path.parent / place).write_text(WEDGE)
     run = RunFolder.create(tmp_path / "run", Config(task="mine"), resolve(read_description(path)))
+    stored = find_description(run.robot, "mine")
+    assert stored.same_as(resolve(read_description(path)))
+    (path.parent / place).write_text(WEDGE.replace("f 2 3 5", "f 5 3 2"))
+    assert not stored.same_as(resolve(read_description(path)))
     shutil.rmtree(path.parent)
     assert make_robot("mine", run.robot).model.nmesh == 1
 
