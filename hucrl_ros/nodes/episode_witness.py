@@ -8,15 +8,14 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
-from hucrl_ros.nodes import topics
+from hucrl_ros.nodes import joint_message, topics
 from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.qos import STREAM
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.tick_message import from_message
 from hucrl_ros.nodes.trial import Trial
-from hucrl_ros.runtime.joint_state import JointReading, JointStateReader
+from hucrl_ros.runtime.joint_state import JointStateReader
 from hucrl_ros.runtime.manifest import read_manifest
-from hucrl_ros.ticks import NANOSECONDS
 
 
 class EpisodeWitness(Trial):
@@ -63,12 +62,10 @@ class EpisodeWitness(Trial):
         }
 
     def _on_state(self, message: JointState) -> None:
-        stamp_ns = message.header.stamp.sec * NANOSECONDS + message.header.stamp.nanosec
-        state = self._reader.read(
-            JointReading(message.name, message.position, message.velocity, stamp_ns)
-        )
+        reading = joint_message.from_message(message)
+        state = self._reader.read(reading)
         efforts = [float(message.effort[motor]) for motor in self._motors]
-        self._states.append((stamp_ns, state.tolist(), efforts))
+        self._states.append((reading.stamp_ns, state.tolist(), efforts))
 
     def _on_tick(self, message: Float64MultiArray) -> None:
         tick = from_message(message)

@@ -9,11 +9,10 @@ from rclpy.node import Node
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 
-from hucrl_ros.nodes import places, topics
+from hucrl_ros.nodes import joint_message, places, topics
 from hucrl_ros.nodes.qos import NEWEST
 from hucrl_ros.runtime.joint_state import JointReading
 from hucrl_ros.runtime.state_reader import StateReader, Surroundings
-from hucrl_ros.ticks import NANOSECONDS
 
 LOCKSTEP_PATIENCE = 0.5
 """[s] A simulator in lockstep repeats what it published every 0.05 s while it waits."""
@@ -98,11 +97,10 @@ class Inlets:
         received = time.monotonic()
         if self._reader is None:
             return
-        stamp_ns = message.header.stamp.sec * NANOSECONDS + message.header.stamp.nanosec
-        reading = JointReading(message.name, message.position, message.velocity, stamp_ns)
-        if not self._lockstep or not self._reader.lacks(stamp_ns):
+        reading = joint_message.from_message(message)
+        if not self._lockstep or not self._reader.lacks(reading.stamp_ns):
             self._give_on(Heard(reading, received))
-        elif self._held is None or self._held.reading.stamp_ns != stamp_ns:
+        elif self._held is None or self._held.reading.stamp_ns != reading.stamp_ns:
             self._held = Heard(reading, received)
 
     def _on_place(self) -> None:

@@ -6,6 +6,7 @@ from geometry_msgs.msg import PoseStamped
 from rclpy.node import Node
 
 from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.joint_message import nanoseconds
 from hucrl_ros.nodes.qos import LATCHED, STREAM
 from hucrl_ros.runtime.state_reader import FRAME, Place, Places, Surroundings
 from hucrl_ros.ticks import NANOSECONDS
@@ -24,8 +25,7 @@ def to_message(position: Sequence[float], stamp_ns: int) -> PoseStamped:
 
 def from_message(message: PoseStamped) -> Place:
     """The place that a message tells."""
-    stamp, place = message.header.stamp, message.pose.position
-    stamp_ns = stamp.sec * NANOSECONDS + stamp.nanosec
+    stamp_ns, place = nanoseconds(message.header.stamp), message.pose.position
     return Place(stamp_ns, message.header.frame_id, (place.x, place.y, place.z))
 
 

@@ -14,7 +14,7 @@ from hucrl_ros.errors import HucrlError, RunError
 from hucrl_ros.ledger import Ledger
 from hucrl_ros.live_view import make_view
 from hucrl_ros.monitor import EpisodeMonitor
-from hucrl_ros.nodes import places, topics
+from hucrl_ros.nodes import joint_message, places, topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.peers import Peers
@@ -24,8 +24,6 @@ from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.script import Wait
 from hucrl_ros.nodes.tick_message import from_message
 from hucrl_ros.progress import Phase, Progress
-from hucrl_ros.runtime.joint_state import JointReading
-from hucrl_ros.ticks import NANOSECONDS
 
 ADVANCE_PERIOD = 0.05
 """[s] Between two looks at what is waited for; messages are looked at as they come."""
@@ -174,10 +172,7 @@ class Supervisor(Node):
 
     def _on_state(self, message: JointState) -> None:
         if self._progress.phase is Phase.RUNNING:
-            stamp = message.header.stamp
-            stamp_ns = stamp.sec * NANOSECONDS + stamp.nanosec
-            reading = JointReading(message.name, message.position, message.velocity, stamp_ns)
-            self._monitor.see_joint_state(reading)
+            self._monitor.see_joint_state(joint_message.from_message(message))
 
     def _on_tick(self, message: Float64MultiArray) -> None:
         if self._progress.phase is Phase.RUNNING:

@@ -13,7 +13,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 
 from hucrl_ros.errors import HucrlError, StateError
-from hucrl_ros.nodes import topics
+from hucrl_ros.nodes import joint_message, topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.lifeline import LifelineWatcher, lifeline_name
 from hucrl_ros.nodes.overrides import given_settings, override
@@ -22,10 +22,9 @@ from hucrl_ros.nodes.qos import LATCHED, NEWEST, STREAM
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.runtime.guard import Guard
-from hucrl_ros.runtime.joint_state import JointReading, JointStateReader
+from hucrl_ros.runtime.joint_state import JointStateReader
 from hucrl_ros.runtime.manifest import read_manifest
 from hucrl_ros.runtime.watch import Watch, patience
-from hucrl_ros.ticks import NANOSECONDS
 
 LABEL = "watchdog"
 """Label in the layout of the watchdog's commands, which tells them from the controller's."""
@@ -125,13 +124,11 @@ class Watchdog(Node):
         if not self._watch.armed:
             return
         now = time.monotonic()
-        stamp_ns = message.header.stamp.sec * NANOSECONDS + message.header.stamp.nanosec
-        if self._watch.joint_state(stamp_ns, now):
+        reading = joint_message.from_message(message)
+        if self._watch.joint_state(reading.stamp_ns, now):
             self._heard = now
             try:
-                self._state = self._reader.read(
-                    JointReading(message.name, message.position, message.velocity, stamp_ns)
-                )
+                self._state = self._reader.read(reading)
             except StateError:
                 self._state = None  # the controller has said why
         self._look()
