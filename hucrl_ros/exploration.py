@@ -18,7 +18,7 @@ TINY = 1e-14
 class Step(nn.Module, ABC):
     """Imagines the next state under one exploration strategy."""
 
-    reach: Tensor
+    bounds: Tensor
     hallucination_dim: int
     """Length h of the hallucinated action: m for the optimistic strategy, else 0."""
 
@@ -26,7 +26,7 @@ class Step(nn.Module, ABC):
         super().__init__()
         self.model = model
         self.hallucination_dim = 0
-        self.register_buffer("reach", torch.tensor(model.task.reach), persistent=False)
+        self.register_buffer("bounds", model.task.bounds, persistent=False)
 
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
         """Prepare for learning what plays `episode` (decay β, draw a function)."""
@@ -51,7 +51,7 @@ class Step(nn.Module, ABC):
             `(..., p)`: the m predicted entries, and the context as it was.
         """
         imagined = self.imagine(state, action, eta, noise)
-        within = torch.maximum(torch.minimum(imagined, self.reach), -self.reach)
+        within = torch.maximum(torch.minimum(imagined, self.bounds[1]), self.bounds[0])
         spec = self.model.task.spec
         if not spec.context:
             return within

@@ -1,5 +1,6 @@
 """Schema of a robot that a user describes in a YAML: its model, joints, limits and starts."""
 
+import math
 import re
 from typing import Annotated, Any, Literal
 
@@ -8,7 +9,20 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from hucrl_ros.config import Settings
 from hucrl_ros.robot import RobotSpec
 
+
+def _reach(value: Any) -> Any:  # noqa: ANN401
+    pair = (
+        value if isinstance(value, (list, tuple)) else (0.0, math.inf if value is None else value)
+    )
+    if len(pair) != 2 or not all(isinstance(x, (int, float)) for x in pair) or pair[0] >= pair[1]:
+        raise ValueError(
+            f"{value!r}: expected the largest absolute value, [least, largest], or null for any"
+        )
+    return value
+
+
 NAME = re.compile(r"[A-Za-z][\w-]*")
+Reach = Annotated[float | tuple[float, float] | None, BeforeValidator(_reach)]
 Topic = Literal["joint_states", "commands", "goal", "object_pose"]
 
 
@@ -84,8 +98,9 @@ class RobotSettings(Settings):
     """Joints that networks see as cosine and sine; None: revolute ones."""
     scales: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     """Unit of each other entry in the networks' inputs [the entry's unit]."""
-    reach: dict[str, Annotated[float, Field(gt=0)] | None] = Field(default_factory=dict)
-    """Largest absolute value of an entry that is imagined; None: any [the entry's unit]."""
+    reach: dict[str, Reach] = Field(default_factory=dict)
+    """How far an entry is imagined [its unit]: its largest absolute value, or least and largest
+    value; None: any."""
     start: dict[str, Annotated[Draw, BeforeValidator(_number_is_mean)]] = Field(
         default_factory=dict
     )

@@ -18,7 +18,7 @@ from hucrl_ros.errors import ConfigError
 from hucrl_ros.own_robot import asked_robot
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.starting import RunOptions, asked_config
-from hucrl_ros.tasks import PendulumSwingUp, make_task
+from hucrl_ros.tasks import DescribedTask, PendulumSwingUp, make_task
 from hucrl_ros.tasks.export_check import check_export
 
 CORNERS = itertools.product((0.0, 0.1), repeat=3)
@@ -105,19 +105,30 @@ def test_what_is_left_out_is_derived_the_same_every_time(tmp_path, arm):
     assert robot.angles == ("shoulder", "elbow")
     assert set(robot.scales) == {"shoulder_velocity", "elbow_velocity", "goal_x", "goal_y"}
     assert robot.reach["shoulder"] is None  # It may wind.
-    assert robot.reach["elbow"] == pytest.approx(2.6 + 0.3)
+    assert robot.reach["elbow"] == pytest.approx(2.6 + 0.3)  # Its limits are opposite.
     assert robot.scales["goal_x"] == robot.scales["goal_y"] == 0.4
     assert "goal_x" not in robot.reach  # The context isn't predicted.
 
 
+def test_uneven_limits_give_an_uneven_reach_that_a_run_keeps(tmp_path):
+    path = write(tmp_path / "source", ARM)
+    urdf = path.parent / "planar_arm.urdf"
+    urdf.write_text(urdf.read_text().replace('upper="2.6"', 'upper="0.4"'))
+    found = resolve(read_description(path))
+    assert found.robot.reach["elbow"] == pytest.approx((-2.6 - 0.3, 0.4 + 0.3))
+    run = RunFolder.create(tmp_path / "run", Config(task="mine"), found)
+    task = make_task("mine", 0.0, run.robot)
+    assert task.bounds[:, 1].tolist() == pytest.approx([-2.9, 0.7])
+
+
 def test_a_derived_reach_holds_what_the_robot_does(arm):
     robot, rng = DescribedRobot(arm), np.random.default_rng(5)
-    reach = np.array([arm.robot.reach[e] or np.inf for e in arm.robot.entries[:4]])
+    least, largest = DescribedTask(arm, 0.0).bounds.double().numpy()
     for _ in range(5):
         state = robot.reset(rng)
         for _ in range(arm.robot.steps):
             state = robot.step(rng.choice([-1.0, 1.0], 2) * arm.robot.effort_limits)
-            assert (np.abs(state[:4]) <= reach).all()
+            assert ((least <= state[:4]) & (state[:4] <= largest)).all()
 
 
 def test_imagined_states_have_the_goals_of_starts_and_respect_limits(arm, tmp_path):
@@ -238,6 +249,12 @@ def test_the_name_is_that_of_the_file_and_the_settings_lie_next_to_it(tmp_path):
         ({"angles": ["hand"]}, "robot.angles: 'hand' is no revolute one of robot.joints"),
         ({"scales": {"shoulder": 1.0}}, "robot.scales: 'shoulder' is no entry of the state"),
         ({"reach": {"goal_x": 1.0}}, "robot.reach: 'goal_x' is no entry of the state"),
+        (
+            {"reach": {"elbow": [1.0, -1.0]}},
+            "robot.reach.elbow: [1.0, -1.0]: expected the largest",
+        ),
+        ({"reach": {"elbow": -2.0}}, "robot.reach.elbow: -2.0: expected the largest absolute"),
+        ({"reach": {"elbow": "far"}}, "robot.reach.elbow: 'far': expected the largest absolute"),
         ({"start": {"gaol_x": 1.0}}, "robot.start: 'gaol_x' is no entry of the state"),
         ({"start": {"elbow": {"low": 1}}}, "robot.start.elbow: low and high belong together"),
         ({"start": {"elbow": {"low": 1, "high": 0}}}, "low = 1 exceeds high = 0"),

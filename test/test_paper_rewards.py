@@ -108,13 +108,27 @@ def test_a_reward_has_a_gradient_wherever_imagination_starts(name):
 @pytest.mark.parametrize("name", TASKS)
 def test_imagined_and_real_starts_lie_within_the_reach(name):
     task = make_task(name, 0.0)
-    reach = torch.tensor(task.reach)
-    assert len(reach) == task.spec.predicted_dim
-    imagined = task.imagined_states(200, torch.Generator().manual_seed(0))
-    within = imagined[:, : len(reach)].abs() <= reach
+    least, largest = task.bounds
+    predicted = task.spec.predicted_dim
+    assert least.shape == largest.shape == (predicted,)
+    imagined = task.imagined_states(200, torch.Generator().manual_seed(0))[:, :predicted]
+    within = (least <= imagined) & (imagined <= largest)
     assert within.float().mean() > 0.99
-    real = task.robot().initial_state(np.random.default_rng(0))
-    assert (np.abs(real[: len(reach)]) <= task.reach).all()
+    real = torch.tensor(task.robot().initial_state(np.random.default_rng(0)))[:predicted]
+    assert ((least <= real) & (real <= largest)).all()
+
+
+@pytest.mark.parametrize("name", ["reacher", "sparse_reacher", "pusher"])
+def test_no_joint_is_imagined_far_beyond_its_stops(name):
+    task, model = make_task(name, 0.0), make_task(name, 0.0).robot().model
+    for index, joint in enumerate(task.spec.joint_names):
+        least, largest = task.bounds[:, index].tolist()
+        low, high = model.joint(joint).range
+        if model.jnt_limited[model.joint(joint).id]:
+            assert least == pytest.approx(low - 0.3, abs=1e-3)
+            assert largest == pytest.approx(high + 0.3, abs=1e-3)
+        else:
+            assert (least, largest) == (-np.inf, np.inf)
 
 
 @pytest.mark.parametrize("name", TASKS)

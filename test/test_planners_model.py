@@ -19,7 +19,7 @@ class Asked:
     steps = 30
     discount = SYSTEM.discount
     angles = ()
-    reach = np.array([2.0, 3.0], np.float32)
+    reach = np.array([[-2.0, -3.0], [2.0, 3.0]], np.float32)
 
     def step(self, states, actions):
         return states @ SYSTEM.a.T + actions @ SYSTEM.b.T, self.rewards(states, actions)
@@ -178,7 +178,7 @@ def test_exact_programming_is_for_two_entries_with_bounds():
         Exact(SETTINGS, 14, 7)
 
     class Unbounded(Undiscounted):
-        reach = np.array([np.inf, 3.0], np.float32)
+        reach = np.array([[-np.inf, -3.0], [np.inf, 3.0]], np.float32)
 
     with pytest.raises(ConfigError, match="entry 0 of the state has no bound"):
         exact(Unbounded())

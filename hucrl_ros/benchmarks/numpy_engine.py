@@ -75,8 +75,7 @@ class NumpyEngine:
             change += constants["beta"] * np.sqrt(epistemic) * applied[:, actions:]
         following = state.copy()
         following[:, :predicted] += constants["target_mean"] + change * constants["target_std"]
-        reach = constants["reach"]
-        following[:, :predicted] = np.clip(following[:, :predicted], -reach, reach)
+        following[:, :predicted] = np.clip(following[:, :predicted], *constants["reach"])
         return following
 
     @property

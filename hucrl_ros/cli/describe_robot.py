@@ -9,7 +9,7 @@ from rich.text import Text
 from hucrl_ros.cli.describe_bundle import pairs
 from hucrl_ros.description import Description, dump_description
 from hucrl_ros.own_robot import asked_robot
-from hucrl_ros.robot_settings import Draw
+from hucrl_ros.robot_settings import Draw, Reach
 from hucrl_ros.starting import RunOptions, asked_config
 from hucrl_ros.tasks.terms import TERMS
 
@@ -72,11 +72,16 @@ def _entries(described: Description) -> Table:
     for entry in robot.entries:
         angle = entry in (robot.angles or ())
         seen = "cosine, sine" if angle else f"in units of {robot.scales[entry]:g}"
-        reach = robot.reach.get(entry)
-        up_to = "any" if reach is None else f"±{reach:g}"
+        up_to = _reach(robot.reach.get(entry))
         context = entry in robot.context
         table.add_row(entry, _draw(robot.start[entry]), seen, "stays" if context else up_to)
     return table
+
+
+def _reach(reach: Reach) -> str:
+    if isinstance(reach, tuple):
+        return f"{reach[0]:g} … {reach[1]:g}"
+    return "any" if reach is None else f"±{reach:g}"
 
 
 def _draw(draw: Draw) -> str:

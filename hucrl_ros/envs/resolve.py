@@ -13,12 +13,12 @@ from hucrl_ros.envs.measured import Measured, measure, round_up
 from hucrl_ros.envs.model_files import build_model, model_dependencies, read_motors
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robot import sources
-from hucrl_ros.robot_settings import Draw, RobotSettings
+from hucrl_ros.robot_settings import Draw, Reach, RobotSettings
 
 STRETCH = 0.3
 """[rad] How far an imagined joint may get into its stop."""
-SLIDE_STRETCH = 1.1
-"""Share of its limit up to which a prismatic joint is imagined."""
+SLIDE_STRETCH = 0.1
+"""Share of its larger limit by which an imagined prismatic joint may get into its stop."""
 BEYOND = 2.0
 """Share of the largest value seen up to which an entry is imagined."""
 TURN = 2.0 * np.pi
@@ -189,11 +189,9 @@ def _usual(robot: RobotSettings, built: DescribedRobot, measured: Measured) -> d
     return {entry: round_up(value) or 1.0 for entry, value in usual.items()}
 
 
-def _largest(
-    robot: RobotSettings, built: DescribedRobot, measured: Measured
-) -> dict[str, float | None]:
+def _largest(robot: RobotSettings, built: DescribedRobot, measured: Measured) -> dict[str, Reach]:
     seen = dict(zip(robot.entries, measured.largest.tolist(), strict=True))
-    largest: dict[str, float | None] = {
+    largest: dict[str, Reach] = {
         entry: round_up(BEYOND * value) or 1.0 for entry, value in seen.items()
     }
     for joint, limits in zip(robot.joints, built.ranges, strict=True):
@@ -201,11 +199,12 @@ def _largest(
     return largest
 
 
-def _joint_reach(angle: bool, limits: Array, seen: float | None) -> float | None:
+def _joint_reach(angle: bool, limits: Array, seen: Reach) -> Reach:
     if not np.isfinite(limits).all():
         return None if angle else seen
-    stop = float(np.abs(limits).max())
-    return round_up(stop + STRETCH if angle else stop * SLIDE_STRETCH, digits=3)
+    beyond = STRETCH if angle else SLIDE_STRETCH * float(np.abs(limits).max())
+    lower, upper = round(float(limits[0]) - beyond, 6), round(float(limits[1]) + beyond, 6)
+    return upper if lower == -upper else (lower, upper)
 
 
 def _require_known(

@@ -187,7 +187,7 @@ class BundleExporter:
             observed=spec.observed,
             context=spec.context,
             angles=task.angles,
-            reach=tuple(bound if math.isfinite(bound) else None for bound in task.reach),
+            reach=tuple(None if bound == math.inf else bound for bound in task.reach),
             hallucination_dim=self._parts.step.hallucination_dim,
             target_std=tuple(self._parts.step.model.targets.std.tolist()),
             files={name: hashlib.sha256(c).hexdigest() for name, c in contents.items()},

@@ -50,7 +50,7 @@ class System(Protocol):
     angles: tuple[int, ...]
     """State entries that are angles."""
     reach: NDArray[np.float32]
-    """`(m,)` largest absolute value of each predicted entry; infinity where there is none."""
+    """`(2, m)` least and largest value of each predicted entry; infinite where there are none."""
 
     def step(
         self, states: NDArray[np.float64], actions: NDArray[np.float64]

@@ -85,10 +85,10 @@ class Exact(Planner):
 def _axis(entry: int, system: System) -> Axis:
     if entry in system.angles:
         return Axis(-np.pi, np.pi, POINTS, periodic=True)
-    reach = system.reach[entry]
-    if not np.isfinite(reach):
+    lower, upper = system.reach[:, entry]
+    if not np.isfinite([lower, upper]).all():
         raise ConfigError(
             f"planner.algorithm = 'exact': entry {entry} of the state has no bound; it needs an "
             "angle or a finite `Task.reach`"
         )
-    return Axis(-reach, reach, POINTS)
+    return Axis(float(lower), float(upper), POINTS)

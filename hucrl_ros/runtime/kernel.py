@@ -182,7 +182,7 @@ def _imagine(
             value = (
                 scratch.state[i, lane] + program.target_mean[i] + change * program.target_std[i]
             )
-            scratch.state[i, lane] = min(max(value, -program.reach[i]), program.reach[i])
+            scratch.state[i, lane] = min(max(value, program.reach[0, i]), program.reach[1, i])
 
 
 @njit(nogil=True, error_model="numpy")

@@ -110,8 +110,9 @@ class Manifest(BundleFields):
     """Control period [s]."""
     angles: tuple[int, ...]
     """Entries of the state that are angles."""
-    reach: tuple[float | None, ...]
-    """Largest absolute value of each predicted entry that is imagined [its unit]; None: any."""
+    reach: tuple[float | tuple[float, float] | None, ...]
+    """How far each predicted entry is imagined [its unit]: largest absolute value, or least and
+    largest value; None: any."""
     hallucination_dim: int = Field(ge=0)
     """Length h of the hallucinated action: m, or 0 for a strategy without one."""
     target_std: tuple[float, ...]
@@ -160,8 +161,10 @@ class Manifest(BundleFields):
 
     @property
     def bounds(self) -> NDArray[np.float32]:
-        """`reach` `(m,)`, infinity where there is none."""
-        return np.array([np.inf if x is None else x for x in self.reach], np.float32)
+        """`reach` as least and largest values `(2, m)`, infinite where there are none."""
+        largest = [np.inf if x is None else x for x in self.reach]
+        pairs = [x if isinstance(x, tuple) else (-x, x) for x in largest]
+        return np.array(pairs, np.float32).T.copy()
 
     @property
     def width(self) -> int:

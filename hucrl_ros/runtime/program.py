@@ -56,7 +56,7 @@ class Program(NamedTuple):
     """`(m,)` of the change of state."""
     target_std: Floats
     reach: Floats
-    """`(m,)` bound of the imagined states."""
+    """`(2, m)` least and largest values of the imagined states."""
     choice: Floats
     """`(heads,)` weight of each head's mean and variance in the imagined next state."""
     epistemic_scale: Floats

@@ -38,7 +38,7 @@ def networks_of(actors: Actors, step: Step) -> Networks | None:
             "input_std": _numpy(model.inputs.std),
             "target_mean": _numpy(model.targets.mean),
             "target_std": _numpy(model.targets.std),
-            "reach": _numpy(step.reach),
+            "reach": _numpy(step.bounds),
             "choice": _choice(step, len(model.heads.choice)),
             "epistemic_scale": _numpy(model.epistemic_scale),
             "min_aleatoric": np.array(

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from hucrl_ros.envs import MujocoRobot, RobotSpec
 from hucrl_ros.envs.base import Array
 
+Reach = float | tuple[float, float]
+
 
 class Task(nn.Module, ABC):
     """A robot, a reward, where episodes start and how long they last.
@@ -28,9 +30,9 @@ class Task(nn.Module, ABC):
     """State entries that are angles of revolute joints."""
     scales: tuple[float, ...]
     """Unit of each other state entry, in turn, in the networks' inputs [units of the state]."""
-    reach: tuple[float, ...]
-    """`(m,)` largest absolute value of each predicted entry that an imagined state may take;
-    infinity where there is none, as for an angle that may wind."""
+    reach: tuple[Reach, ...]
+    """`(m,)` how far an imagined state may go in each predicted entry: the largest absolute value,
+    infinity for an angle that may wind, or least and largest value."""
     close: float = math.inf
     """Largest `distance` at the end of an episode that counts as success [m]."""
     optima: ClassVar[dict[float, float]] = {}
@@ -71,6 +73,12 @@ class Task(nn.Module, ABC):
         """Inputs of the dynamics model, of states `(..., p)`: the features without context."""
         features = self.features(state)
         return features[..., : self.model_feature_dim] if self.spec.context else features
+
+    @property
+    def bounds(self) -> Tensor:
+        """`reach` as least and largest values `(2, m)`."""
+        pairs = [x if isinstance(x, tuple) else (-x, x) for x in self.reach]
+        return torch.tensor(pairs).T.contiguous()
 
     @property
     def units(self) -> Tensor:

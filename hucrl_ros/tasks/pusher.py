@@ -32,7 +32,7 @@ class Pusher(Task):
     angles = tuple(range(JOINTS))
     scales = (*SPEED_SCALES, OBJECT_SCALE, OBJECT_SCALE, OBJECT_SCALE)
     reach = (
-        *(max(-low, high) + STRETCH for low, high in zip(LOWER, UPPER, strict=True)),
+        *((low - STRETCH, high + STRETCH) for low, high in zip(LOWER, UPPER, strict=True)),
         *MAX_SPEEDS,
         1.5,
         1.5,

@@ -34,13 +34,10 @@ class Reach(Task):
     angles = tuple(range(JOINTS))
     scales = (*SPEED_SCALES, 0.3, 0.3, 0.3)
     reach = (
-        2.2854 + STRETCH,
-        1.3963 + STRETCH,
-        1.7 + STRETCH,
-        2.6 + STRETCH,
-        math.inf,
-        2.18 + STRETCH,
-        math.inf,
+        *(
+            math.inf if high == math.pi else (low - STRETCH, high + STRETCH)
+            for low, high in zip(LOWER, UPPER, strict=True)
+        ),
         *MAX_SPEEDS,
     )
 
