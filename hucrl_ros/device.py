@@ -33,8 +33,8 @@ def moved_to(name: str, modules: nn.Module) -> Iterator[None]:
     if name == "cpu":
         yield
         return
-    modules.to(name)
     try:
+        modules.to(name)
         with torch.device(name):
             yield
     finally:

@@ -11,10 +11,12 @@ from hucrl_ros.robot import RobotSpec
 
 
 def _reach(value: Any) -> Any:  # noqa: ANN401
-    pair = (
-        value if isinstance(value, (list, tuple)) else (0.0, math.inf if value is None else value)
-    )
-    if len(pair) != 2 or not all(isinstance(x, (int, float)) for x in pair) or pair[0] >= pair[1]:
+    pair = value if isinstance(value, (list, tuple)) else (0.0, value)
+    try:
+        least, largest = (float("inf" if x is None else x) for x in pair)
+    except (TypeError, ValueError):
+        least = largest = math.nan
+    if not least < largest or isinstance(value, bool):
         raise ValueError(
             f"{value!r}: expected the largest absolute value, [least, largest], or null for any"
         )

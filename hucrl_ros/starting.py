@@ -181,7 +181,9 @@ def _continued(options: RunOptions) -> RunFolder:
     if is_description(task):
         task = continued_robot(Path(task), run)
     asked = stored if options.config is None else load_config(options.config, {"task": task})
-    asked = override(asked, {"task": task, **options.overrides})
+    # Which device it was is nothing that a file of settings should change by its default.
+    here = {"task": task, "device": stored.device}
+    asked = override(asked, {**here, **options.overrides})
     before, after = _flat(stored), _flat(asked)
     free = {"device", *(("episodes",) if asked.episodes > stored.episodes else ())}
     for key, value in after.items():
@@ -191,7 +193,8 @@ def _continued(options: RunOptions) -> RunFolder:
                 "run keeps its settings, but may get more episodes and another device: leave the "
                 "option out, or start a new run"
             )
-    _check_device(asked)
+    if "device" in options.overrides:
+        _check_device(asked)
     if asked != stored:
         run.change(asked)
     return run

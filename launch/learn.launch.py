@@ -20,6 +20,7 @@ SETTINGS = {
     "action_penalty": "weight of the action's cost in the reward",
     "strategy": "greedy, thompson or optimistic",
     "seed": "seed of everything random",
+    "device": "cpu or cuda: where models and policies learn",
     "mode": "lockstep (physics waits for each command) or real_time (it never waits)",
 }
 ARGUMENTS = {

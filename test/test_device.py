@@ -1,19 +1,32 @@
 """Learning on another device: refused where there is none, the same bundles where there is one."""
 
+from typing import get_args
+
 import pytest
 import torch
+from own_robots import EXAMPLES
 from tiny_learning import random_episode, short_episodes, tiny_config  # noqa: F401
 from torch import nn
 
 from hucrl_ros.cli import main
-from hucrl_ros.config import KERNEL_MODELS
+from hucrl_ros.config import (
+    KERNEL_MODELS,
+    ExplorationSettings,
+    ModelName,
+    ModelSettings,
+    SearchSettings,
+)
+from hucrl_ros.config_files import dump_config
 from hucrl_ros.device import check_device, moved_to
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.exploration import make_step
 from hucrl_ros.learner import Learner
+from hucrl_ros.models import make_model
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.search import SEARCHES
+from hucrl_ros.search import SEARCHES, Actors
 from hucrl_ros.starting import RunOptions, prepare_run
+from hucrl_ros.tasks import TASKS, make_task
 
 EPISODES = [random_episode(seed) for seed in range(2)]
 
@@ -70,10 +83,36 @@ def test_a_run_goes_on_on_another_device(monkeypatch, tmp_path):
 
 def test_nothing_moves_for_the_processor():
     module = nn.Linear(2, 2)
-    weight = module.weight
     with moved_to("cpu", module):
-        assert torch.zeros(1).device.type == "cpu"
-    assert module.weight is weight
+        assert module.weight.device.type == torch.zeros(1).device.type == "cpu"
+
+
+def test_a_file_of_settings_does_not_bring_a_run_to_another_device(monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    overrides, out = {"device": "cuda"}, tmp_path / "run"
+    before = prepare_run(RunOptions("pendulum", overrides=overrides, out=out)).config
+    file = tmp_path / "file.yaml"
+    file.write_text(dump_config(before.model_copy(update={"device": "cpu"})))
+    again = prepare_run(RunOptions("pendulum", config=file, out=out, resume=True))
+    assert again.config == before
+
+
+@pytest.mark.parametrize(
+    ("task", "kind"),
+    [
+        *(("pendulum", kind) for kind in get_args(ModelName)),
+        *((task, "probabilistic_ensemble") for task in TASKS),
+        (str(EXAMPLES / "planar_arm" / "planar_arm.yaml"), "gp"),
+    ],
+)
+def test_every_tensor_of_a_learner_moves_with_its_modules(task, kind):
+    made, settings = make_task(task, 0.1), SearchSettings()
+    model = make_model(made, ModelSettings(kind=kind), torch.Generator())
+    step = make_step("optimistic", model, ExplorationSettings())
+    actors = Actors(made, step.hallucination_dim, settings, torch.Generator())
+    for module in (*step.modules(), *actors.modules()):
+        left_behind = [name for name, value in vars(module).items() if torch.is_tensor(value)]
+        assert left_behind == []
 
 
 @pytest.mark.gpu

@@ -170,6 +170,22 @@ def test_a_begun_training_goes_on_unless_it_has_other_settings(tmp_path, same):
     assert (tmp_path / name / "bundles" / "begun").exists() == same
 
 
+def test_a_training_counts_and_goes_on_wherever_it_was_learned(tmp_path):
+    finished, begun = make_cells(BASE, ["greedy", "optimistic"], [0.2], [0])
+    elsewhere = {"device": "cuda"}
+    run(Sweep(tmp_path, [finished]), 1)
+    RunFolder(tmp_path / finished.name).change(finished.config.model_copy(update=elsewhere))
+    partial = RunFolder.create(
+        tmp_path / f"{begun.name}{PARTIAL}", begun.config.model_copy(update=elsewhere)
+    )
+    (partial.bundles / "begun").touch()
+    sweep = Sweep(tmp_path, [finished, begun])
+    assert sweep.finished == (finished,)
+    assert run(sweep, 1) == []
+    assert sweep.run_of(begun).config == begun.config
+    assert (tmp_path / begun.name / "bundles" / "begun").exists()
+
+
 def test_a_begun_training_that_lost_an_episode_starts_anew(tmp_path):
     sweep = sweep_of(tmp_path, [0])
     begun = RunFolder.create(tmp_path / f"{sweep.cells[0].name}{PARTIAL}", sweep.cells[0].config)

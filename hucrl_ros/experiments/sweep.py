@@ -105,6 +105,8 @@ class Sweep:
         if not _was_begun(RunFolder(partial), cell):
             shutil.rmtree(partial, ignore_errors=True)
             RunFolder.create(partial, cell.config, cell.described)
+        elif RunFolder(partial).config != cell.config:
+            RunFolder(partial).change(cell.config)
         return partial
 
     def _collect(
@@ -141,7 +143,9 @@ def _was_begun(run: RunFolder, cell: Cell) -> bool:
 
 
 def _is_of(run: RunFolder, cell: Cell) -> bool:
-    return run.config == cell.config and _same_robot(run, cell)
+    # Where something was learned doesn't matter.
+    config = cell.config.model_copy(update={"device": run.config.device})
+    return run.config == config and _same_robot(run, cell)
 
 
 def _same_robot(run: RunFolder, cell: Cell) -> bool:

@@ -85,7 +85,7 @@ def best_head(sweep: Sweep, cell: Cell, episodes: Sequence[int]) -> BestHead:
         cell: An optimistic training with an ensemble.
         episodes: Models after these episodes.
     """
-    run, config = sweep.run_of(cell), cell.config
+    run, config = sweep.run_of(cell), cell.config.model_copy(update={"device": "cpu"})
     promised = {e.index: e.promised_return for e in read_summary(run.summary).episodes}
     found = BestHead([], [], [])
     for episode in episodes:

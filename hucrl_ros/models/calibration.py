@@ -34,9 +34,10 @@ def calibration_error(residuals: Residuals, scale: Tensor) -> Tensor:
 
     The central intervals of the Gaussian prediction (Kuleshov et al., 2018, with equal weights).
     """
-    reach = torch.special.ndtri((1.0 + LEVELS) / 2.0)
+    levels = LEVELS.to(residuals.error.device)
+    reach = torch.special.ndtri((1.0 + levels) / 2.0)
     inside = (residuals.error.abs() / residuals.std(scale)).unsqueeze(-1) <= reach
-    difference: Tensor = inside.float().mean(dim=0) - LEVELS
+    difference: Tensor = inside.float().mean(dim=0) - levels
     return difference.abs().mean(dim=-1)
 
 
@@ -46,6 +47,7 @@ def epistemic_scale(residuals: Residuals) -> Tensor:
     One number an entry, so that some ten held-out transitions suffice, and a recalibrated
     model is still a mean and a deviation that can be planned with (cf. Malik et al., 2019).
     """
-    errors = torch.stack([calibration_error(residuals, scale) for scale in SCALES])
-    cost = errors + RELUCTANCE * SCALES.log().abs().unsqueeze(-1)
-    return SCALES[cost.argmin(dim=0)]
+    scales = SCALES.to(residuals.error.device)
+    errors = torch.stack([calibration_error(residuals, scale) for scale in scales])
+    cost = errors + RELUCTANCE * scales.log().abs().unsqueeze(-1)
+    return scales[cost.argmin(dim=0)]

@@ -69,7 +69,7 @@ class SquaredExponential(nn.Module):
         try:
             with torch.enable_grad():
                 optimiser.step(loss)  # type: ignore[no-untyped-call]
-        except RuntimeError:  # Of a kernel matrix without a Cholesky factor.
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # no Cholesky factor
             raise LearningError(
                 "model fit: the kernel matrix is singular; a larger model.noise_ratio may help"
             ) from None

@@ -32,9 +32,13 @@ class CompiledImagination(Imagination):
     def __init__(self, actors: Actors, step: Step, networks: Networks) -> None:
         """Lay out `networks`, which are what `networks_of` says about `actors` and `step`."""
         super().__init__(actors, step)
+        spec = actors.task.spec
+        # The kernel reads memory without a look at its bounds.
+        assert networks.constants["reach"].shape == (2, spec.predicted_dim)
+        assert actors.hallucination_dim == step.hallucination_dim
         self._program = compile_program(networks, critic_of(actors))
-        self._state_dim = actors.task.spec.state_dim
-        self._width = actors.task.spec.action_dim + actors.hallucination_dim
+        self._state_dim = spec.state_dim
+        self._width = spec.action_dim + actors.hallucination_dim
         threads = torch.get_num_threads()
         self._scratch = [
             scratch_memory(self._program, self._state_dim, self._width) for _ in range(threads)
@@ -45,6 +49,9 @@ class CompiledImagination(Imagination):
         self, starts: Tensor, offsets: Tensor, noise: Tensor, feedback: bool
     ) -> tuple[Tensor, Tensor]:
         program, (steps, count, predicted) = self._program, noise.shape
+        assert starts.shape == (count, self._state_dim)
+        assert offsets.shape == (steps, count, self._width)
+        assert predicted == len(program.target_mean)
         if feedback:
             policy, hallucination = policies_of(self.actors)
             write_layers(program.layers, program.weights, [*policy, *hallucination])
@@ -69,6 +76,7 @@ class CompiledImagination(Imagination):
     def _values(self, states: Tensor) -> Tensor:
         program, critic = self._program, critic_of(self.actors)
         write_layers(program.layers[-len(critic) :], program.weights, critic)
+        assert states.shape[1] == self._state_dim
         visited, values = _rows(states), np.empty(len(states), np.float32)
 
         def evaluate(scratch: Scratch, first: int, last: int) -> None:

@@ -32,7 +32,7 @@ class Task(nn.Module, ABC):
     """Unit of each other state entry, in turn, in the networks' inputs [units of the state]."""
     reach: tuple[Reach, ...]
     """`(m,)` how far an imagined state may go in each predicted entry: the largest absolute value,
-    infinity for an angle that may wind, or least and largest value."""
+    infinity for an angle that may wind, or least and largest value, both finite."""
     close: float = math.inf
     """Largest `distance` at the end of an episode that counts as success [m]."""
     optima: ClassVar[dict[float, float]] = {}
@@ -61,8 +61,8 @@ class Task(nn.Module, ABC):
         """Inputs `(..., f)` of policies and critic, of states `(..., p)`.
 
         Cosines of the angles, their sines, then the other entries in units of `scales`. The
-        planning kernel computes the same (`runtime.kernel`); a task that overrides this method
-        is planned for by the slower ONNX engine.
+        kernel computes the same (`runtime.kernel`); for a task that overrides this method the
+        slower ONNX engine plans, and torch imagines.
         """
         angle = state.index_select(-1, torch.tensor(self.angles, dtype=torch.long))
         rest = state.index_select(-1, torch.tensor(self.others, dtype=torch.long))

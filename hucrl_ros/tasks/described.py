@@ -21,6 +21,8 @@ from hucrl_ros.tasks.view import RobotView
 class DescribedTask(Task):
     """Robot and reward of a description that says everything (`envs.resolve`)."""
 
+    _ranges: Tensor
+
     def __init__(self, described: Description, action_penalty: float) -> None:
         """Load the robot's model and, where it is a function, the reward.
 
@@ -44,7 +46,8 @@ class DescribedTask(Task):
         self.close = math.inf if success is None else success.within
         robot = DescribedRobot(described)
         self.view = RobotView(self.spec, robot.model, action_penalty)
-        self._ranges = torch.as_tensor(robot.ranges, dtype=torch.float32)
+        ranges = torch.as_tensor(robot.ranges, dtype=torch.float32)
+        self.register_buffer("_ranges", ranges, persistent=False)
         self._function: RewardFunction | None = None
         if described.reward.function:
             self._function = load_function(described.source, described.reward.name)
