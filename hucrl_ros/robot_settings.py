@@ -13,10 +13,11 @@ from hucrl_ros.robot import RobotSpec
 def _reach(value: Any) -> Any:  # noqa: ANN401
     pair = value if isinstance(value, (list, tuple)) else (0.0, value)
     try:
-        least, largest = (float("inf" if x is None else x) for x in pair)
+        least, largest = (float(x) for x in pair)
     except (TypeError, ValueError):
         least = largest = math.nan
-    if not least < largest or isinstance(value, bool):
+    ordered = -math.inf < least < largest < math.inf and not isinstance(value, bool)
+    if not ordered and value is not None:
         raise ValueError(
             f"{value!r}: expected the largest absolute value, [least, largest], or null for any"
         )

@@ -1,6 +1,7 @@
 """A robot of one's own: what its description means, and what is refused."""
 
 import itertools
+import math
 import shutil
 
 import mujoco
@@ -253,6 +254,8 @@ def test_the_name_is_that_of_the_file_and_the_settings_lie_next_to_it(tmp_path):
             {"reach": {"elbow": [1.0, -1.0]}},
             "robot.reach.elbow: [1.0, -1.0]: expected the largest",
         ),
+        ({"reach": {"elbow": [None, 1.0]}}, "robot.reach.elbow: [None, 1.0]: expected the la"),
+        ({"reach": {"elbow": [0.0, math.inf]}}, "robot.reach.elbow: [0.0, inf]: expected the"),
         ({"reach": {"elbow": -2.0}}, "robot.reach.elbow: -2.0: expected the largest absolute"),
         ({"reach": {"elbow": "far"}}, "robot.reach.elbow: 'far': expected the largest absolute"),
         ({"start": {"gaol_x": 1.0}}, "robot.start: 'gaol_x' is no entry of the state"),

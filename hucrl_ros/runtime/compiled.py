@@ -1,6 +1,7 @@
 """The compiled planning engine: rollouts by `runtime.kernel`, rewards by ONNX Runtime."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import onnxruntime
@@ -11,7 +12,8 @@ from hucrl_ros.planners.base import Array
 from hucrl_ros.runtime import kernel
 from hucrl_ros.runtime.deadline import PLANNING_THREAD
 from hucrl_ros.runtime.networks import Networks
-from hucrl_ros.runtime.program import compile_program, padded, scratch_memory, shares
+from hucrl_ros.runtime.program import compile_program, padded, scratch_memory
+from hucrl_ros.runtime.threads import run_shared, shares
 
 
 class CompiledEngine:
@@ -43,10 +45,10 @@ class CompiledEngine:
         width = len(self._program.limits)
         if networks.hallucination:
             width += len(self._program.target_mean)
-        self.state: Array = np.zeros(state_dim, np.float32)
+        self._starts = np.zeros((particles, state_dim), np.float32)
+        self.state: Array = self._starts[0]
         """Start of the rollouts `(p,)`."""
         self._offsets = np.zeros((particles, horizon, width), np.float32)
-        self._starts = np.zeros((particles, state_dim), np.float32)
         predicted = len(self._program.target_mean)
         self._noise = np.zeros((horizon, predicted, padded(particles)), np.float32)
         self._rollouts = Rollouts(
@@ -56,33 +58,26 @@ class CompiledEngine:
         )
         self._shares = shares(particles, threads)
         self._scratch = [scratch_memory(self._program, state_dim, width) for _ in self._shares]
-        helpers = len(self._shares) - 1
-        self._pool = ThreadPoolExecutor(helpers, f"{PLANNING_THREAD}-rollout") if helpers else None
+        # It starts threads when it is given work, which one share alone never does.
+        helpers = max(len(self._shares) - 1, 1)
+        self._helpers = ThreadPoolExecutor(helpers, f"{PLANNING_THREAD}-rollout")
         self._score = score
         self._options = onnxruntime.RunOptions()
         self._bindings = [_bind(score, self._rollouts, *share) for share in self._shares]
 
     def set_state(self, state: NDArray[np.float64]) -> None:
         """Start of the rollouts from now on: `(p,)`."""
-        self.state[:] = state
+        self._starts[:] = state
 
     def __call__(self, offsets: Array, noise: Array, feedback: float) -> Rollouts:
         """Roll out; see `planners.Imagine`. The result is overwritten by the next call."""
         self._offsets[:] = offsets
-        self._starts[:] = self.state
         self._noise[:] = noise[:, :, None]
         share = np.float32(feedback)
-        others = [
-            self._pool.submit(self._run, index, share)
-            for index in range(1, len(self._shares))
-            if self._pool is not None
-        ]
-        self._run(0, share)
-        for other in others:
-            other.result()
+        run_shared(self._helpers, self._shares, partial(self._run, share))
         return self._rollouts
 
-    def _run(self, index: int, feedback: np.float32) -> None:
+    def _run(self, feedback: np.float32, index: int, first: int, last: int) -> None:
         kernel.roll_out(
             self._program,
             self._scratch[index],
@@ -90,7 +85,8 @@ class CompiledEngine:
             self._offsets,
             self._noise,
             feedback,
-            *self._shares[index],
+            first,
+            last,
             self._rollouts.states,
             self._rollouts.actions,
         )

@@ -1,6 +1,5 @@
 """How the planning kernel sees a bundle, and its memory."""
 
-import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -96,13 +95,6 @@ def pack(weights: Floats) -> Floats:
 def padded(particles: int) -> int:
     """Particles rounded up to whole vectors."""
     return -(-particles // VECTOR) * VECTOR
-
-
-def shares(particles: int, threads: int) -> list[tuple[int, int]]:
-    """First and last particles of each thread, at multiples of a vector."""
-    vectors = padded(particles) // VECTOR
-    bounds = {min(vectors * i // threads * VECTOR, particles) for i in range(threads + 1)}
-    return list(itertools.pairwise(sorted(bounds)))
 
 
 def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program:

@@ -1,6 +1,5 @@
 """Imagined trajectories by the compiled kernel that the controller plans with."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,13 +10,12 @@ from hucrl_ros.exploration import Step
 from hucrl_ros.runtime import kernel
 from hucrl_ros.runtime.networks import Floats, Networks
 from hucrl_ros.runtime.program import (
-    Scratch,
     compile_program,
     padded,
     scratch_memory,
-    shares,
     write_layers,
 )
+from hucrl_ros.runtime.threads import run_shared, shares
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.imagination import Imagination
 from hucrl_ros.search.weights import critic_of, policies_of
@@ -43,7 +41,7 @@ class CompiledImagination(Imagination):
         self._scratch = [
             scratch_memory(self._program, self._state_dim, self._width) for _ in range(threads)
         ]
-        self._pool = ThreadPoolExecutor(threads - 1, "imagine") if threads > 1 else None
+        self._helpers = ThreadPoolExecutor(max(threads - 1, 1), "imagine")
 
     def _roll_out(
         self, starts: Tensor, offsets: Tensor, noise: Tensor, feedback: bool
@@ -62,12 +60,13 @@ class CompiledImagination(Imagination):
         joint = np.empty((count, steps, self._width), np.float32)
         share = np.float32(feedback)
 
-        def follow(scratch: Scratch, first: int, last: int) -> None:
+        def follow(index: int, first: int, last: int) -> None:
+            scratch = self._scratch[index]
             kernel.roll_out(
                 program, scratch, begins, added, disturbances, share, first, last, states, joint
             )
 
-        self._split(count, follow)
+        run_shared(self._helpers, shares(count, len(self._scratch)), follow)
         return (
             torch.from_numpy(states).transpose(0, 1).contiguous(),
             torch.from_numpy(joint).transpose(0, 1).contiguous(),
@@ -79,19 +78,11 @@ class CompiledImagination(Imagination):
         assert states.shape[1] == self._state_dim
         visited, values = _rows(states), np.empty(len(states), np.float32)
 
-        def evaluate(scratch: Scratch, first: int, last: int) -> None:
-            kernel.evaluate(program, scratch, visited, first, last, values)
+        def evaluate(index: int, first: int, last: int) -> None:
+            kernel.evaluate(program, self._scratch[index], visited, first, last, values)
 
-        self._split(len(states), evaluate)
+        run_shared(self._helpers, shares(len(states), len(self._scratch)), evaluate)
         return self.actors.critic.scale * torch.from_numpy(values)
-
-    def _split(self, count: int, run: Callable[[Scratch, int, int], None]) -> None:
-        """Run a part of `count` particles in each thread."""
-        (mine, own), *others = zip(self._scratch, shares(count, len(self._scratch)), strict=False)
-        running = [self._pool.submit(run, each, *part) for each, part in others if self._pool]
-        run(mine, *own)
-        for other in running:
-            other.result()
 
 
 def _rows(tensor: Tensor) -> Floats:

@@ -17,11 +17,12 @@ NO_NOISE = -100.0
 
 def networks_of(actors: Actors, step: Step) -> Networks | None:
     """The present weights; None for parts that the kernel doesn't know how to compute."""
-    task, model = actors.task, getattr(step, "model", None)
+    task = actors.task
     known_features = type(task).features is Task.features
     known_features &= type(task).model_features is Task.model_features
     if not (known_features and _known_step(step)):
         return None
+    model = step.model
     if not isinstance(model, Ensemble | DeterministicEnsemble):
         return None
     noisy = isinstance(model, Ensemble)
