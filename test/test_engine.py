@@ -227,6 +227,7 @@ def test_networks_that_differ_from_torch_are_refused(tmp_path):
         ("policy.0.biases", r"policy\.0\.biases has the shape"),
         ("input_std", "input_std has the shape"),
         ("scales", "scales has the shape"),
+        ("ramps", "ramps have the shape"),
     ],
 )
 def test_networks_of_a_wrong_shape_are_refused(bundle, key, message):
@@ -234,6 +235,20 @@ def test_networks_of_a_wrong_shape_are_refused(bundle, key, message):
     arrays[key] = np.zeros((2, 3, 5), np.float32)
     with pytest.raises(ValueError, match=message):
         from_arrays(arrays, bundle.manifest)
+
+
+@pytest.mark.parametrize("entry", [-1.0, 0.5, 2.0])
+def test_ramps_of_entries_that_a_state_does_not_have_are_refused(bundle, entry):
+    arrays = to_arrays(bundle.networks)
+    arrays["ramps"] = np.array([[entry, 1.0, 10.0, 0.4, 0.0]], np.float32)
+    with pytest.raises(ValueError, match=f"ramps name entry {entry:g} of a state of 2"):
+        from_arrays(arrays, bundle.manifest)
+
+
+def test_networks_of_before_there_were_ramps_can_be_read(bundle):
+    arrays = to_arrays(bundle.networks)
+    del arrays["ramps"]
+    assert from_arrays(arrays, bundle.manifest).ramps.shape == (0, 5)
 
 
 def test_networks_survive_their_file(bundle):

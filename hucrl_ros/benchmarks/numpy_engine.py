@@ -46,6 +46,12 @@ class NumpyEngine:
         rest = state[:, others] / self._networks.constants["scales"]
         return np.concatenate([np.cos(state[:, angles]), np.sin(state[:, angles]), rest], axis=1)
 
+    def _ramps(self, state: Array) -> Array:
+        positions, velocities = self._networks.ramps[:, :2].astype(int).T
+        per_position, per_velocity, offset = self._networks.ramps[:, 2:].T
+        ahead = per_position * state[:, positions] + per_velocity * state[:, velocities]
+        return np.maximum(offset + ahead, np.float32(0.0))
+
     def _policies(self, features: Array) -> Array:
         networks = [self._networks.policy, self._networks.hallucination]
         outputs = [np.tanh(_network(layers, features, "silu")) for layers in networks if layers]
@@ -54,9 +60,10 @@ class NumpyEngine:
     def _step(self, state: Array, features: Array, applied: Array, noise: Array) -> Array:
         constants = self._networks.constants
         predicted, actions = len(constants["target_mean"]), len(constants["limits"])
-        seen = len(constants["input_mean"]) - actions
+        ramps = self._ramps(state)
+        seen = len(constants["input_mean"]) - ramps.shape[1] - actions
         efforts = applied[:, :actions] * constants["limits"]
-        inputs = np.concatenate([features[:, :seen], efforts], axis=1)
+        inputs = np.concatenate([features[:, :seen], ramps, efforts], axis=1)
         inputs = (inputs - constants["input_mean"]) / constants["input_std"]
         outputs = [
             _network(

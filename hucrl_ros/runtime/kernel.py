@@ -93,6 +93,15 @@ def _see(program: Program, scratch: Scratch, vectors: int) -> None:
 
 
 @njit(nogil=True, error_model="numpy")
+def _ramp(program: Program, state: Floats, ramp: int, lane: int) -> np.float32:
+    """One of the inputs that show a joint's stop; see `tasks.base.Ramp`."""
+    position, velocity = program.ramp_entries[ramp]
+    per_position, per_velocity, offset = program.ramps[ramp]
+    value = offset + per_position * state[position, lane] + per_velocity * state[velocity, lane]
+    return max(value, np.float32(0.0))
+
+
+@njit(nogil=True, error_model="numpy")
 def _act(
     program: Program,
     scratch: Scratch,
@@ -125,13 +134,16 @@ def _act(
     for d in range(width):
         for lane in range(lanes):
             applied[d, lane] = min(max(applied[d, lane], np.float32(-1.0)), np.float32(1.0))
-    known = len(program.input_mean) - len(program.limits)  # without the context
-    for i in range(known + len(program.limits)):
+    ramps = len(program.ramps)
+    known = len(program.input_mean) - ramps - len(program.limits)  # without the context
+    for i in range(len(program.input_mean)):
         for lane in range(lanes):
             if i < known:
                 value = features[i, lane]
+            elif i < known + ramps:
+                value = _ramp(program, scratch.state, i - known, lane)
             else:
-                value = applied[i - known, lane] * program.limits[i - known]
+                value = applied[i - known - ramps, lane] * program.limits[i - known - ramps]
             scratch.inputs[i, lane] = (value - program.input_mean[i]) / program.input_std[i]
 
 

@@ -37,6 +37,9 @@ class Networks(NamedTuple):
     """`CONSTANTS`, and `limits`, `reach` and `target_std`."""
     angles: tuple[int, ...]
     """State entries that are angles."""
+    ramps: Floats
+    """`(k, 5)` the model's inputs between features and efforts, each max(0, c + a q + b q̇): the
+    places of q and q̇ in the state, a, b, c."""
 
 
 CONSTANTS = (
@@ -58,6 +61,7 @@ def to_arrays(networks: Networks) -> dict[str, NDArray[np.generic]]:
     """What goes into the file."""
     arrays: dict[str, NDArray[np.generic]] = {
         "activation": np.array(networks.activation),
+        "ramps": networks.ramps,
         **{name: networks.constants[name] for name in CONSTANTS},
     }
     for name in _NETWORKS:
@@ -85,10 +89,13 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
             "reach": manifest.bounds,
         },
         angles=manifest.angles,
+        # Bundles of version 0.1 had none.
+        ramps=np.asarray(arrays.get("ramps", np.zeros((0, 5))), np.float32),
     )
     spec, features = manifest.spec, len(networks.angles) * 2 + len(networks.constants["scales"])
+    _check_ramps(networks.ramps, spec.state_dim)
     predicted, actions = spec.predicted_dim, spec.action_dim
-    seen = features - len(spec.context) + actions
+    seen = features - len(spec.context) + len(networks.ramps) + actions
     heads = len(networks.constants["choice"])
     shapes = {
         "scales": (spec.state_dim - len(networks.angles),),
@@ -105,6 +112,15 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
         _check_chain("hallucination", networks.hallucination, (), features, predicted)
     _check_chain("model", networks.model, (heads,), seen, 2 * predicted)
     return networks
+
+
+def _check_ramps(ramps: Floats, state_dim: int) -> None:
+    """The kernel reads the entries that they name without a look at its bounds."""
+    if ramps.ndim != 2 or ramps.shape[1] != 5 or not np.isfinite(ramps).all():
+        raise ValueError(f"ramps have the shape {ramps.shape}, not (k, 5), or aren't finite")
+    for entry in ramps[:, :2].ravel():
+        if entry not in range(state_dim):
+            raise ValueError(f"ramps name entry {entry:g} of a state of {state_dim}")
 
 
 def _layers(arrays: Arrays, name: str) -> list[Dense]:

@@ -30,7 +30,7 @@ class Layer(NamedTuple):
 class Program(NamedTuple):
     """Networks and constants of one bundle.
 
-    States have p entries, of which the model predicts m from f features and q efforts.
+    States have p entries, of which the model predicts m from f features, k ramps and q efforts.
     """
 
     layers: NDArray[np.int64]
@@ -46,10 +46,14 @@ class Program(NamedTuple):
     others: NDArray[np.int64]
     """The other state entries, in units of `scales`."""
     scales: Floats
+    ramp_entries: NDArray[np.int64]
+    """`(k, 2)` where each ramp's position and velocity stand in the state."""
+    ramps: Floats
+    """`(k, 3)` its slopes and offset."""
     limits: Floats
     """`(q,)` effort limits."""
     input_mean: Floats
-    """`(f + q,)`."""
+    """`(f + k + q,)`."""
     input_std: Floats
     target_mean: Floats
     """`(m,)` of the change of state."""
@@ -126,6 +130,8 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
         angles=angles,
         others=np.setdiff1d(np.arange(state_dim), angles).astype(np.int64),
         scales=constants["scales"],
+        ramp_entries=networks.ramps[:, :2].astype(np.int64),
+        ramps=np.ascontiguousarray(networks.ramps[:, 2:]),
         limits=constants["limits"],
         input_mean=constants["input_mean"],
         input_std=constants["input_std"],

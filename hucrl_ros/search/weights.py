@@ -51,6 +51,7 @@ def networks_of(actors: Actors, step: Step) -> Networks | None:
             "total": np.array(isinstance(step, GreedyStep), np.float32),
         },
         angles=task.angles,
+        ramps=np.array(task.ramps, np.float32).reshape(-1, 5),
     )
 
 

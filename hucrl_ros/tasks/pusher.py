@@ -5,7 +5,7 @@ from torch import Tensor
 
 from hucrl_ros.envs import Pr2Pusher, RobotSpec
 from hucrl_ros.envs.pr2_pusher import GOAL, OBJECT_OFFSET, OBJECT_STD
-from hucrl_ros.tasks.base import Task
+from hucrl_ros.tasks.base import Stop, Task
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 
 JOINTS = 7
@@ -38,6 +38,8 @@ class Pusher(Task):
         1.5,
         1.5,
     )
+
+    stops = tuple(Stop(joint, LOWER[joint], UPPER[joint]) for joint in range(JOINTS))
 
     def __init__(self, action_penalty: float) -> None:
         super().__init__(action_penalty)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hucrl_ros.envs import Pr2Reacher, RobotSpec
 from hucrl_ros.envs.pr2_reacher import GOAL_MEAN, GOAL_STD
-from hucrl_ros.tasks.base import Task
+from hucrl_ros.tasks.base import Stop, Task
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 
 JOINTS = 7
@@ -39,6 +39,12 @@ class Reach(Task):
             for low, high in zip(LOWER, UPPER, strict=True)
         ),
         *MAX_SPEEDS,
+    )
+
+    stops = tuple(
+        Stop(joint, LOWER[joint], UPPER[joint])
+        for joint in range(JOINTS)
+        if UPPER[joint] != math.pi
     )
 
     def __init__(self, action_penalty: float) -> None:
