@@ -111,6 +111,13 @@ def test_what_is_left_out_is_derived_the_same_every_time(tmp_path, arm):
     assert "goal_x" not in robot.reach  # The context isn't predicted.
 
 
+def test_the_model_sees_the_stops_of_revolute_joints_with_limits(stick, arm):
+    assert stick.stops == ()
+    ((joint, lower, upper),) = DescribedTask(arm, 0.0).stops
+    assert joint == 1
+    assert (lower, upper) == pytest.approx((-2.6, 2.6))
+
+
 def test_uneven_limits_give_an_uneven_reach_that_a_run_keeps(tmp_path):
     path = write(tmp_path / "source", ARM)
     urdf = path.parent / "planar_arm.urdf"

@@ -50,7 +50,7 @@ class NumpyEngine:
         positions, velocities = self._networks.ramps[:, :2].astype(int).T
         per_position, per_velocity, offset = self._networks.ramps[:, 2:].T
         ahead = per_position * state[:, positions] + per_velocity * state[:, velocities]
-        return np.maximum(offset + ahead, np.float32(0.0))
+        return np.asarray(np.maximum(offset + ahead, 0.0), np.float32)
 
     def _policies(self, features: Array) -> Array:
         networks = [self._networks.policy, self._networks.hallucination]

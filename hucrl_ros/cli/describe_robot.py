@@ -11,6 +11,7 @@ from hucrl_ros.description import Description, dump_description
 from hucrl_ros.own_robot import asked_robot
 from hucrl_ros.robot_settings import Draw, Reach
 from hucrl_ros.starting import RunOptions, asked_config
+from hucrl_ros.tasks.described import DescribedTask
 from hucrl_ros.tasks.terms import TERMS
 
 
@@ -69,9 +70,11 @@ def _entries(described: Description) -> Table:
     table = Table(
         "state", "starts at", "networks see", "imagined up to", box=None, title_justify="left"
     )
-    for entry in robot.entries:
+    stopped = {stop.joint for stop in DescribedTask(described, 0.0).stops}
+    for index, entry in enumerate(robot.entries):
         angle = entry in (robot.angles or ())
         seen = "cosine, sine" if angle else f"in units of {robot.scales[entry]:g}"
+        seen += ", stops" if index in stopped else ""
         up_to = _reach(robot.reach.get(entry))
         context = entry in robot.context
         table.add_row(entry, _draw(robot.start[entry]), seen, "stays" if context else up_to)

@@ -4,6 +4,7 @@ import math
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,7 +13,7 @@ from hucrl_ros.envs.described import DescribedRobot
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robot import RobotSpec
 from hucrl_ros.robot_settings import Draw
-from hucrl_ros.tasks.base import Task
+from hucrl_ros.tasks.base import Stop, Task
 from hucrl_ros.tasks.reward_function import RewardFunction, explain, load_function
 from hucrl_ros.tasks.terms import total
 from hucrl_ros.tasks.view import RobotView
@@ -46,6 +47,11 @@ class DescribedTask(Task):
         self.close = math.inf if success is None else success.within
         robot = DescribedRobot(described)
         self.view = RobotView(self.spec, robot.model, action_penalty)
+        self.stops = tuple(
+            Stop(joint, *robot.ranges[joint].tolist())
+            for joint in self.angles
+            if np.isfinite(robot.ranges[joint]).all()
+        )
         ranges = torch.as_tensor(robot.ranges, dtype=torch.float32)
         self.register_buffer("_ranges", ranges, persistent=False)
         self._function: RewardFunction | None = None
