@@ -22,7 +22,7 @@ from hucrl_ros.runtime import compiled, simd
 from hucrl_ros.runtime.bundle import load_bundle
 from hucrl_ros.runtime.deadline import PLANNING_THREAD
 from hucrl_ros.runtime.engine import make_engine
-from hucrl_ros.runtime.networks import from_arrays, to_arrays
+from hucrl_ros.runtime.networks import GEOMETRY, from_arrays, to_arrays
 from hucrl_ros.runtime.onnx_engine import OnnxEngine
 
 ENGINES = ("compiled", "onnx", "numpy")
@@ -227,7 +227,7 @@ def test_networks_that_differ_from_torch_are_refused(tmp_path):
         ("policy.0.biases", r"policy\.0\.biases has the shape"),
         ("input_std", "input_std has the shape"),
         ("scales", "scales has the shape"),
-        ("ramps", "ramps have the shape"),
+        ("stops", "stops has the shape"),
     ],
 )
 def test_networks_of_a_wrong_shape_are_refused(bundle, key, message):
@@ -237,18 +237,29 @@ def test_networks_of_a_wrong_shape_are_refused(bundle, key, message):
         from_arrays(arrays, bundle.manifest)
 
 
-@pytest.mark.parametrize("entry", [-1.0, 0.5, 2.0])
-def test_ramps_of_entries_that_a_state_does_not_have_are_refused(bundle, entry):
+@pytest.mark.parametrize(
+    ("name", "row", "message"),
+    [
+        ("stops", [2.0, 0.0, 1.0], "stops has 2 where 0 to 0 are known"),
+        ("stops", [np.nan, 0.0, 1.0], "stops isn't finite"),
+        ("links", [0.0, 0.5, *[0.0] * 16], "links has 0 where 0 to -1 are known"),
+        ("vectors", [0.0, 0.0, 1.0], "vectors has 0 where 0 to -1 are known"),
+        ("tips", [0.0, 0.0], "tips has the shape"),
+    ],
+)
+def test_a_geometry_that_the_state_does_not_have_is_refused(bundle, name, row, message):
     arrays = to_arrays(bundle.networks)
-    arrays["ramps"] = np.array([[entry, 1.0, 10.0, 0.4, 0.0]], np.float32)
-    with pytest.raises(ValueError, match=f"ramps name entry {entry:g} of a state of 2"):
+    arrays[name] = np.array([row], np.float32)
+    with pytest.raises(ValueError, match=message):
         from_arrays(arrays, bundle.manifest)
 
 
-def test_networks_of_before_there_were_ramps_can_be_read(bundle):
+def test_networks_of_before_there_was_a_geometry_can_be_read(bundle):
     arrays = to_arrays(bundle.networks)
-    del arrays["ramps"]
-    assert from_arrays(arrays, bundle.manifest).ramps.shape == (0, 5)
+    for name in GEOMETRY:
+        del arrays[name]
+    geometry = from_arrays(arrays, bundle.manifest).geometry
+    assert {name: array.shape for name, array in geometry.items()} == GEOMETRY
 
 
 def test_networks_survive_their_file(bundle):

@@ -1,7 +1,6 @@
 """Tasks: one contract for all, closed forms of the pendulum's reward and features."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -159,29 +158,3 @@ def test_an_optimum_that_nobody_computed_is_none():
 def test_an_unknown_task_is_named_with_the_known_ones():
     with pytest.raises(ConfigError, match=r"task: 'pendelum' is unknown; known tasks: .*pendulum"):
         make_task("pendelum", 0.0)
-
-
-def test_the_model_sees_a_stop_that_a_joint_would_come_near_in_a_period():
-    task = make_task("pusher", 0.0)
-    (joint, lower, upper), *_ = task.stops
-    state = torch.zeros(6, task.spec.state_dim)
-    speed = 0.05 / task.spec.period  # 0.05 rad in a period
-    state[:, joint] = torch.tensor([0.0, upper - 0.1, upper, lower, upper - 0.1, lower])
-    state[:, 7 + joint] = torch.tensor([0.0, 0.0, 0.0, 0.0, speed, -speed])
-    near_lower, near_upper = task.model_features(state)[:, task.feature_dim :][:, :2].T
-    close = partial(torch.testing.assert_close, atol=1e-5, rtol=0.0)
-    close(near_lower, torch.tensor([0.0, 0.0, 0.0, 1.0, 0.0, 1.5]))
-    close(near_upper, torch.tensor([0.0, 0.0, 1.0, 0.0, 0.5, 0.0]))
-
-
-@pytest.mark.parametrize("name", ["pusher", "reacher", "sparse_reacher"])
-def test_the_arms_stops_are_those_of_their_models(name):
-    task = make_task(name, 0.0)
-    robot = task.robot()
-    joints = [robot.model.joint(name) for name in task.spec.joint_names]
-    limited = {
-        i: joint.range for i, joint in enumerate(joints) if robot.model.jnt_limited[joint.id]
-    }
-    assert {stop.joint for stop in task.stops} == set(limited)
-    for joint, lower, upper in task.stops:
-        np.testing.assert_allclose((lower, upper), limited[joint], atol=1e-3)

@@ -35,35 +35,68 @@ class NumpyEngine:
                 applied = applied + np.float32(feedback) * self._policies(features)
             applied = np.clip(applied, -1.0, 1.0)
             actions.append(applied)
-            states.append(self._step(states[-1], features, applied, noise[t]))
+            states.append(self._step(states[-1], applied, noise[t]))
         every_state, every_action = np.stack(states, axis=1), np.stack(actions, axis=1)
         inputs = {"states": every_state, "actions": every_action}
         return Rollouts(self._score.run(None, inputs)[0], every_state, every_action)
 
-    def _features(self, state: Array) -> Array:
+    def _entries(self, state: Array) -> Array:
         angles = list(self._networks.angles)
         others = [i for i in range(state.shape[1]) if i not in angles]
         rest = state[:, others] / self._networks.constants["scales"]
         return np.concatenate([np.cos(state[:, angles]), np.sin(state[:, angles]), rest], axis=1)
 
-    def _ramps(self, state: Array) -> Array:
-        positions, velocities = self._networks.ramps[:, :2].astype(int).T
-        per_position, per_velocity, offset = self._networks.ramps[:, 2:].T
-        ahead = per_position * state[:, positions] + per_velocity * state[:, velocities]
-        return np.asarray(np.maximum(offset + ahead, 0.0), np.float32)
+    def _features(self, state: Array) -> Array:
+        places = state[:, : self._networks.joints]
+        vectors = self._vectors(places, state, self._networks.geometry["vectors"])
+        return np.concatenate([self._entries(state), vectors], axis=1)
+
+    def _ahead(self, state: Array) -> Array:
+        """What the model sees of stops and points."""
+        joints, geometry = self._networks.joints, self._networks.geometry
+        ahead = state[:, :joints] + self._networks.period * state[:, joints : 2 * joints]
+        stops = geometry["stops"]
+        stopped, near = stops[:, 0].astype(int), geometry["units"][0]
+        lower, upper = np.full((2, joints), ((-np.inf,), (np.inf,)))
+        lower[stopped], upper[stopped] = stops[:, 1], stops[:, 2]
+        above, below = ahead - lower, upper - ahead
+        ramps = [np.maximum(1.0 - room[:, stopped] / near, 0.0) for room in (above, below)]
+        moving = geometry["vectors"][:, 2] < len(self._networks.constants["target_mean"])
+        held = np.clip(ahead, lower, upper)
+        vectors = self._vectors(held, state, geometry["vectors"][moving])
+        return np.asarray(np.concatenate([*ramps, vectors], axis=1), np.float32)
+
+    def _vectors(self, places: Array, state: Array, vectors: Array) -> Array:
+        geometry = self._networks.geometry
+        sites = [np.tile(tip, (len(state), 1)) for tip in geometry["tips"]]
+        for link in geometry["links"]:
+            site, joint, slides, axis = int(link[0]), int(link[1]), link[2], link[3:6]
+            transform = link[6:].reshape(3, 4)
+            point, place = sites[site], places[:, joint, None]
+            if slides:
+                point = point + place * axis
+            else:
+                along = (point @ axis)[:, None] * axis * (1.0 - np.cos(place))
+                point = point * np.cos(place) + np.cross(axis, point) * np.sin(place) + along
+            sites[site] = point @ transform[:, :3].T + transform[:, 3]
+        columns = [
+            (sites[int(site)][:, int(axis)] - state[:, int(entry)]) / geometry["units"][1]
+            for site, axis, entry in vectors
+        ]
+        return np.asarray(np.stack(columns, axis=1) if columns else state[:, :0], np.float32)
 
     def _policies(self, features: Array) -> Array:
         networks = [self._networks.policy, self._networks.hallucination]
         outputs = [np.tanh(_network(layers, features, "silu")) for layers in networks if layers]
         return np.concatenate(outputs, axis=1)
 
-    def _step(self, state: Array, features: Array, applied: Array, noise: Array) -> Array:
+    def _step(self, state: Array, applied: Array, noise: Array) -> Array:
         constants = self._networks.constants
         predicted, actions = len(constants["target_mean"]), len(constants["limits"])
-        ramps = self._ramps(state)
-        seen = len(constants["input_mean"]) - ramps.shape[1] - actions
         efforts = applied[:, :actions] * constants["limits"]
-        inputs = np.concatenate([features[:, :seen], ramps, efforts], axis=1)
+        entries = self._entries(state)
+        known = entries[:, : entries.shape[1] - (state.shape[1] - predicted)]
+        inputs = np.concatenate([known, self._ahead(state), efforts], axis=1)
         inputs = (inputs - constants["input_mean"]) / constants["input_std"]
         outputs = [
             _network(

@@ -70,7 +70,8 @@ def _entries(described: Description) -> Table:
     table = Table(
         "state", "starts at", "networks see", "imagined up to", box=None, title_justify="left"
     )
-    stopped = {stop.joint for stop in DescribedTask(described, 0.0).stops}
+    task = DescribedTask(described, 0.0)
+    stopped = {stop.joint for stop in task.geometry.stops} if task.geometry else set()
     for index, entry in enumerate(robot.entries):
         angle = entry in (robot.angles or ())
         seen = "cosine, sine" if angle else f"in units of {robot.scales[entry]:g}"

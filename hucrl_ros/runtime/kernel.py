@@ -78,6 +78,48 @@ def _network(
 
 
 @njit(nogil=True, error_model="numpy")
+def _locate(program: Program, scratch: Scratch, lanes: int) -> None:
+    """The sites into `sites`, with the joints at `joints[0]`; see `tasks.kinematics`."""
+    joints, sites = scratch.joints, scratch.sites
+    for joint in range(joints.shape[1]):
+        for lane in range(lanes):
+            joints[1, joint, lane] = math.cos(joints[0, joint, lane])
+            joints[2, joint, lane] = math.sin(joints[0, joint, lane])
+    for site in range(len(program.tips)):
+        for axis in range(3):
+            for lane in range(lanes):
+                sites[3 * site + axis, lane] = program.tips[site, axis]
+    for row in range(len(program.links)):
+        site, joint, slides = program.links[row]
+        (ax, ay, az), frame = program.placements[row, 0], program.placements[row, 1:]
+        for lane in range(lanes):
+            x, y, z = sites[3 * site, lane], sites[3 * site + 1, lane], sites[3 * site + 2, lane]
+            if slides:
+                way = joints[0, joint, lane]
+                x, y, z = x + way * ax, y + way * ay, z + way * az
+            else:  # Rodrigues' rotation
+                cosine, sine = joints[1, joint, lane], joints[2, joint, lane]
+                along = (np.float32(1.0) - cosine) * (ax * x + ay * y + az * z)
+                x, y, z = (
+                    x * cosine + (ay * z - az * y) * sine + along * ax,
+                    y * cosine + (az * x - ax * z) * sine + along * ay,
+                    z * cosine + (ax * y - ay * x) * sine + along * az,
+                )
+            for axis in range(3):
+                sites[3 * site + axis, lane] = (
+                    frame[axis, 0] * x + frame[axis, 1] * y + frame[axis, 2] * z + frame[3, axis]
+                )
+
+
+@njit(nogil=True, error_model="numpy")
+def _vector(program: Program, scratch: Scratch, vector: int, lane: int) -> np.float32:
+    """From an entry of the state to a coordinate of a site."""
+    site, axis, entry = program.vectors[vector]
+    away = scratch.sites[3 * site + axis, lane] - scratch.state[entry, lane]
+    return np.float32(away / program.vector_unit)
+
+
+@njit(nogil=True, error_model="numpy")
 def _see(program: Program, scratch: Scratch, vectors: int) -> None:
     """The features of `state` into `features`."""
     state, features = scratch.state, scratch.features
@@ -90,15 +132,52 @@ def _see(program: Program, scratch: Scratch, vectors: int) -> None:
     for i in range(len(program.others)):
         for lane in range(lanes):
             features[2 * angles + i, lane] = state[program.others[i], lane] / program.scales[i]
+    if len(program.vectors):
+        for joint in range(len(program.lower)):
+            for lane in range(lanes):
+                scratch.joints[0, joint, lane] = state[joint, lane]
+        _locate(program, scratch, lanes)
+        first = 2 * angles + len(program.others)
+        for i in range(len(program.vectors)):
+            for lane in range(lanes):
+                features[first + i, lane] = _vector(program, scratch, i, lane)
 
 
 @njit(nogil=True, error_model="numpy")
-def _ramp(program: Program, state: Floats, ramp: int, lane: int) -> np.float32:
-    """One of the inputs that show a joint's stop; see `tasks.base.Ramp`."""
-    position, velocity = program.ramp_entries[ramp]
-    per_position, per_velocity, offset = program.ramps[ramp]
-    value = offset + per_position * state[position, lane] + per_velocity * state[velocity, lane]
-    return max(value, np.float32(0.0))
+def _look_ahead(program: Program, scratch: Scratch, row: int, vectors: int) -> int:
+    """Ramps and vectors of the model into `inputs` from `row` on; returns the row behind them.
+
+    They are taken where the joints would be after a period at their present speeds.
+    """
+    ahead, inputs, lanes = scratch.joints[0], scratch.inputs, vectors * VECTOR
+    joints, stopped = len(program.lower), len(program.stopped)
+    for joint in range(joints):
+        for lane in range(lanes):
+            speed = scratch.state[joints + joint, lane]
+            ahead[joint, lane] = scratch.state[joint, lane] + program.period * speed
+    for i in range(stopped):
+        joint = program.stopped[i]
+        for lane in range(lanes):
+            above = (ahead[joint, lane] - program.lower[joint]) / program.near_stop
+            below = (program.upper[joint] - ahead[joint, lane]) / program.near_stop
+            inputs[row + i, lane] = max(np.float32(1.0) - above, np.float32(0.0))
+            inputs[row + stopped + i, lane] = max(np.float32(1.0) - below, np.float32(0.0))
+    row += 2 * stopped
+    located = False
+    for i in range(len(program.vectors)):
+        if program.vectors[i, 2] >= len(program.target_mean):
+            continue
+        if not located:
+            for joint in range(joints):
+                for lane in range(lanes):
+                    held = max(ahead[joint, lane], program.lower[joint])
+                    ahead[joint, lane] = min(held, program.upper[joint])
+            _locate(program, scratch, lanes)
+            located = True
+        for lane in range(lanes):
+            inputs[row, lane] = _vector(program, scratch, i, lane)
+        row += 1
+    return row
 
 
 @njit(nogil=True, error_model="numpy")
@@ -134,17 +213,21 @@ def _act(
     for d in range(width):
         for lane in range(lanes):
             applied[d, lane] = min(max(applied[d, lane], np.float32(-1.0)), np.float32(1.0))
-    ramps = len(program.ramps)
-    known = len(program.input_mean) - ramps - len(program.limits)  # without the context
-    for i in range(len(program.input_mean)):
+    inputs, efforts = scratch.inputs, len(program.limits)
+    # Entries without the context, which come first among the features.
+    known = 2 * len(program.angles) + len(program.others) - program.context
+    for i in range(known):
         for lane in range(lanes):
-            if i < known:
-                value = features[i, lane]
-            elif i < known + ramps:
-                value = _ramp(program, scratch.state, i - known, lane)
-            else:
-                value = applied[i - known - ramps, lane] * program.limits[i - known - ramps]
-            scratch.inputs[i, lane] = (value - program.input_mean[i]) / program.input_std[i]
+            inputs[i, lane] = features[i, lane]
+    row = known
+    if len(program.stopped) or len(program.vectors):
+        row = _look_ahead(program, scratch, row, vectors)
+    for i in range(efforts):
+        for lane in range(lanes):
+            inputs[row + i, lane] = applied[i, lane] * program.limits[i]
+    for i in range(row + efforts):
+        for lane in range(lanes):
+            inputs[i, lane] = (inputs[i, lane] - program.input_mean[i]) / program.input_std[i]
 
 
 @njit(nogil=True, error_model="numpy")

@@ -13,6 +13,10 @@ Arrays = Mapping[str, NDArray[np.generic]]
 Floats = NDArray[np.float32]
 
 
+LINK = 18
+"""Numbers that describe a link."""
+
+
 class Dense(NamedTuple):
     """One layer; `(heads, ...)` for the model's."""
 
@@ -37,9 +41,12 @@ class Networks(NamedTuple):
     """`CONSTANTS`, and `limits`, `reach` and `target_std`."""
     angles: tuple[int, ...]
     """State entries that are angles."""
-    ramps: Floats
-    """`(k, 5)` the model's inputs between features and efforts, each max(0, c + a q + b q̇): the
-    places of q and q̇ in the state, a, b, c."""
+    joints: int
+    """Positions, then velocities, at the beginning of the state."""
+    period: float
+    """Control period [s]."""
+    geometry: dict[str, Floats]
+    """`GEOMETRY`: what networks see besides the state's entries; see `tasks.geometry`."""
 
 
 CONSTANTS = (
@@ -54,6 +61,14 @@ CONSTANTS = (
     "total",
 )
 """What the file holds: fields of `program.Program`; the manifest has the other three."""
+GEOMETRY = {"stops": (0, 3), "links": (0, LINK), "tips": (0, 3), "vectors": (0, 3), "units": (2,)}
+"""Shapes of the arrays where networks see nothing besides the state's entries.
+
+Stops: joint, lower and upper limit [rad]. Links, from each site to the world: site, joint, whether
+it slides, axis, and the constant transform from the link before, 3 × 4 in rows. Tips: the sites in
+the frames of their last links [m]. Vectors: site, axis, entry of the state. Units: `NEAR_STOP`
+and `VECTOR_UNIT`.
+"""
 _NETWORKS = ("policy", "hallucination", "model")
 
 
@@ -61,7 +76,7 @@ def to_arrays(networks: Networks) -> dict[str, NDArray[np.generic]]:
     """What goes into the file."""
     arrays: dict[str, NDArray[np.generic]] = {
         "activation": np.array(networks.activation),
-        "ramps": networks.ramps,
+        **networks.geometry,
         **{name: networks.constants[name] for name in CONSTANTS},
     }
     for name in _NETWORKS:
@@ -89,13 +104,21 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
             "reach": manifest.bounds,
         },
         angles=manifest.angles,
-        # Bundles of version 0.1 had none.
-        ramps=np.asarray(arrays.get("ramps", np.zeros((0, 5))), np.float32),
+        joints=len(manifest.spec.joint_names),
+        period=manifest.spec.period,
+        # The first bundles had none.
+        geometry={
+            name: np.asarray(arrays.get(name, np.ones(shape)), np.float32)
+            for name, shape in GEOMETRY.items()
+        },
     )
-    spec, features = manifest.spec, len(networks.angles) * 2 + len(networks.constants["scales"])
-    _check_ramps(networks.ramps, spec.state_dim)
+    spec, entries = manifest.spec, len(networks.angles) * 2 + len(networks.constants["scales"])
+    _check_geometry(networks.geometry, networks.joints, spec.state_dim)
+    vectors, stops = networks.geometry["vectors"], networks.geometry["stops"]
     predicted, actions = spec.predicted_dim, spec.action_dim
-    seen = features - len(spec.context) + len(networks.ramps) + actions
+    moving = int((vectors[:, 2] < predicted).sum())
+    features = entries + len(vectors)
+    seen = entries - len(spec.context) + 2 * len(stops) + moving + actions
     heads = len(networks.constants["choice"])
     shapes = {
         "scales": (spec.state_dim - len(networks.angles),),
@@ -114,13 +137,26 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
     return networks
 
 
-def _check_ramps(ramps: Floats, state_dim: int) -> None:
-    """The kernel reads the entries that they name without a look at its bounds."""
-    if ramps.ndim != 2 or ramps.shape[1] != 5 or not np.isfinite(ramps).all():
-        raise ValueError(f"ramps have the shape {ramps.shape}, not (k, 5), or aren't finite")
-    for entry in ramps[:, :2].ravel():
-        if entry not in range(state_dim):
-            raise ValueError(f"ramps name entry {entry:g} of a state of {state_dim}")
+def _check_geometry(geometry: dict[str, Floats], joints: int, state_dim: int) -> None:
+    """The kernel reads what these name without a look at its bounds."""
+    for name, shape in GEOMETRY.items():
+        found = geometry[name]
+        if found.shape[-1:] != shape[-1:] or found.ndim != len(shape):
+            raise ValueError(f"{name} has the shape {found.shape}, not {('k', *shape[1:])}")
+        if not np.isfinite(found).all():
+            raise ValueError(f"{name} isn't finite")
+    sites = len(geometry["tips"])
+    for name, column, count in (
+        ("stops", 0, joints),
+        ("links", 0, sites),
+        ("links", 1, joints),
+        ("vectors", 0, sites),
+        ("vectors", 1, 3),
+        ("vectors", 2, state_dim),
+    ):
+        for index in geometry[name][:, column]:
+            if index not in range(count):
+                raise ValueError(f"{name} has {index:g} where 0 to {count - 1} are known")
 
 
 def _layers(arrays: Arrays, name: str) -> list[Dense]:

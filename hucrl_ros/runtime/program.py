@@ -30,7 +30,7 @@ class Layer(NamedTuple):
 class Program(NamedTuple):
     """Networks and constants of one bundle.
 
-    States have p entries, of which the model predicts m from f features, k ramps and q efforts.
+    States have p entries, of which the model predicts m; n joints, q efforts.
     """
 
     layers: NDArray[np.int64]
@@ -46,14 +46,28 @@ class Program(NamedTuple):
     others: NDArray[np.int64]
     """The other state entries, in units of `scales`."""
     scales: Floats
-    ramp_entries: NDArray[np.int64]
-    """`(k, 2)` where each ramp's position and velocity stand in the state."""
-    ramps: Floats
-    """`(k, 3)` its slopes and offset."""
+    period: np.float32
+    lower: Floats
+    """`(n,)` where each joint stops; infinite where it doesn't."""
+    upper: Floats
+    stopped: NDArray[np.int64]
+    """`(k,)` joints whose stops the model sees, from the distance `near_stop` on."""
+    near_stop: np.float32
+    links: NDArray[np.int64]
+    """`(…, 3)` site, joint, and whether it slides, from each site to the world."""
+    placements: Floats
+    """`(…, 5, 3)` a link's axis, then the rotation and the place of the frame that it moves in."""
+    tips: Floats
+    """`(…, 3)` sites in the frames of their last links."""
+    vectors: NDArray[np.int64]
+    """`(…, 3)` site, axis, entry of the state: what policies and critic see besides."""
+    vector_unit: np.float32
+    context: int
+    """Entries at the end of the state that the model neither sees nor predicts."""
     limits: Floats
     """`(q,)` effort limits."""
     input_mean: Floats
-    """`(f + k + q,)`."""
+    """Of the inputs: features without context, ramps, vectors to what moves, efforts."""
     input_std: Floats
     target_mean: Floats
     """`(m,)` of the change of state."""
@@ -74,6 +88,10 @@ class Scratch(NamedTuple):
     """Memory of one thread: rows of `LANES` particles."""
 
     state: Floats
+    joints: Floats
+    """`(3, n, LANES)` positions, their cosines and sines."""
+    sites: Floats
+    """`(3 sites, LANES)`."""
     features: Floats
     inputs: Floats
     applied: Floats
@@ -120,6 +138,12 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
     constants = networks.constants
     angles = np.array(networks.angles, np.int64)
     state_dim = len(angles) + len(constants["scales"])
+    stops, links = networks.geometry["stops"], networks.geometry["links"]
+    near_stop, vector_unit = networks.geometry["units"]
+    lower, upper = np.full((2, networks.joints), np.inf, np.float32)
+    lower[:] = -np.inf
+    for joint, least, largest in stops:
+        lower[int(joint)], upper[int(joint)] = least, largest
     return Program(
         layers=rows,
         weights=memory,
@@ -130,8 +154,17 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
         angles=angles,
         others=np.setdiff1d(np.arange(state_dim), angles).astype(np.int64),
         scales=constants["scales"],
-        ramp_entries=networks.ramps[:, :2].astype(np.int64),
-        ramps=np.ascontiguousarray(networks.ramps[:, 2:]),
+        period=np.float32(networks.period),
+        lower=lower,
+        upper=upper,
+        stopped=stops[:, 0].astype(np.int64),
+        near_stop=near_stop,
+        links=links[:, :3].astype(np.int64),
+        placements=_placements(links),
+        tips=networks.geometry["tips"],
+        vectors=networks.geometry["vectors"].astype(np.int64),
+        vector_unit=vector_unit,
+        context=state_dim - len(constants["target_mean"]),
         limits=constants["limits"],
         input_mean=constants["input_mean"],
         input_std=constants["input_std"],
@@ -144,6 +177,13 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
         beta=np.float32(constants["beta"]),
         total=bool(constants["total"]),
     )
+
+
+def _placements(links: Floats) -> Floats:
+    """Axes, and transforms 3 × 4 as rotation and place."""
+    transforms = links[:, 6:].reshape(-1, 3, 4)
+    parts = [links[:, None, 3:6], transforms[:, :, :3], transforms[:, None, :, 3]]
+    return np.ascontiguousarray(np.concatenate(parts, axis=1))
 
 
 def write_layers(table: NDArray[np.int64], memory: Floats, layers: Iterable[Dense]) -> None:
@@ -163,13 +203,15 @@ def _chain(layers: Sequence[Dense], inner: int, outer: int) -> list[tuple[Dense,
 def scratch_memory(program: Program, state_dim: int, width: int) -> Scratch:
     """Memory for one thread."""
     rows = int(program.layers[:, 3].max()) + OUTPUT_ROWS
-    features = len(program.angles) + state_dim
+    features = len(program.angles) + state_dim + len(program.vectors)
 
     def lanes(*shape: int) -> Floats:
         return np.zeros((*shape, LANES), np.float32)
 
     return Scratch(
         state=lanes(state_dim),
+        joints=lanes(3, len(program.lower)),
+        sites=lanes(3 * len(program.tips)),
         features=lanes(features),
         inputs=lanes(len(program.input_mean)),
         applied=lanes(width),

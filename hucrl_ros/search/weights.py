@@ -7,9 +7,11 @@ from torch import Tensor, nn
 from hucrl_ros.exploration import GreedyStep, OptimisticStep, Step, ThompsonStep
 from hucrl_ros.models import DeterministicEnsemble, Ensemble
 from hucrl_ros.models.heads import Heads
-from hucrl_ros.runtime.networks import Dense, Floats, Networks
+from hucrl_ros.runtime.networks import GEOMETRY, Dense, Floats, Networks
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.tasks import Task
+from hucrl_ros.tasks.geometry import NEAR_STOP, VECTOR_UNIT, Geometry
+from hucrl_ros.tasks.kinematics import ForwardKinematics
 
 NO_NOISE = -100.0
 """The kernel's softplus makes an exact 0 of it."""
@@ -51,7 +53,9 @@ def networks_of(actors: Actors, step: Step) -> Networks | None:
             "total": np.array(isinstance(step, GreedyStep), np.float32),
         },
         angles=task.angles,
-        ramps=np.array(task.ramps, np.float32).reshape(-1, 5),
+        joints=len(task.spec.joint_names),
+        period=task.spec.period,
+        geometry=_geometry(task.geometry or Geometry(task.spec)),
     )
 
 
@@ -67,6 +71,27 @@ def policies_of(actors: Actors) -> tuple[list[Dense], list[Dense]]:
 def critic_of(actors: Actors) -> list[Dense]:
     """The present weights of the critic, in units of its scale."""
     return _dense(actors.critic.network)
+
+
+def _geometry(geometry: Geometry) -> dict[str, Floats]:
+    """As `runtime.networks.GEOMETRY` says."""
+    sites = [site for site in geometry.sites if isinstance(site, ForwardKinematics)]
+    links = [
+        [index, joint.column, joint.slides, *joint.axis, *joint.transform(0.0)[:3].ravel()]
+        for index, site in enumerate(sites)
+        for joint in reversed(site.chain)
+    ]
+    found = {
+        "stops": geometry.stops,
+        "links": links,
+        "tips": [site.tip[:3] for site in sites],
+        "vectors": geometry.components,
+        "units": (NEAR_STOP, VECTOR_UNIT),
+    }
+    return {
+        name: np.array(found[name], np.float32).reshape(-1, *shape[1:])
+        for name, shape in GEOMETRY.items()
+    }
 
 
 def _known_step(step: Step) -> bool:

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,33 +11,9 @@ from torch import Tensor, nn
 
 from hucrl_ros.envs import MujocoRobot, RobotSpec
 from hucrl_ros.envs.base import Array
+from hucrl_ros.tasks.geometry import Geometry
 
 Reach = float | tuple[float, float]
-NEAR_STOP = 0.1
-"""[rad or m] From this distance on the model's inputs show a joint's stop."""
-
-
-class Stop(NamedTuple):
-    """Where a joint stops."""
-
-    joint: int
-    """Its place in the state."""
-    lower: float
-    """[rad or m]"""
-    upper: float
-    """[rad or m]"""
-
-
-class Ramp(NamedTuple):
-    """An input of the model, max(0, offset + per_position q + per_velocity q̇)."""
-
-    position: int
-    """Place of q in the state."""
-    velocity: int
-    """Place of q̇ in the state."""
-    per_position: float
-    per_velocity: float
-    offset: float
 
 
 class Task(nn.Module, ABC):
@@ -58,8 +34,6 @@ class Task(nn.Module, ABC):
     reach: tuple[Reach, ...]
     """`(m,)` how far an imagined state may go in each predicted entry: the largest absolute value,
     infinity for an angle that may wind, or least and largest value, both finite."""
-    stops: tuple[Stop, ...] = ()
-    """Joints whose stops the model sees coming: see `ramps`."""
     close: float = math.inf
     """Largest `distance` at the end of an episode that counts as success [m]."""
     optima: ClassVar[dict[float, float]] = {}
@@ -68,6 +42,8 @@ class Task(nn.Module, ABC):
     def __init__(self, action_penalty: float) -> None:
         super().__init__()
         self.action_penalty = action_penalty
+        self.geometry: Geometry | None = None
+        """What networks see besides the state's entries; None: nothing."""
 
     @property
     @abstractmethod
@@ -77,54 +53,44 @@ class Task(nn.Module, ABC):
     @property
     def feature_dim(self) -> int:
         """Length f of what policies and critic see of a state."""
-        return 2 * len(self.angles) + len(self.scales)
+        return self._entries_dim + (self.geometry.seen_dim if self.geometry else 0)
 
     @property
     def model_feature_dim(self) -> int:
         """Length of `model_features`."""
-        return self.feature_dim - len(self.spec.context) + len(self.ramps)
-
-    @property
-    def ramps(self) -> tuple[Ramp, ...]:
-        """How far each joint of `stops` would get into the last `NEAR_STOP` before its limits.
-
-        It is where the joint would be after a control period at its present speed that counts:
-        whether a stop is hit in a period depends on both, and a network needs many transitions
-        to find that out by itself.
-        """
-        joints, slope = len(self.spec.joint_names), 1.0 / NEAR_STOP
-        ahead = slope * self.spec.period
-        ramps = []
-        for joint, lower, upper in self.stops:
-            velocity = joints + joint
-            ramps.append(Ramp(joint, velocity, -slope, -ahead, 1.0 + slope * lower))
-            ramps.append(Ramp(joint, velocity, slope, ahead, 1.0 - slope * upper))
-        return tuple(ramps)
+        known = self._entries_dim - len(self.spec.context)
+        return known + (self.geometry.modelled_dim if self.geometry else 0)
 
     def features(self, state: Tensor) -> Tensor:
         """Inputs `(..., f)` of policies and critic, of states `(..., p)`.
 
-        Cosines of the angles, their sines, then the other entries in units of `scales`. The
-        kernel computes the same (`runtime.kernel`); for a task that overrides this method the
-        slower ONNX engine plans, and torch imagines.
+        Cosines of the angles, their sines, the other entries in units of `scales`, then what the
+        geometry lets them see. The kernel computes the same (`runtime.kernel`); for a task that
+        overrides this method the slower ONNX engine plans, and torch imagines.
         """
+        entries = self._entries(state)
+        return (
+            torch.cat([entries, self.geometry.seen(state)], dim=-1) if self.geometry else entries
+        )
+
+    def model_features(self, state: Tensor) -> Tensor:
+        """Inputs of the dynamics model, of states `(..., p)`: like `features`, without context."""
+        entries = self._entries(state)
+        if self.spec.context:
+            entries = entries[..., : -len(self.spec.context)]
+        if self.geometry is None:
+            return entries
+        return torch.cat([entries, self.geometry.modelled(state)], dim=-1)
+
+    @property
+    def _entries_dim(self) -> int:
+        return 2 * len(self.angles) + len(self.scales)
+
+    def _entries(self, state: Tensor) -> Tensor:
         angle = state.index_select(-1, torch.tensor(self.angles, dtype=torch.long))
         rest = state.index_select(-1, torch.tensor(self.others, dtype=torch.long))
         scaled = rest / torch.tensor(self.scales, dtype=state.dtype)
         return torch.cat([torch.cos(angle), torch.sin(angle), scaled], dim=-1)
-
-    def model_features(self, state: Tensor) -> Tensor:
-        """Inputs of the dynamics model, of states `(..., p)`: features without context, ramps."""
-        features = self.features(state)
-        if self.spec.context:
-            features = features[..., : -len(self.spec.context)]
-        if not self.stops:
-            return features
-        position = state.index_select(-1, torch.tensor([ramp.position for ramp in self.ramps]))
-        velocity = state.index_select(-1, torch.tensor([ramp.velocity for ramp in self.ramps]))
-        _, _, slope, ahead, offset = torch.tensor(self.ramps, dtype=state.dtype).T
-        ramps = torch.relu(offset + slope * position + ahead * velocity)
-        return torch.cat([features, ramps], dim=-1)
 
     @property
     def bounds(self) -> Tensor:

@@ -13,7 +13,8 @@ from hucrl_ros.envs.described import DescribedRobot
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robot import RobotSpec
 from hucrl_ros.robot_settings import Draw
-from hucrl_ros.tasks.base import Stop, Task
+from hucrl_ros.tasks.base import Task
+from hucrl_ros.tasks.geometry import Geometry, Stop, Vector
 from hucrl_ros.tasks.reward_function import RewardFunction, explain, load_function
 from hucrl_ros.tasks.terms import total
 from hucrl_ros.tasks.view import RobotView
@@ -47,17 +48,13 @@ class DescribedTask(Task):
         self.close = math.inf if success is None else success.within
         robot = DescribedRobot(described)
         self.view = RobotView(self.spec, robot.model, action_penalty)
-        self.stops = tuple(
-            Stop(joint, *robot.ranges[joint].tolist())
-            for joint in self.angles
-            if np.isfinite(robot.ranges[joint]).all()
-        )
         ranges = torch.as_tensor(robot.ranges, dtype=torch.float32)
         self.register_buffer("_ranges", ranges, persistent=False)
         self._function: RewardFunction | None = None
         if described.reward.function:
             self._function = load_function(described.source, described.reward.name)
         self._check()
+        self.geometry = self._geometry(robot)
 
     @property
     def spec(self) -> RobotSpec:
@@ -95,6 +92,20 @@ class DescribedTask(Task):
         moving = torch.cat([places, speeds, states[:, 2 * joints :]], dim=-1)
         first = (torch.arange(count) < count - count // 2)[:, None]
         return torch.where(first, states, moving)
+
+    def _geometry(self, robot: DescribedRobot) -> Geometry:
+        """Stops of limited joints, and the vector between the points of `success`."""
+        stops = [
+            Stop(joint, *robot.ranges[joint].tolist())
+            for joint in self.angles
+            if np.isfinite(robot.ranges[joint]).all()
+        ]
+        success = self.described.reward.success
+        points = (success.of, success.to) if success is not None else ()
+        named = [point for point in points if isinstance(point, str)]
+        bodies = [point for point in named if self.view.is_in_state(point)]
+        vectors = [Vector(site, body) for site in named for body in bodies if site not in bodies]
+        return Geometry(self.spec, stops, vectors, robot.model)
 
     def _half_widths(self) -> Tensor:
         """`(n,)` how far an imagined joint without limits may be from 0 [rad or m]."""

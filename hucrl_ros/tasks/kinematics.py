@@ -61,6 +61,10 @@ class ForwardKinematics(nn.Module):
     phases: Tensor
     slopes: Tensor
     entries: Tensor
+    chain: list[Joint]
+    """Joints that move the site, from the world on."""
+    tip: Array
+    """`(4,)` the site in the last one's frame."""
 
     def __init__(self, model: mujoco.MjModel, site: str, joint_names: Sequence[str]) -> None:
         """Read the chain from a model.
@@ -81,6 +85,7 @@ class ForwardKinematics(nn.Module):
             chain[-1].transform(0.0) @ tip, chain[-1].transform(1.0) @ tip
         ):
             tip = chain.pop().transform(0.0) @ tip
+        self.chain, self.tip = chain, tip
         groups = _grouped(chain) or [[]]
         maps = [
             _group_map(group, len(joint_names), tip if group is groups[-1] else np.eye(4))

@@ -5,7 +5,8 @@ from torch import Tensor
 
 from hucrl_ros.envs import Pr2Pusher, RobotSpec
 from hucrl_ros.envs.pr2_pusher import GOAL, OBJECT_OFFSET, OBJECT_STD
-from hucrl_ros.tasks.base import Stop, Task
+from hucrl_ros.tasks.base import Task
+from hucrl_ros.tasks.geometry import Geometry, Stop, Vector
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 
 JOINTS = 7
@@ -39,11 +40,16 @@ class Pusher(Task):
         1.5,
     )
 
-    stops = tuple(Stop(joint, LOWER[joint], UPPER[joint]) for joint in range(JOINTS))
-
     def __init__(self, action_penalty: float) -> None:
         super().__init__(action_penalty)
-        self.wrist = ForwardKinematics(Pr2Pusher().model, "wrist", self.spec.joint_names)
+        model = Pr2Pusher().model
+        self.wrist = ForwardKinematics(model, "wrist", self.spec.joint_names)
+        self.geometry = Geometry(
+            self.spec,
+            [Stop(joint, LOWER[joint], UPPER[joint]) for joint in range(JOINTS)],
+            [Vector(site, "object") for site in ("wrist", "right_tip", "left_tip")],
+            model,
+        )
 
     @property
     def spec(self) -> RobotSpec:

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from hucrl_ros.envs import Pr2Reacher, RobotSpec
 from hucrl_ros.envs.pr2_reacher import GOAL_MEAN, GOAL_STD
-from hucrl_ros.tasks.base import Stop, Task
+from hucrl_ros.tasks.base import Task
+from hucrl_ros.tasks.geometry import Geometry, Stop, Vector
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 
 JOINTS = 7
@@ -41,16 +42,13 @@ class Reach(Task):
         *MAX_SPEEDS,
     )
 
-    stops = tuple(
-        Stop(joint, LOWER[joint], UPPER[joint])
-        for joint in range(JOINTS)
-        if UPPER[joint] != math.pi
-    )
-
     def __init__(self, action_penalty: float) -> None:
         super().__init__(action_penalty)
         model = Pr2Reacher().model
         self.tool = ForwardKinematics(model, "tool", self.spec.joint_names)
+        limits = enumerate(zip(LOWER, UPPER, strict=True))
+        stops = [Stop(joint, *limit) for joint, limit in limits if limit[1] != math.pi]
+        self.geometry = Geometry(self.spec, stops, [Vector("tool", "goal")], model)
 
     @property
     def spec(self) -> RobotSpec:

@@ -70,7 +70,7 @@ class RobotView(nn.Module):
         An axis that isn't in the state stays where the model has it.
         """
         index = mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_BODY, name)
-        if index < 0 or not self._is_in_state(name):
+        if index < 0 or not self.is_in_state(name):
             raise ConfigError(
                 f"reward: body {name!r} isn't in the state; known: {self._known_points()}"
             )
@@ -86,13 +86,14 @@ class RobotView(nn.Module):
         """World coordinates `(..., 3)` [m] of a body in the state, a site, or a fixed place."""
         if not isinstance(point, str):
             return torch.tensor(point, dtype=state.dtype).expand(*state.shape[:-1], 3)
-        return self.body(state, point) if self._is_in_state(point) else self.site(state, point)
+        return self.body(state, point) if self.is_in_state(point) else self.site(state, point)
 
     def squared_distance(self, state: Tensor, of: Point, to: Point) -> Tensor:
         """`(...)` between two points [m²]."""
         return ((self.point(state, of) - self.point(state, to)) ** 2).sum(dim=-1)
 
-    def _is_in_state(self, body: str) -> bool:
+    def is_in_state(self, body: str) -> bool:
+        """Whether a coordinate of it is; else a point is a site."""
         return any(f"{body}_{letter}" in self.entries for letter in AXES)
 
     def _kinematics(self, site: str) -> ForwardKinematics:
