@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 from linear_system import ExactStep
+from own_robots import task_of
 from searching import actors_of, generator, settings_of
 
 from hucrl_ros.config import ExplorationSettings, ModelSettings, SearchSettings
@@ -25,7 +26,7 @@ def modules(
     task="pendulum", strategy="optimistic", kind="probabilistic_ensemble", covariance="diagonal"
 ):
     """Actors and step of untrained networks, whose every constant matters."""
-    draws, task = generator(1), make_task(task, 0.1)
+    draws, task = generator(1), make_task(task, 0.1) if isinstance(task, str) else task
     settings = ModelSettings(kind=kind, heads=3, layers=(20, 12))
     model = make_model(task, settings, draws)
     step = make_step(strategy, model, ExplorationSettings(covariance=covariance))
@@ -79,6 +80,35 @@ def test_trajectories_are_those_of_torch(task, strategy, kind):
     noisy = [each.imagine(states, 4, generator(3), 0.3) for each in (compiled, torchs)]
     assert_alike(*noisy)
     assert not torch.equal(noisy[0].states[1], compiled.imagine(states, 4).states[1])
+
+
+CRANE = """<mujoco><compiler angle="radian"/><worldbody><body pos="0.1 0 1" quat="0.9 0.1 0.3 0.2">
+  <joint name="rail" type="slide" axis="1 0 1" ref="0.2" pos="0 0.1 0"/><geom size="0.1"/>
+  <body pos="0.2 0 0.1" euler="0.3 0.1 0.2">
+    <joint name="swing" axis="0 1 1" ref="0.5" range="-0.5 1.0" pos="0.1 0 0"/><geom size="0.1"/>
+    <body pos="0 0.1 0.3"><joint name="wrist" axis="1 0 0"/><geom size="0.1"/>
+      <site name="hook" pos="0.2 0.1 0"/></body></body>
+</body></worldbody><actuator><motor joint="rail" ctrlrange="-2 2"/>
+<motor joint="swing" ctrlrange="-1 1"/></actuator></mujoco>"""
+
+
+def test_a_crane_that_slides_and_turns_is_seen_as_torch_sees_it(tmp_path):
+    (tmp_path / "crane.xml").write_text(CRANE)
+    robot = {
+        "model": str(tmp_path / "crane.xml"),
+        "period": 0.02,
+        "steps": 50,
+        "context": ["goal_x", "goal_z"],
+        "start": {"goal_x": {"std": 0.3}, "goal_z": {"std": 0.3}},
+    }
+    success = {"of": "hook", "to": "goal", "within": 0.05}
+    reward = {"terms": [{"term": "distance", "of": "hook", "to": "goal"}], "success": success}
+    task = task_of(tmp_path, {"robot": robot, "reward": reward})
+    assert (task.geometry.seen_dim, task.geometry.modelled_dim) == (2, 2)
+    actors, step = modules(task)
+    compiled, states = make_imagination(actors, step), states_of(actors)
+    assert isinstance(compiled, CompiledImagination)
+    assert_alike(compiled.imagine(states, 4), Imagination(actors, step).imagine(states, 4))
 
 
 @EACH

@@ -24,7 +24,7 @@ def describe_robot(path: Path) -> RenderableType:
     config = asked_config(RunOptions(str(path)))
     described = asked_robot(str(path), config)
     assert described is not None
-    robot = described.robot
+    robot, task = described.robot, DescribedTask(described, 0.0)
     substeps = (
         "" if robot.timestep is None else f", physics in steps of {1e3 * robot.timestep:g} ms"
     )
@@ -36,6 +36,7 @@ def describe_robot(path: Path) -> RenderableType:
             for joint, limit in zip(robot.actuated, robot.effort_limits, strict=True)
         ),
         **_reward(described),
+        **_vectors(task),
         **{f"topic {name}": other for name, other in robot.topics.items()},
     }
     return Group(
@@ -44,7 +45,7 @@ def describe_robot(path: Path) -> RenderableType:
         "",
         pairs(facts),
         "",
-        _entries(described),
+        _entries(described, task),
         "",
         Text("All of it, as a run keeps it", style="italic"),
         Text(dump_description(robot, described.reward)),
@@ -65,12 +66,16 @@ def _reward(described: Description) -> dict[str, str]:
     return lines
 
 
-def _entries(described: Description) -> Table:
+def _vectors(task: DescribedTask) -> dict[str, str]:
+    vectors = task.geometry.vectors if task.geometry else ()
+    return {"networks see": f"{site} from {body}" for site, body in vectors}
+
+
+def _entries(described: Description, task: DescribedTask) -> Table:
     robot = described.robot
     table = Table(
         "state", "starts at", "networks see", "imagined up to", box=None, title_justify="left"
     )
-    task = DescribedTask(described, 0.0)
     stopped = {stop.joint for stop in task.geometry.stops} if task.geometry else set()
     for index, entry in enumerate(robot.entries):
         angle = entry in (robot.angles or ())

@@ -77,6 +77,7 @@ class Geometry(nn.Module):
         self.joints = len(spec.joint_names)
         self.period = spec.period
         self.stops = tuple(stops)
+        self.vectors = tuple(vectors)
         names = list(dict.fromkeys(vector.site for vector in vectors))
         assert model is not None or not names
         self.sites = nn.ModuleList(
