@@ -68,7 +68,8 @@ def _reward(described: Description) -> dict[str, str]:
 
 def _vectors(task: DescribedTask) -> dict[str, str]:
     vectors = task.geometry.vectors if task.geometry else ()
-    return {"networks see": f"{site} from {body}" for site, body in vectors}
+    seen = ", ".join(f"{site} from {body}" for site, body in vectors)
+    return {"networks see": seen} if seen else {}
 
 
 def _entries(described: Description, task: DescribedTask) -> Table:
