@@ -45,7 +45,11 @@ class Learner:
     """
 
     def __init__(self, config: Config, run: RunFolder) -> None:
-        """Build untrained modules for `config`; nothing is read or written yet."""
+        """Build modules for `config`; nothing is written yet.
+
+        Raises:
+            LearningError: the newest weights that the run has kept aren't its own.
+        """
         keep_freed_memory()
         self.config = config
         self.run = run
@@ -60,6 +64,9 @@ class Learner:
         self._untrained = {k: v.clone() for k, v in self._modules.state_dict().items()}
         self._exporter = BundleExporter(self.task, self.step, self.actors, config.search.discount)
         self._recorded: list[Recorded] = []
+        kept = [k for k in range(run.finished_episodes()) if run.checkpoint(k).is_file()]
+        if kept:  # What can't be gone on with is refused before another episode is played.
+            self.restore(kept[-1])
         robot = self.task.robot()
         starts = [
             robot.initial_state(np.random.default_rng((config.seed, k)))
@@ -191,7 +198,9 @@ class Learner:
             self._modules.load_state_dict(load_file(path))
         except (SafetensorError, OSError, RuntimeError) as error:
             reason = " ".join(str(error).split())
-            raise LearningError(f"{path}: not this run's weights: {reason}") from None
+            raise LearningError(
+                f"{path}: not this run's weights, or of another version of this program: {reason}"
+            ) from None
 
     def _save(self, episode: int) -> None:
         path = self.run.checkpoint(episode)

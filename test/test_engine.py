@@ -125,6 +125,7 @@ def test_helping_threads_bear_the_name_that_gets_the_controllers_priority(bundle
     [
         ("pendulum", 1, (9, 16, 7), (33, 2), "tanh"),
         ("reacher", 2, (20, 12), (10,), "relu"),
+        ("pusher", 2, (6,), (5,), "silu"),
     ],
 )
 def test_networks_of_any_size_and_states_with_a_context(
@@ -237,21 +238,41 @@ def test_networks_of_a_wrong_shape_are_refused(bundle, key, message):
         from_arrays(arrays, bundle.manifest)
 
 
+@pytest.fixture(scope="module")
+def arm(tmp_path_factory):
+    return untrained_bundle(
+        tmp_path_factory.mktemp("arm") / "bundle",
+        "pusher",
+        ModelSettings(heads=2, layers=(8,)),
+        PlannerSettings(particles=8, horizon=2),
+        SearchSettings(policy_layers=(4,), critic_layers=(4,)),
+    )
+
+
 @pytest.mark.parametrize(
-    ("name", "row", "message"),
+    ("name", "column", "value", "message"),
     [
-        ("stops", [2.0, 0.0, 1.0], "stops has 2 where 0 to 0 are known"),
-        ("stops", [np.nan, 0.0, 1.0], "stops isn't finite"),
-        ("links", [0.0, 0.5, *[0.0] * 16], "links has 0 where 0 to -1 are known"),
-        ("vectors", [0.0, 0.0, 1.0], "vectors has 0 where 0 to -1 are known"),
-        ("tips", [0.0, 0.0], "tips has the shape"),
+        ("stops", 0, 7.0, "stops has 7, of 7 that there are"),
+        ("stops", 1, np.nan, "stops isn't finite"),
+        ("links", 0, 3.0, "links has 3, of 3 that there are"),
+        ("links", 1, -1.0, "links has -1, of 7 that there are"),
+        ("vectors", 0, 0.5, "vectors has 0.5, of 3 that there are"),
+        ("vectors", 1, 3.0, "vectors has 3, of 3 that there are"),
+        ("vectors", 2, 17.0, "vectors has 17, of 17 that there are"),
     ],
 )
-def test_a_geometry_that_the_state_does_not_have_is_refused(bundle, name, row, message):
-    arrays = to_arrays(bundle.networks)
-    arrays[name] = np.array([row], np.float32)
+def test_a_geometry_that_the_state_does_not_have_is_refused(arm, name, column, value, message):
+    arrays = {key: array.copy() for key, array in to_arrays(arm.networks).items()}
+    from_arrays(arrays, arm.manifest)
+    arrays[name][0, column] = value
     with pytest.raises(ValueError, match=message):
-        from_arrays(arrays, bundle.manifest)
+        from_arrays(arrays, arm.manifest)
+
+
+def test_a_hallucination_that_the_manifest_does_not_know_is_refused(bundle):
+    manifest = bundle.manifest.model_copy(update={"hallucination_dim": 0})
+    with pytest.raises(ValueError, match="hallucination has layers"):
+        from_arrays(to_arrays(bundle.networks), manifest)
 
 
 def test_networks_of_before_there_was_a_geometry_can_be_read(bundle):

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from hucrl_ros.config import ModelSettings
+from hucrl_ros.models import Transitions, fit, make_model
+from hucrl_ros.robot import RobotSpec
 from hucrl_ros.tasks import make_task
-from hucrl_ros.tasks.geometry import VECTOR_UNIT, Geometry, Stop, Vector
+from hucrl_ros.tasks.geometry import GRAZED, VECTOR_UNIT, Geometry, Stop, Vector
 
 ARMS = ("pusher", "reacher", "sparse_reacher")
 close = partial(torch.testing.assert_close, atol=1e-5, rtol=0.0)
@@ -86,9 +89,27 @@ SLIDER = """<mujoco><compiler angle="radian"/><worldbody><body>
 
 def test_only_coordinates_in_the_state_make_vectors():
     model = mujoco.MjModel.from_xml_string(SLIDER)
-    spec = make_task("cartpole", 0.0).spec
-    spec = type(spec)("slider", ("slide", "hinge"), ("slide",), (1.0,), 0.02, context=("goal_z",))
-    geometry = Geometry(spec, [Stop(1, -1.0, 1.0)], [Vector("tip", "goal")], model)
+    spec = RobotSpec("slider", ("slide", "hinge"), ("slide",), (1.0,), 0.02, context=("goal_z",))
+    vectors = [Vector("tip", "goal"), Vector("tip", "slide")]
+    geometry = Geometry(spec, [Stop(1, -1.0, 1.0)], vectors, model)
+    assert geometry.vectors == (Vector("tip", "goal"),)
     assert (geometry.seen_dim, geometry.modelled_dim) == (1, 2)
     state = torch.tensor([0.3, 0.5, 0.0, 0.0, 0.4])  # At its reference the hinge does nothing.
     close(geometry.seen(state), torch.tensor([(1.0 - 0.4) / VECTOR_UNIT]))
+
+
+def test_a_grazed_stop_is_normalised_as_one_that_was_hit():
+    task = make_task("reacher", 0.0)
+    least = task.least_deviations
+    ramps = slice(task.model_feature_dim - task.geometry.modelled_dim, None)
+    assert (least[ramps] == GRAZED).all()
+    assert least.sum() == pytest.approx(GRAZED * 2 * len(task.geometry.stops))
+    model = make_model(task, ModelSettings(layers=(4,), fit_steps=1), torch.Generator())
+    states = task.imagined_states(50, torch.Generator().manual_seed(0))
+    states[:, :14] = 0.0
+    joint, _, upper = task.geometry.stops[0]
+    states[0, joint], states[0, 2] = upper - 0.09, 0.05
+    fit(model, Transitions(states, torch.zeros(50, 7), states), torch.Generator())
+    assert (model.inputs.std[: task.model_feature_dim][ramps] >= GRAZED).all()
+    other = model.inputs.std[: ramps.start]
+    assert ((other > 0) & (other < GRAZED)).any()

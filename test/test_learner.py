@@ -123,6 +123,17 @@ def test_a_missing_checkpoint_is_said_in_the_log(learner_of, caplog):
     assert "episode_000.safetensors is missing" in caplog.messages[0]
 
 
+def test_weights_that_do_not_fit_are_refused_before_another_episode_is_played(
+    learner_of, monkeypatch
+):
+    learner = learner_of()
+    learner.run.checkpoint(0).write_bytes(b"\x00" * 100)
+    learner_of()  # Of an episode that isn't finished.
+    monkeypatch.setattr(RunFolder, "finished_episodes", lambda self: 1)
+    with pytest.raises(LearningError, match=r"episode_000.safetensors: .*of another version"):
+        learner_of()
+
+
 @pytest.mark.parametrize("spoil", ["garbage", "another run's"])
 def test_weights_that_are_not_the_runs_are_refused_in_one_line(learner_of, spoil, tmp_path):
     learner = learner_of()

@@ -88,23 +88,26 @@ CRANE = """<mujoco><compiler angle="radian"/><worldbody><body pos="0.1 0 1" quat
     <joint name="swing" axis="0 1 1" ref="0.5" range="-0.5 1.0" pos="0.1 0 0"/><geom size="0.1"/>
     <body pos="0 0.1 0.3"><joint name="wrist" axis="1 0 0"/><geom size="0.1"/>
       <site name="hook" pos="0.2 0.1 0"/></body></body>
-</body></worldbody><actuator><motor joint="rail" ctrlrange="-2 2"/>
+</body><body name="load"><joint name="load_x" type="slide" axis="1 0 0"/><geom size="0.1"/></body>
+</worldbody><actuator><motor joint="rail" ctrlrange="-2 2"/>
 <motor joint="swing" ctrlrange="-1 1"/></actuator></mujoco>"""
 
 
-def test_a_crane_that_slides_and_turns_is_seen_as_torch_sees_it(tmp_path):
+@pytest.mark.parametrize(("target", "modelled"), [("goal", 2), ("load", 3)])
+def test_a_crane_that_slides_and_turns_is_seen_as_torch_sees_it(tmp_path, target, modelled):
     (tmp_path / "crane.xml").write_text(CRANE)
     robot = {
         "model": str(tmp_path / "crane.xml"),
         "period": 0.02,
         "steps": 50,
+        "observed": ["load_x"],
         "context": ["goal_x", "goal_z"],
         "start": {"goal_x": {"std": 0.3}, "goal_z": {"std": 0.3}},
     }
-    success = {"of": "hook", "to": "goal", "within": 0.05}
+    success = {"of": "hook", "to": target, "within": 0.05}
     reward = {"terms": [{"term": "distance", "of": "hook", "to": "goal"}], "success": success}
     task = task_of(tmp_path, {"robot": robot, "reward": reward})
-    assert (task.geometry.seen_dim, task.geometry.modelled_dim) == (2, 2)
+    assert (task.geometry.seen_dim, task.geometry.modelled_dim) == (4 - modelled, modelled)
     actors, step = modules(task)
     compiled, states = make_imagination(actors, step), states_of(actors)
     assert isinstance(compiled, CompiledImagination)

@@ -24,7 +24,7 @@ def describe_robot(path: Path) -> RenderableType:
     config = asked_config(RunOptions(str(path)))
     described = asked_robot(str(path), config)
     assert described is not None
-    robot, task = described.robot, DescribedTask(described, 0.0)
+    robot, task = described.robot, DescribedTask(described, config.action_penalty)
     substeps = (
         "" if robot.timestep is None else f", physics in steps of {1e3 * robot.timestep:g} ms"
     )
@@ -69,7 +69,7 @@ def _reward(described: Description) -> dict[str, str]:
 def _vectors(task: DescribedTask) -> dict[str, str]:
     vectors = task.geometry.vectors if task.geometry else ()
     seen = ", ".join(f"{site} from {body}" for site, body in vectors)
-    return {"networks see": seen} if seen else {}
+    return {"vectors": seen} if seen else {}
 
 
 def _entries(described: Description, task: DescribedTask) -> Table:

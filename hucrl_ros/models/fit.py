@@ -70,7 +70,9 @@ def fit(
     features = torch.cat([model.task.model_features(data.states), data.actions], dim=-1)
     changes = (data.next_states - data.states)[:, : model.output_dim]
     if not model.fixed_inputs:
-        model.inputs.fit(features[kept])
+        least = torch.zeros(model.input_dim)
+        least[: model.task.model_feature_dim] = model.task.least_deviations
+        model.inputs.fit(features[kept], least=least)
     model.targets.fit(changes[kept], STILL * model.task.units[: model.output_dim])
     model.epistemic_scale.fill_(1.0)
     model.learn(model.inputs(features[kept]), model.targets(changes[kept]), generator, progress)

@@ -214,7 +214,7 @@ def _act(
         for lane in range(lanes):
             applied[d, lane] = min(max(applied[d, lane], np.float32(-1.0)), np.float32(1.0))
     inputs, efforts = scratch.inputs, len(program.limits)
-    # Entries without the context, which come first among the features.
+    # The first features are the state's entries, the context last.
     known = 2 * len(program.angles) + len(program.others) - program.context
     for i in range(known):
         for lane in range(lanes):

@@ -129,7 +129,8 @@ class Manifest(BundleFields):
         ):
             if len(getattr(self, name)) != length:
                 raise ValueError(f"{name} has {len(getattr(self, name))} entries, not {length}")
-        if any(not 0 <= entry < self.spec.predicted_dim for entry in self.angles):
+        known = set(self.angles) <= set(range(self.spec.predicted_dim))
+        if not known or len(set(self.angles)) < len(self.angles):
             raise ValueError(f"angles are {self.angles} of {self.spec.predicted_dim} entries")
         if self.hallucination_dim not in (0, self.spec.predicted_dim):
             raise ValueError(

@@ -133,6 +133,8 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
     _check_chain("policy", networks.policy, (), features, actions)
     if manifest.hallucination_dim:
         _check_chain("hallucination", networks.hallucination, (), features, predicted)
+    elif networks.hallucination:
+        raise ValueError("hallucination has layers, but hallucination_dim is 0")
     _check_chain("model", networks.model, (heads,), seen, 2 * predicted)
     return networks
 
@@ -156,7 +158,7 @@ def _check_geometry(geometry: dict[str, Floats], joints: int, state_dim: int) ->
     ):
         for index in geometry[name][:, column]:
             if index not in range(count):
-                raise ValueError(f"{name} has {index:g} where 0 to {count - 1} are known")
+                raise ValueError(f"{name} has {index:g}, of {count} that there are")
 
 
 def _layers(arrays: Arrays, name: str) -> list[Dense]:

@@ -93,7 +93,7 @@ class DescribedTask(Task):
         first = (torch.arange(count) < count - count // 2)[:, None]
         return torch.where(first, states, moving)
 
-    def _geometry(self, robot: DescribedRobot) -> Geometry:
+    def _geometry(self, robot: DescribedRobot) -> Geometry | None:
         """Stops of limited joints, and the vector between the points of `success`."""
         stops = [
             Stop(joint, *robot.ranges[joint].tolist())
@@ -105,7 +105,8 @@ class DescribedTask(Task):
         named = [point for point in points if isinstance(point, str)]
         bodies = [point for point in named if self.view.is_in_state(point)]
         vectors = [Vector(site, body) for site in named for body in bodies if site not in bodies]
-        return Geometry(self.spec, stops, vectors, robot.model)
+        found = Geometry(self.spec, stops, vectors, robot.model)
+        return found if stops or found.vectors else None
 
     def _half_widths(self) -> Tensor:
         """`(n,)` how far an imagined joint without limits may be from 0 [rad or m]."""

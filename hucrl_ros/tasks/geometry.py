@@ -13,6 +13,9 @@ from hucrl_ros.tasks.kinematics import ForwardKinematics
 
 NEAR_STOP = 0.1
 """[rad] From this distance on the model sees a joint's stop."""
+GRAZED = 0.1
+"""Deviation of a ramp in the data, at least: a stop that was only grazed would otherwise make an
+input of a hundred deviations where it is imagined to be hit."""
 VECTOR_UNIT = 0.3
 """[m] Of the vectors, in the networks' inputs."""
 
@@ -71,22 +74,23 @@ class Geometry(nn.Module):
             spec: Of the robot.
             stops: Revolute joints with limits.
             vectors: From bodies to sites; coordinates that aren't in the state are left out.
-            model: Has the sites.
+            model: Has the sites; None only without vectors.
         """
         super().__init__()
         self.joints = len(spec.joint_names)
         self.period = spec.period
         self.stops = tuple(stops)
-        self.vectors = tuple(vectors)
-        names = list(dict.fromkeys(vector.site for vector in vectors))
-        assert model is not None or not names
-        self.sites = nn.ModuleList(
-            ForwardKinematics(model, name, spec.joint_names) for name in names if model is not None
-        )
         further = (*spec.observed, *spec.context)
+        self.vectors = tuple(
+            vector for vector in vectors if any(f"{vector.body}_{x}" in further for x in AXES)
+        )
+        names = list(dict.fromkeys(vector.site for vector in self.vectors))
+        self.sites = nn.ModuleList()
+        if model is not None:
+            self.sites.extend(ForwardKinematics(model, name, spec.joint_names) for name in names)
         self.components = tuple(
             Component(names.index(vector.site), axis, 2 * self.joints + further.index(entry))
-            for vector in vectors
+            for vector in self.vectors
             for axis, letter in enumerate(AXES)
             if (entry := f"{vector.body}_{letter}") in further
         )
@@ -116,8 +120,8 @@ class Geometry(nn.Module):
         """Inputs `(..., modelled_dim)` of the model, of states `(..., p)`.
 
         Both kinds are taken where the joints would be after a control period at their present
-        speeds: ramps from 0 at `NEAR_STOP` before each lower, then each upper limit to 1 at it,
-        and vectors to what moves, with the joints held by their stops.
+        speeds: ramps from 0 at `NEAR_STOP` before each lower, then each upper limit to 1 at it
+        and on beyond it, and vectors to what moves, with the joints held by their stops.
         """
         velocities = state[..., self.joints : 2 * self.joints]
         ahead = state[..., : self.joints] + self.period * velocities
