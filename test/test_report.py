@@ -6,6 +6,7 @@ import pytest
 from fabricated_run import fabricate_run, swing_up
 from PIL import Image
 
+from hucrl_ros.envs import HalfCheetah, Pendulum
 from hucrl_ros.experiments import rendering, video
 from hucrl_ros.experiments.figures import PlayedEpisode
 from hucrl_ros.experiments.phase import VIEWS, phase_points, select_episodes, unbroken
@@ -166,3 +167,18 @@ def test_videos_replay_the_recorded_states(tmp_path):
         assert animation.n_frames == 11
         assert animation.width > 1.5 * animation.height
     assert files[2].stat().st_size < 3e6
+
+
+def test_a_robot_of_which_the_state_has_the_speed_alone_moves_on_in_its_film():
+    robot, rng = HalfCheetah(), np.random.default_rng(0)
+    states = [robot.reset(rng)]
+    address = int(robot.model.joint("rootx").qposadr[0])
+    places = [robot.data.qpos[address]]
+    for _ in range(60):
+        states.append(robot.step(np.array([1.0, -0.5, 0.5, 0.2, 1.0, -0.3])))
+        places.append(robot.data.qpos[address])
+    assert np.ptp(places) > 0.1
+    (found,) = rendering.way_of(robot, np.array(states)).items()
+    assert found[0] == address
+    np.testing.assert_allclose(found[1], places, atol=0.15 * np.ptp(places))
+    assert rendering.way_of(Pendulum(), np.zeros((3, 2))) == {}

@@ -18,6 +18,7 @@ from hucrl_ros.envs import MujocoRobot, make_robot
 from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.style import BLUE, GREY, INK, PALE, VERMILION, signed
 from hucrl_ros.experiments.video import Clip, load_clips
+from hucrl_ros.robot import VELOCITY, sources
 
 Frame = NDArray[np.uint8]
 
@@ -32,6 +33,8 @@ RATE = 20.0
 """[frames/s] GIFs count in hundredths of a second, so not every rate can be had exactly."""
 GIF_HEIGHT = 340
 """[pixels]"""
+GIF_S = 10.0
+"""[s] What a GIF shows, at most; the MP4s show all."""
 GIF_COLOURS = 128
 GIF_HOLD_S = 1.5
 """[s] How long the last picture stands before the animation starts again."""
@@ -50,7 +53,7 @@ def main(
         for clip in clips:
             film = list(draw_clip(robot, renderer, clip, stride))
             write_video(folder / f"{clip.name}.mp4", film, rate)
-            films.append(film)
+            films.append(film[: round(GIF_S * rate) + 1])
     write_gif(folder / f"{together}.gif", side_by_side(films), rate)
 
 
@@ -62,13 +65,31 @@ def draw_clip(
     actions = np.concatenate([clip.actions, clip.actions[-1:]])
     known = mujoco.mj_name2id(robot.model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA) >= 0
     camera = CAMERA if known else FREE_CAMERA
+    travelled = way_of(robot, clip.states)
     for k in range(0, len(clip.states), stride):
         robot.set_state(clip.states[k])
+        for address, positions in travelled.items():
+            robot.data.qpos[address] = positions[k]
+        mujoco.mj_forward(robot.model, robot.data)
         renderer.update_scene(robot.data, camera)
         shares = actions[k] / np.asarray(robot.spec.effort_limits)
         yield decorate(
             renderer.render(), clip.title, float(returns[k]), k * robot.spec.period, shares
         )
+
+
+def way_of(robot: MujocoRobot, states: Array) -> dict[int, Array]:
+    """How far joints have come `(T + 1,)` of which `states` hold the velocity alone, by address.
+
+    Without it a cheetah would run on the spot.
+    """
+    spec, found = robot.spec, {}
+    for joint in sources(spec).further:
+        entry = 2 * len(spec.joint_names) + spec.observed.index(f"{joint}{VELOCITY}")
+        steps = spec.period * (states[:-1, entry] + states[1:, entry]) / 2.0
+        address = int(robot.model.joint(joint).qposadr[0])
+        found[address] = np.concatenate([[0.0], np.cumsum(steps)])
+    return found
 
 
 def decorate(picture: Frame, title: str, total: float, seconds: float, shares: Array) -> Frame:
