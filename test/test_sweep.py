@@ -330,7 +330,7 @@ def arguments(*words):
 
 def test_command_line_in_the_report_parses_to_the_same_sweep():
     words = ["--strategies", "greedy", "--action-penalties", "0", "0.2", "--seeds", "1", "2",
-             "--episodes", "4", "--vary", "search.policy_noise=0,0.1",
+             "--episodes", "4", "--goal=-6", "--vary", "search.policy_noise=0,0.1",
              "--set", "planner.horizon=7", "--out", "some where"]  # fmt: skip
     args = arguments(*words)
     again = arguments(*shlex.split(command.command_line(args))[3:])

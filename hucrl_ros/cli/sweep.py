@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from hucrl_ros.experiments.sweep import Sweep
 
 STRATEGIES = ("greedy", "thompson", "optimistic")
+GOAL = 265.0
+"""Return of a pendulum that swings up."""
 _SWEPT = ("strategy", "action_penalty", "seed")
 
 
@@ -52,7 +54,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add_worker_arguments(parser)
     parser.add_argument(
-        "--goal", type=float, default=265.0, help="return that counts as learned, for the table"
+        "--goal", type=float, default=GOAL, help="return that counts as learned, for the table"
     )
     parser.set_defaults(run=run)
 
@@ -130,6 +132,7 @@ def command_line(args: argparse.Namespace) -> str:
     words += ["--action-penalties", *(f"{penalty:g}" for penalty in args.action_penalties)]
     words += ["--seeds", *map(str, args.seeds)]
     words += [] if args.episodes is None else ["--episodes", str(args.episodes)]
+    words += [] if args.goal == GOAL else [f"--goal={args.goal:g}"]
     words += [] if args.vary is None else ["--vary", args.vary]
     words += [] if args.config is None else ["--config", os.fspath(args.config)]
     for setting in args.set:
