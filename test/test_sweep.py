@@ -281,6 +281,12 @@ def test_table_has_one_row_for_each_group_with_counts():
     assert lines[2].endswith(f"| {PendulumSwingUp.optima[0.0]:g} |")
 
 
+def test_one_seed_has_no_interval():
+    one = [each for each in grid() if each.seed == 1]
+    lines = markdown_table(collect(one), goal=301.0)
+    assert lines[2].startswith("| 0 | greedy | 301.0 | 301.0 | 1 of 1 | 3 |")
+
+
 def test_table_of_a_varied_setting_has_a_column_for_it():
     lines = markdown_table(collect(grid(("optimistic",), (0.2,), ("0", "0.1"))), goal=1000.0)
     assert "`search.policy_noise`" in lines[0]

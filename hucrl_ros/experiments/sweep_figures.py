@@ -107,8 +107,9 @@ def _draw_optimum(axes: Axes, optimum: float | None) -> None:
 
 def _title(figure: Figure, results: Results) -> None:
     seeds = max(len(returns) for returns in results.groups.values())
+    of = f"mean and 95% interval over {seeds} seeds" if seeds > 1 else "one seed"
     figure.suptitle(
-        f"{results.task}: mean and 95% interval over {seeds} seeds", x=0.01, ha="left",
+        f"{results.task}: {of}", x=0.01, ha="left",
         fontsize=13, fontweight="bold",
     )  # fmt: skip
 

@@ -56,16 +56,19 @@ def _page(
     runs = {(row.strategy, row.action_penalty, row.value, row.seed): row for row in rows}
     seeds = sorted({row.seed for row in rows})
     cpu_s = sum(row.cpu_s for row in runs.values())
+    which = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
     return "\n".join(
         [
             f"# {results.task}: results of a sweep",
             "",
-            f"Runs: {len(runs)} (seeds {', '.join(map(str, seeds))}), with {cpu_s / 60:.1f} "
+            f"Runs: {len(runs)} ({which}), with {cpu_s / 60:.1f} "
             "minutes of processor time in all. Made by",
             "",
             f"    {command}",
             "",
-            "Numbers are means over seeds with 95% bootstrap intervals (BCa). `returns.csv` holds",
+            "Numbers are means over seeds with 95% bootstrap intervals (BCa). `returns.csv` holds"
+            if len(seeds) > 1
+            else "Numbers are those of one seed. `returns.csv` holds",
             "every episode.",
             "",
             *markdown_table(results, goal),
@@ -132,6 +135,8 @@ def _line(entries: Sequence[str]) -> str:
 def _interval(interval: Interval) -> str:
     if not np.isfinite(interval.mean):
         return "–"
+    if interval.low == interval.high:  # of one run, or of equal ones
+        return signed(interval.mean)
     return f"{signed(interval.mean)} [{signed(interval.low)}, {signed(interval.high)}]"
 
 
