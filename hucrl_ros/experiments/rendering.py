@@ -33,7 +33,7 @@ RATE = 20.0
 """[frames/s] GIFs count in hundredths of a second, so not every rate can be had exactly."""
 GIF_HEIGHT = 340
 """[pixels]"""
-GIF_S = 10.0
+GIF_S = 6.0
 """[s] What a GIF shows, at most; the MP4s show all."""
 GIF_COLOURS = 128
 GIF_HOLD_S = 1.5
@@ -70,7 +70,8 @@ def draw_clip(
         robot.set_state(clip.states[k])
         for address, positions in travelled.items():
             robot.data.qpos[address] = positions[k]
-        mujoco.mj_forward(robot.model, robot.data)
+        if travelled:
+            mujoco.mj_forward(robot.model, robot.data)
         renderer.update_scene(robot.data, camera)
         shares = actions[k] / np.asarray(robot.spec.effort_limits)
         yield decorate(

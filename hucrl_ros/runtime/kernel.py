@@ -1,6 +1,7 @@
 """The planning kernel: rollouts of small networks, compiled when it is first used.
 
-numba keeps the compiled code on disk, so that takes some seconds once on a machine.
+numba keeps the compiled code on disk, so that takes some seconds once on a machine. It is one file
+because numba compiles a kept function anew when its own file changes, not when another one does.
 """
 
 import math

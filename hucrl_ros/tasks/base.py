@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hucrl_ros.envs import MujocoRobot, RobotSpec
 from hucrl_ros.envs.base import Array
-from hucrl_ros.tasks.geometry import GRAZED, Geometry
+from hucrl_ros.tasks.geometry import Geometry
 
 Reach = float | tuple[float, float]
 
@@ -85,11 +85,8 @@ class Task(nn.Module, ABC):
     @property
     def least_deviations(self) -> Tensor:
         """`(f,)` deviations that the model's features are taken to have at least."""
-        least = torch.zeros(self.model_feature_dim)
-        if self.geometry:
-            first = self._entries_dim - len(self.spec.context)
-            least[first : first + 2 * len(self.geometry.stops)] = GRAZED
-        return least
+        entries = torch.zeros(self._entries_dim - len(self.spec.context))
+        return torch.cat([entries, self.geometry.least_deviations]) if self.geometry else entries
 
     @property
     def _entries_dim(self) -> int:

@@ -112,6 +112,13 @@ class Geometry(nn.Module):
         """Length of `modelled`."""
         return 2 * len(self.stops) + len(self.moving)
 
+    @property
+    def least_deviations(self) -> Tensor:
+        """`(modelled_dim,)` deviations that `modelled` is taken to have at least."""
+        least = torch.zeros(self.modelled_dim)
+        least[: 2 * len(self.stops)] = GRAZED
+        return least
+
     def seen(self, state: Tensor) -> Tensor:
         """The present vectors `(..., seen_dim)` of states `(..., p)`, for policies and critic."""
         return self._vectors(state[..., : self.joints], state, self.components)
