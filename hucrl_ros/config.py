@@ -153,6 +153,8 @@ class SearchSettings(Settings):
     candidate_noise: float = Field(0.2, gt=0)
     """Standard deviation of the actions tried around π and η (for `ppo` before they are squashed);
     for `pathwise` and `bptt` the noise that smooths the reward [shares of the limit]."""
+    candidate_steps: int = Field(1, ge=1)
+    """`lookahead`: imagined steps that a tried action lasts [1]."""
     gradient_steps: int = Field(2, ge=1)
     """`pathwise`: imagined steps that the gradient passes [1]."""
     bptt_horizon: int = Field(8, ge=1)

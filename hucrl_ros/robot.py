@@ -54,7 +54,8 @@ class Sources(NamedTuple):
 
     Joint states tell positions and velocities of `joint_names`, and what `observed` calls
     `<joint>_velocity`. What it calls `<body>_x`, `<body>_y` or `<body>_z` comes as the body's
-    pose on the topic `object_pose`; what the context calls so comes on the topic `goal`.
+    pose on the topic `object_pose`; what the context calls so comes on the topic `goal`. An
+    observed `<body>_x_velocity` of that body is told by two poses.
     """
 
     further: tuple[str, ...]
@@ -65,7 +66,8 @@ class Sources(NamedTuple):
     """Body that the context places; empty: none."""
     order: tuple[int, ...]
     """`(p,)` where the state's entries stand in all that is told: positions and velocities of
-    the joints, velocities of the further ones, x, y, z of the object, x, y, z of the goal."""
+    the joints, velocities of the further ones, x, y, z of the object, their velocities, x, y, z
+    of the goal."""
 
 
 def sources(spec: RobotSpec) -> Sources:
@@ -74,18 +76,28 @@ def sources(spec: RobotSpec) -> Sources:
     Raises:
         ConfigError: nobody tells an entry.
     """
-    further = [name.removesuffix(VELOCITY) for name in spec.observed if name.endswith(VELOCITY)]
+    moving = [name.removesuffix(VELOCITY) for name in spec.observed if name.endswith(VELOCITY)]
     place = [name for name in spec.observed if not name.endswith(VELOCITY)]
     body, goal = _body_of(place, spec, "observed"), _body_of(spec.context, spec, "context")
     joints = 2 * len(spec.joint_names)
-    moving = [*(f"{name}{VELOCITY}" for name in further), *(f"{body}_{axis}" for axis in AXES)]
+    places = [f"{body}_{axis}" for axis in AXES]
+    further = [name for name in moving if not body or name not in places]
+    observed = [f"{joint}{VELOCITY}" for joint in further]
+    observed += [*places, *(f"{place}{VELOCITY}" for place in places)]
     staying = [f"{goal}_{axis}" for axis in AXES]
     order = (
         *range(joints),
-        *(joints + moving.index(name) for name in spec.observed),
-        *(joints + len(moving) + staying.index(name) for name in spec.context),
+        *(joints + observed.index(name) for name in spec.observed),
+        *(joints + len(observed) + staying.index(name) for name in spec.context),
     )
     return Sources(tuple(further), body, goal, order)
+
+
+def object_speeds(spec: RobotSpec) -> list[str]:
+    """The observed velocities that two poses of the object tell."""
+    told = sources(spec)
+    joints = {f"{joint}{VELOCITY}" for joint in told.further}
+    return [name for name in spec.observed if name.endswith(VELOCITY) and name not in joints]
 
 
 def _body_of(names: Sequence[str], spec: RobotSpec, kind: str) -> str:

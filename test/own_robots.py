@@ -36,6 +36,16 @@ PENDULUM = {
 }
 """The paper's pendulum, as a user would describe it."""
 ARM = yaml.safe_load((EXAMPLES / "planar_arm" / "planar_arm.yaml").read_text())
+PUSHER = """<mujoco><compiler angle="radian"/><worldbody>
+  <body pos="0 0 0.05"><joint name="rail" type="slide" axis="1 0 0" range="-1 1"/>
+    <geom size="0.04" pos="0.1 0 0.01"/>
+    <body><joint name="swing" axis="0 0.1 1" range="-1 1"/>
+      <geom type="capsule" size="0.02" fromto="0 0 0 0.3 0 0.02"/></body></body>
+  <body name="puck" pos="0.2 0.1 0.05">
+    <joint type="slide" axis="1 0 0"/>{object}</body>
+</worldbody><actuator><motor joint="rail" ctrlrange="-2 2"/>
+<motor joint="swing" ctrlrange="-1 1"/></actuator></mujoco>"""
+"""A rail with a swinging arm, in front of a puck that slides."""
 
 
 def write(folder: Path, document: dict, name: str = "mine.yaml") -> Path:
@@ -66,3 +76,16 @@ def resolved(folder: Path, document: dict) -> Description:
 def task_of(folder: Path, document: dict, action_penalty: float = 0.0) -> DescribedTask:
     """The task of a description."""
     return DescribedTask(resolved(folder, document), action_penalty)
+
+
+def pushing(folder: Path, geom: str) -> dict:
+    """A robot that can push a puck of a given `<geom>`."""
+    (folder / "pusher.xml").write_text(PUSHER.format(object=geom))
+    robot = {
+        "model": str(folder / "pusher.xml"),
+        "period": 0.02,
+        "steps": 50,
+        "observed": ["puck_z", "puck_x", "puck_y", "puck_x_velocity"],
+    }
+    reward = {"terms": [{"term": "distance", "of": "puck", "to": [0.5, 0.0, 0.05]}]}
+    return {"robot": robot, "reward": reward}

@@ -12,6 +12,7 @@ import torch
 from bundle_factory import STRATEGIES, learned, shake
 from bundle_factory import write_bundle as write
 from numba import njit
+from touching import touching
 
 from hucrl_ros.benchmarks.numpy_engine import NumpyEngine
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
@@ -24,6 +25,7 @@ from hucrl_ros.runtime.deadline import PLANNING_THREAD
 from hucrl_ros.runtime.engine import make_engine
 from hucrl_ros.runtime.networks import GEOMETRY, from_arrays, to_arrays
 from hucrl_ros.runtime.onnx_engine import OnnxEngine
+from hucrl_ros.tasks import make_task
 
 ENGINES = ("compiled", "onnx", "numpy")
 STATE = np.array([3.0, -0.5])
@@ -140,6 +142,8 @@ def test_networks_of_any_size_and_states_with_a_context(
     )
     spec = bundle.manifest.spec
     state = np.random.default_rng(1).uniform(-0.5, 0.5, spec.state_dim)
+    if task == "pusher":
+        state = touching(make_task(task, 0.0), 1)[0].double().numpy()
     offsets, noise = inputs(bundle.manifest.width, spec.predicted_dim, particles=21, horizon=6)
     expected = None
     for name in ENGINES:
@@ -254,11 +258,16 @@ def arm(tmp_path_factory):
     [
         ("stops", 0, 7.0, "stops has 7, of 7 that there are"),
         ("stops", 1, np.nan, "stops isn't finite"),
-        ("links", 0, 3.0, "links has 3, of 3 that there are"),
+        ("links", 0, 5.0, "links has 5, of 5 that there are"),
         ("links", 1, -1.0, "links has -1, of 7 that there are"),
-        ("vectors", 0, 0.5, "vectors has 0.5, of 3 that there are"),
+        ("vectors", 0, 0.5, "vectors has 0.5, of 5 that there are"),
         ("vectors", 1, 3.0, "vectors has 3, of 3 that there are"),
-        ("vectors", 2, 17.0, "vectors has 17, of 17 that there are"),
+        ("vectors", 2, 19.0, "vectors has 19, of 19 that there are"),
+        ("touches", 0, 5.0, "touches has 5, of 5 that there are"),
+        ("touches", 1, -1.0, "touches has -1, of 5 that there are"),
+        ("object", 0, 19.0, "object has 19, of 19 that there are"),
+        ("object", 5, 0.0, "object is more than one, or has no distance"),
+        ("object", 2, 0.5, "object has 0.5, of 19 that there are"),
     ],
 )
 def test_a_geometry_that_the_state_does_not_have_is_refused(arm, name, column, value, message):

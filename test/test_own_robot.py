@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from own_robots import ARM, EXAMPLES, PENDULUM, changed, resolved, task_of, write
+from own_robots import ARM, EXAMPLES, PENDULUM, changed, pushing, resolved, task_of, write
 
 from hucrl_ros.config import Config
 from hucrl_ros.description import find_description, read_description
@@ -116,6 +116,27 @@ def test_the_model_sees_the_stops_of_revolute_joints_with_limits(stick, arm):
     ((joint, lower, upper),) = DescribedTask(arm, 0.0).geometry.stops
     assert joint == 1
     assert (lower, upper) == pytest.approx((-2.6, 2.6))
+
+
+def test_the_model_sees_contacts_with_round_objects(tmp_path):
+    round_ = task_of(tmp_path, pushing(tmp_path, '<geom size="0.05"/>'))
+    assert [touch.reach for touch in round_.geometry.touches] == pytest.approx([0.09, 0.07])
+    assert round_.geometry.modelled_dim == 2 + 3
+    box = task_of(tmp_path, pushing(tmp_path, '<geom type="box" size="0.05 0.05 0.05"/>'))
+    assert box.geometry.modelled_dim == 2
+
+
+def test_contacts_are_seen_without_stops_as_well(tmp_path):
+    document = pushing(tmp_path, '<geom size="0.05"/>')
+    model = tmp_path / "pusher.xml"
+    model.write_text(model.read_text().replace(' range="-1 1"', ""))
+    assert task_of(tmp_path, document).geometry.modelled_dim == 3
+
+
+def test_an_objects_speed_is_measured_like_any_other_entry(tmp_path):
+    found = resolved(tmp_path, pushing(tmp_path, '<geom size="0.05"/>')).robot
+    assert 0.0 < found.scales["puck_x_velocity"] < found.reach["puck_x_velocity"]
+    assert found.start["puck_x_velocity"].mean == 0.0
 
 
 def test_uneven_limits_give_an_uneven_reach_that_a_run_keeps(tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from own_robots import ARM, changed, write
+from own_robots import ARM, changed, pushing, write
 
 from hucrl_ros.cli import main
 from hucrl_ros.config_files import load_config
@@ -198,3 +198,9 @@ def test_its_description_is_checked_and_explained_by_inspect(source, capsys):
         "stays",
     ):
         assert said in printed
+
+
+def test_inspect_tells_of_contacts(tmp_path, capsys):
+    path = write(tmp_path, pushing(tmp_path, '<geom size="0.05"/>'))
+    assert main(["inspect", str(path)]) == 0
+    assert "of 2 links with puck" in capsys.readouterr().out

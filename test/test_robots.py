@@ -9,7 +9,8 @@ from hucrl_ros.envs.extras import Extras
 from hucrl_ros.envs.pr2_reacher import JOINTS
 from hucrl_ros.tasks import TASKS
 
-AT_REST = np.zeros(17)
+OBJECT_SPEEDS = 2
+"""Entries of the pusher's state beyond the paper's: two poses tell them."""
 
 
 def starts(robot, count: int = 400) -> np.ndarray:
@@ -23,7 +24,7 @@ def starts(robot, count: int = 400) -> np.ndarray:
         ("cartpole", 4, 1, 3.0, 0.04, 200),
         ("reacher", 14 + 3, 7, 20.0, 0.02, 150),
         ("sparse_reacher", 14 + 3, 7, 20.0, 0.02, 150),
-        ("pusher", 14 + 3, 7, 2.0, 0.04, 150),
+        ("pusher", 14 + 3 + OBJECT_SPEEDS, 7, 2.0, 0.04, 150),
         ("half_cheetah", 17, 6, 2.0, 0.05, 1000),
     ],
 )
@@ -87,7 +88,7 @@ def test_the_arms_have_the_pr2s_joints_axes_and_lengths(make, tool, base):
     assert all(joint.armature[0] == 0.04 for joint in hinges)
     assert not model.opt.gravity.any()
     robot = make()
-    robot.set_state(AT_REST)
+    robot.set_state(np.zeros(robot.spec.state_dim))
     site = robot.data.site(0).xpos
     assert site == pytest.approx([0.1 + 0.4 + 0.321 + tool, base, 0.0])
 
@@ -120,12 +121,30 @@ def test_the_pushers_object_moves_when_it_is_pushed_and_only_then():
     rested = [robot.step(np.zeros(7))[14:] for _ in range(20)]
     assert np.abs(np.stack(rested) - start[14:]).max() < 1e-12
     pushed = start.copy()
-    pushed[14:] = np.add(robot.data.body("r_wrist_roll_link").xpos, [0.0, 0.16, 0.0])
+    pushed[14:17] = np.add(robot.data.body("r_wrist_roll_link").xpos, [0.0, 0.16, 0.0])
     pushed[16] = -0.275
     robot.model.body("object").pos[2] = 0.0  # as high as the fork
     robot.set_state(pushed)
     moved = [robot.step(np.array([2.0, *[0.0] * 6]))[14:] for _ in range(30)]
     assert moved[-1][1] > pushed[15] + 0.05
+    steps = np.diff([state[:2] for state in moved], axis=0) / robot.spec.period
+    np.testing.assert_allclose([state[3:] for state in moved[1:]], steps, atol=1e-12)
+
+
+def test_an_object_is_put_as_fast_as_its_state_says_and_coasts():
+    robot = Pr2Pusher()
+    start = robot.reset(np.random.default_rng(0))
+    start[17:] = 0.3, -0.1
+    robot.set_state(start)
+    np.testing.assert_allclose(robot.state, start, atol=1e-12)
+    # Over a whole period it is slower on average than at its beginning.
+    first = robot.step(np.zeros(7))
+    assert (np.abs(first[17:]) < 0.9 * np.abs(start[17:])).all()
+    for _ in range(50):
+        robot.step(np.zeros(7))
+    # Mass 0.04 kg over damping 0.5 N s/m: it coasts 0.08 s.
+    way = robot.state[14:16] - start[14:16]
+    np.testing.assert_allclose(way, 0.08 * start[17:], rtol=0.1)
 
 
 def test_the_cheetah_stands_still_on_its_feet():
@@ -146,10 +165,30 @@ def test_the_cheetahs_speed_is_how_far_it_runs():
     assert robot.data.qpos[0] - before == pytest.approx(0.05 * (1.5 + state[16]) / 2, rel=0.1)
 
 
-@pytest.mark.parametrize("name", ["gaol_x", "goal", "goal_w", "r_wrist_velocity"])
+@pytest.mark.parametrize(
+    "name", ["gaol_x", "goal", "goal_w", "r_wrist_velocity", "gaol_x_velocity"]
+)
 def test_a_state_entry_that_the_mjcf_lacks_is_refused(name):
     with pytest.raises(ValueError, match=f"state entry '{name}': the MJCF has no such body"):
         Extras(Pr2Reacher().model, (name,))
+
+
+def test_a_goal_has_no_velocity():
+    with pytest.raises(ValueError, match="state entry 'goal_x_velocity' of body 'goal': only one"):
+        Extras(Pr2Reacher().model, ("goal_x", "goal_x_velocity"))
+
+
+BELT = """<mujoco><worldbody><body name="puck">
+  <joint name="puck_x" type="slide" axis="-1 0 0"/><geom size="0.1"/>
+</body></worldbody></mujoco>"""
+
+
+def test_a_velocity_is_that_of_the_observed_body_not_of_a_joint_with_its_name():
+    model = mujoco.MjModel.from_xml_string(BELT)
+    qpos, qvel = np.zeros(1), np.array([2.0])
+    data = mujoco.MjData(model)
+    assert Extras(model, ("puck_x", "puck_x_velocity")).read(data, qpos, qvel)[1] == -2.0
+    assert Extras(model, ("puck_x_velocity",)).read(data, qpos, qvel)[0] == 2.0
 
 
 def test_a_link_of_the_robot_is_no_observed_body():

@@ -10,7 +10,7 @@ from searching import Climb, actors_of, generator, settings_of, some_states, sta
 from torch import nn
 
 from hucrl_ros.config import SearchSettings
-from hucrl_ros.search import Actors, Imagination, Mpo, Starts
+from hucrl_ros.search import Actors, Imagination, Mpo, Starts, make_search
 from hucrl_ros.search.imagination import Pool, finite_part, trace_targets
 from hucrl_ros.search.mpo import e_step_temperature
 from hucrl_ros.search.updates import GuardedAdam, descend
@@ -150,6 +150,39 @@ def test_a_candidate_without_a_value_counts_as_the_worst():
             states, candidates[[0, 3]], DISCOUNT, generator()
         )
     assert torch.equal(hopeless, torch.zeros(2, 6))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_candidate_lasts_for_the_steps_that_are_asked_for(steps):
+    actors, step, states = actors_of(settings_of(), 2), ExactStep(0.1), some_states(6)
+    candidates = 2.0 * torch.rand(3, 6, 3, generator=generator(1)) - 1.0
+    values = Imagination(actors, step).values_of(states, candidates, 0.7, generator(), steps)
+    effort, eta = LIMIT * candidates[..., :1], candidates[..., 1:]
+    expected, here = 0.0, states.expand(3, 6, 2)
+    for t in range(steps):
+        expected = expected + 0.7**t * actors.task.reward(here, effort)
+        here = next_state(here, effort) + 0.1 * eta
+    with torch.no_grad():
+        expected = expected + 0.7**steps * actors.critic(here)
+    torch.testing.assert_close(values, expected)
+
+
+@pytest.mark.parametrize(("steps", "share"), [(1, 0.0), (3, 1.0)])
+def test_lookahead_learns_what_only_held_actions_show(steps, share):
+    """A force moves the mass in the second step at the earliest, and this critic knows nothing."""
+    settings, task = settings_of(candidate_steps=steps), Climb(0.0)
+    actors = actors_of(settings, task=task)
+    with torch.no_grad():
+        for network in (actors.policy.network, actors.critic.network):
+            network[-1].weight.zero_()
+            network[-1].bias.zero_()
+    searching, draws = make_search(settings), generator()
+    optimiser = GuardedAdam(actors.policy_parameters(), 3e-2)
+    for _ in range(60):
+        imagination = Imagination(actors, ExactStep())
+        searching.improve_policies(some_states(), imagination, optimiser, draws)
+    learned = actors.policy(some_states()).detach()
+    assert float(learned.mean()) == pytest.approx(share, abs=0.1)
 
 
 # Networks

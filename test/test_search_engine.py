@@ -6,8 +6,9 @@ import sys
 import pytest
 import torch
 from linear_system import ExactStep
-from own_robots import task_of
+from own_robots import pushing, task_of
 from searching import actors_of, generator, settings_of
+from touching import touching
 
 from hucrl_ros.config import ExplorationSettings, ModelSettings, SearchSettings
 from hucrl_ros.exploration import make_step
@@ -114,12 +115,35 @@ def test_a_crane_that_slides_and_turns_is_seen_as_torch_sees_it(tmp_path, target
     assert_alike(compiled.imagine(states, 4), Imagination(actors, step).imagine(states, 4))
 
 
+@pytest.mark.parametrize(
+    "geom",
+    [
+        '<geom size="0.05"/>',
+        '<geom type="cylinder" size="0.05 0.03"/>',
+        '<geom type="capsule" size="0.03 0.02"/>',
+    ],
+)
+def test_contacts_are_seen_as_torch_sees_them(tmp_path, geom):
+    for task in (task_of(tmp_path, pushing(tmp_path, geom)), make_task("pusher", 0.0)):
+        actors, step = modules(task)
+        states = touching(task, 100)
+        seen = task.geometry.modelled(states)[:, -3:]
+        assert (seen[:, :2].norm(dim=-1) > 0.5).sum() > 10
+        compiled = make_imagination(actors, step)
+        assert isinstance(compiled, CompiledImagination)
+        found, expected = (
+            each.imagine(states, 3) for each in (compiled, Imagination(actors, step))
+        )
+        assert_alike(found, expected)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
 @EACH
-def test_values_of_candidates_are_those_of_torch(task, strategy, kind):
+def test_values_of_candidates_are_those_of_torch(task, strategy, kind, steps):
     actors, step = modules(task, strategy, kind)
     states = states_of(actors)
     values = [
-        each.values_of(states, candidates_of(actors, len(states)), DISCOUNT, generator(5))
+        each.values_of(states, candidates_of(actors, len(states)), DISCOUNT, generator(5), steps)
         for each in (make_imagination(actors, step), Imagination(actors, step))
     ]
     assert values[0].shape == (5, len(states))

@@ -101,7 +101,7 @@ def test_an_object_is_told_with_every_sample_and_moves_when_it_is_pushed():
         velocity[0] = speed
         plant.period()
         sample = plant.sample()
-        np.testing.assert_array_equal(sample.object, plant.robot.state[14:])
+        np.testing.assert_array_equal(sample.object, plant.robot.state[14:17])
         assert sample.goal is None
     start = Plant(Pr2Pusher(), seed=0).sample().object
     assert sample.object[0] - start[0] == pytest.approx(0.5 * 0.04, rel=0.3)

@@ -1,6 +1,7 @@
 """States put together from joint states, object poses and goals, alone."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hucrl_ros.envs import ROBOTS, HalfCheetah, Pr2Pusher, Pr2Reacher
+from hucrl_ros.envs.plant import RESET_PERIODS, Plant
 from hucrl_ros.errors import ConfigError, StateError
 from hucrl_ros.robot import RobotSpec, sources
 from hucrl_ros.runtime.joint_state import JointReading
@@ -48,6 +50,77 @@ def test_every_entry_comes_from_where_its_name_says(reader, around):
     around.object.add(place(PERIOD_NS, x=10.0, y=20.0, z=30.0))
     around.goal.add(place(0, x=40.0, y=50.0, z=60.0))
     np.testing.assert_array_equal(read(reader), [0.5, -0.5, 20.0, 7.0, 10.0, 60.0])
+
+
+MOVING = replace(SPEC, observed=("puck_y_velocity", "puck_x", "puck_x_velocity"), context=())
+MOVING_NOWHERE = replace(MOVING, observed=("puck_x_velocity",))
+
+
+def test_two_poses_tell_a_velocity(around):
+    reader = StateReader(MOVING, around, pose_periods=2.0)
+    around.object.add(place(PERIOD_NS, x=1.0, y=2.0))
+    np.testing.assert_array_equal(read(reader), [0.5, -0.5, 0.0, 1.0, 0.0])
+    around.object.add(place(3 * PERIOD_NS, x=1.5, y=1.0))
+    moving = [0.5, -0.5, -50.0, 1.5, 25.0]
+    np.testing.assert_allclose(read(reader, 3 * PERIOD_NS), moving)
+    np.testing.assert_allclose(read(reader, 4 * PERIOD_NS), moving)  # No newer pose has come.
+    around.object.add(place(3 * PERIOD_NS, x=1.5, y=1.0))  # Nor does a repetition tell one.
+    np.testing.assert_allclose(read(reader, 5 * PERIOD_NS), moving)
+    around.object.add(place(5 * PERIOD_NS, x=1.5, y=1.0))
+    np.testing.assert_allclose(read(reader, 5 * PERIOD_NS), [0.5, -0.5, 0.0, 1.5, 0.0])
+
+
+def test_a_pose_of_before_a_reset_tells_no_velocity(around):
+    reader = StateReader(MOVING, around)
+    around.object.add(place(PERIOD_NS, x=1.0))
+    later = PERIOD_NS * (1 + RESET_PERIODS)
+    around.object.add(place(later, x=5.0))
+    np.testing.assert_array_equal(read(reader, later), [0.5, -0.5, 0.0, 5.0, 0.0])
+    around.object.add(place(later + 8 * PERIOD_NS, x=5.8))
+    assert read(reader, later + 8 * PERIOD_NS)[-1] == pytest.approx(10.0)
+    around.object.add(place(later + 17 * PERIOD_NS, x=6.0))
+    assert read(reader, later + 17 * PERIOD_NS)[-1] == 0.0
+
+
+def test_a_fast_cameras_poses_of_a_period_ago_tell_the_velocity(around):
+    reader = StateReader(MOVING, around, pose_periods=2.0)
+    for quarter, x in enumerate((1.0, 1.2, 0.8, 1.1, 1.5)):
+        around.object.add(place(PERIOD_NS + quarter * PERIOD_NS // 4, x=x))
+    assert read(reader, 2 * PERIOD_NS)[-1] == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize("bad", [{"x": math.nan}, {"frame": "camera"}])
+def test_a_bad_pose_is_not_held_against_the_next_one(around, bad):
+    reader = StateReader(MOVING, around)
+    around.object.add(place(PERIOD_NS, **bad))
+    with pytest.raises(StateError):
+        read(reader)
+    around.object.add(place(2 * PERIOD_NS, x=1.0))
+    np.testing.assert_array_equal(read(reader, 2 * PERIOD_NS), [0.5, -0.5, 0.0, 1.0, 0.0])
+
+
+def test_a_robot_that_steps_says_what_its_poses_tell(around):
+    plant = Plant(Pr2Pusher(), seed=0)
+    reader = StateReader(Pr2Pusher.spec, around)
+    robot, states, told = plant.robot, [], []
+    start = robot.state
+    start[17:] = 0.2, 0.1
+    for step in (plant.period, lambda: states.append(robot.step(np.zeros(7)))):
+        robot.set_state(start)
+        for _ in range(4):
+            step()
+            if step == plant.period:
+                sample = plant.sample()
+                around.object.add(Place(sample.stamp_ns, "world", sample.object.tolist()))
+                joints = (sample.positions.tolist(), sample.velocities.tolist())
+                told.append(reader.read(JointReading(plant.joints, *joints, sample.stamp_ns)))
+    np.testing.assert_allclose(states[1:], told[1:], atol=1e-9)
+    assert np.abs(told[1][17:]).min() > 0.01
+
+
+def test_a_velocity_whose_place_is_not_in_the_state_is_a_joints():
+    assert sources(MOVING).further == ()
+    assert sources(MOVING_NOWHERE).further == ("puck_x",)
 
 
 @pytest.mark.parametrize("robot", ROBOTS.values())

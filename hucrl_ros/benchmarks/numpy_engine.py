@@ -4,6 +4,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from hucrl_ros.nearness import ROUNDS, TINY
 from hucrl_ros.planners import Rollouts
 from hucrl_ros.planners.base import Array
 from hucrl_ros.runtime.networks import Dense, Networks
@@ -64,11 +65,42 @@ class NumpyEngine:
         moving = geometry["vectors"][:, 2] < len(self._networks.constants["target_mean"])
         held = np.clip(ahead, lower, upper)
         vectors = self._vectors(held, state, geometry["vectors"][moving])
-        return np.asarray(np.concatenate([*ramps, vectors], axis=1), np.float32)
+        touched = self._touched(held, state)
+        return np.asarray(np.concatenate([*ramps, vectors, touched], axis=1), np.float32)
 
-    def _vectors(self, places: Array, state: Array, vectors: Array) -> Array:
+    def _touched(self, places: Array, state: Array) -> Array:
+        """The contact of links with the object, `(N, 3)` or `(N, 0)`."""
+        if not len(self._networks.geometry["object"]):
+            return state[:, :0]
+        (*entries, radius, half, near) = self._networks.geometry["object"][0]
+        sites = [site - state[:, np.array(entries, int)] for site in self._sites(places)]
+        pushed = np.zeros((len(state), 3), np.float32)
+        for a, b, reach in self._networks.geometry["touches"]:
+            first, line = sites[int(a)], sites[int(b)] - sites[int(a)]
+            squared = np.maximum((line**2).sum(axis=1), TINY**2)
+            mark = nearest = np.zeros_like(first)
+            for turn in range(ROUNDS + 1):
+                share = np.clip(((mark - first) * line).sum(axis=1) / squared, 0.0, 1.0)
+                nearest = first + share[:, None] * line
+                distance = np.sqrt((nearest[:, :2] ** 2).sum(axis=1) + TINY**2)
+                inward = np.minimum((radius if turn >= ROUNDS / 2 else 0.0) / distance, 1.0)
+                up = np.clip(nearest[:, 2:], -half, half)
+                mark = np.concatenate([inward[:, None] * nearest[:, :2], up], axis=1)
+            above = np.maximum(np.abs(nearest[:, 2]) - half, 0.0)
+            outside = np.maximum(distance - radius, 0.0)
+            corner = np.sqrt(outside**2 + above**2 + TINY**2)
+            level = above <= 0.0
+            gap = np.where(level, distance - radius, corner) - reach
+            flat = np.where(level, 1.0, outside / corner) / distance
+            rise = np.where(level, 0.0, -np.sign(nearest[:, 2]) * above / corner)
+            towards = np.stack([-flat * nearest[:, 0], -flat * nearest[:, 1], rise], axis=1)
+            pushed += np.maximum(1.0 - gap / near, 0.0)[:, None] * towards
+        return pushed
+
+    def _sites(self, places: Array) -> list[Array]:
+        """World coordinates `(N, 3)` of each site."""
         geometry = self._networks.geometry
-        sites = [np.tile(tip, (len(state), 1)) for tip in geometry["tips"]]
+        sites = [np.tile(tip, (len(places), 1)) for tip in geometry["tips"]]
         for link in geometry["links"]:
             site, joint, slides, axis = int(link[0]), int(link[1]), link[2], link[3:6]
             transform = link[6:].reshape(3, 4)
@@ -79,6 +111,10 @@ class NumpyEngine:
                 along = (point @ axis)[:, None] * axis * (1.0 - np.cos(place))
                 point = point * np.cos(place) + np.cross(axis, point) * np.sin(place) + along
             sites[site] = point @ transform[:, :3].T + transform[:, 3]
+        return sites
+
+    def _vectors(self, places: Array, state: Array, vectors: Array) -> Array:
+        geometry, sites = self._networks.geometry, self._sites(places)
         columns = [
             (sites[int(site)][:, int(axis)] - state[:, int(entry)]) / geometry["units"][1]
             for site, axis, entry in vectors

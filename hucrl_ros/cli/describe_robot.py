@@ -9,6 +9,7 @@ from rich.text import Text
 from hucrl_ros.cli.describe_bundle import pairs
 from hucrl_ros.description import Description, dump_description
 from hucrl_ros.own_robot import asked_robot
+from hucrl_ros.robot import sources
 from hucrl_ros.robot_settings import Draw, Reach
 from hucrl_ros.starting import RunOptions, asked_config
 from hucrl_ros.tasks.described import DescribedTask
@@ -36,7 +37,7 @@ def describe_robot(path: Path) -> RenderableType:
             for joint, limit in zip(robot.actuated, robot.effort_limits, strict=True)
         ),
         **_reward(described),
-        **_vectors(task),
+        **_geometry(task),
         **{f"topic {name}": other for name, other in robot.topics.items()},
     }
     return Group(
@@ -66,10 +67,14 @@ def _reward(described: Description) -> dict[str, str]:
     return lines
 
 
-def _vectors(task: DescribedTask) -> dict[str, str]:
+def _geometry(task: DescribedTask) -> dict[str, str]:
     vectors = task.geometry.vectors if task.geometry else ()
     seen = ", ".join(f"{site} from {body}" for site, body in vectors)
-    return {"vectors": seen} if seen else {}
+    found = {"vectors": seen} if seen else {}
+    links = len(task.geometry.touches) if task.geometry else 0
+    if links:
+        found["contact"] = f"of {links} link{'s' * (links > 1)} with {sources(task.spec).object}"
+    return found
 
 
 def _entries(described: Description, task: DescribedTask) -> Table:

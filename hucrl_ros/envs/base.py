@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hucrl_ros.envs.extras import Extras
 from hucrl_ros.paths import share_directory
-from hucrl_ros.robot import RobotSpec
+from hucrl_ros.robot import VELOCITY, RobotSpec, object_speeds
 
 Array = NDArray[np.float64]
 
@@ -41,6 +41,9 @@ class MujocoRobot(ABC):
         self._qvel = np.array([int(joint.dofadr[0]) for joint in joints])
         self._limits = np.asarray(self.spec.effort_limits)
         self._extras = Extras(self.model, (*self.spec.observed, *self.spec.context))
+        speeds = object_speeds(self.spec)
+        self._speeds = [2 * len(joints) + self.spec.observed.index(name) for name in speeds]
+        self._places = Extras(self.model, [name.removesuffix(VELOCITY) for name in speeds])
 
     @abstractmethod
     def initial_state(self, rng: np.random.Generator) -> Array:
@@ -82,10 +85,17 @@ class MujocoRobot(ABC):
         mujoco.mj_step(self.model, self.data)
 
     def step(self, effort: Array) -> Array:
-        """One control period under a constant `effort` `(q,)`; returns the next state `(p,)`."""
+        """One control period under a constant `effort` `(q,)`; returns the next state `(p,)`.
+
+        In it an object's velocity is that of the whole period, as two poses tell it through ROS.
+        """
+        before = self._places.read(self.data, self.data.qpos, self.data.qvel)
         for _ in range(self.substeps):
             self.substep(effort)
-        return self.state
+        state = self.state
+        after = self._places.read(self.data, self.data.qpos, self.data.qvel)
+        state[self._speeds] = (after - before) / self.spec.period
+        return state
 
 
 def mjcf_path(name: str) -> Path:

@@ -109,7 +109,8 @@ def read_motors(model: mujoco.MjModel, path: Path) -> dict[str, Motor]:
     for index in range(model.nu):
         if model.actuator_trntype[index] != mujoco.mjtTrn.mjTRN_JOINT:
             continue
-        joint = model.joint(int(model.actuator_trnid[index, 0])).name
+        moved = int(model.actuator_trnid[index, 0])
+        joint = model.joint(moved).name
         kinds = (
             model.actuator_gaintype[index],
             model.actuator_biastype[index],
@@ -123,16 +124,15 @@ def read_motors(model: mujoco.MjModel, path: Path) -> dict[str, Motor]:
         gear = float(model.actuator_gear[index, 0])
         limited = bool(model.actuator_ctrllimited[index])
         limit = _even(model.actuator_ctrlrange[index]) if limited else None
-        motors[joint] = Motor(gear, _least(limit, _joint_limit(model, joint), gear), True)
+        motors[joint] = Motor(gear, _least(limit, _joint_limit(model, moved), gear), True)
     for index in range(model.njnt):
-        joint, effort = model.joint(index).name, _joint_limit(model, model.joint(index).name)
+        joint, effort = model.joint(index).name, _joint_limit(model, index)
         if joint not in motors and effort is not None:
             motors[joint] = Motor(1.0, effort, False)
     return motors
 
 
-def _joint_limit(model: mujoco.MjModel, name: str) -> float | None:
-    joint = model.joint(name).id
+def _joint_limit(model: mujoco.MjModel, joint: int) -> float | None:
     limited = bool(model.jnt_actfrclimited[joint])
     return _even(model.jnt_actfrcrange[joint]) if limited else None
 

@@ -19,8 +19,9 @@ START_SPEED = 0.005
 class Pr2Pusher(MujocoRobot):
     """Seven torque-controlled joints without gravity, and an object that can be pushed.
 
-    State: positions [rad], velocities [rad/s], the object's coordinates [m]; nobody measures
-    how fast it moves. Action: torques [N m]. The numbers are in `sim/pr2_pusher.xml`.
+    State: positions [rad], velocities [rad/s], the object's coordinates [m] and how fast it moves
+    on the table [m/s], because it coasts. Action: torques [N m]. The numbers are in
+    `sim/pr2_pusher.xml`.
     """
 
     spec = RobotSpec(
@@ -29,7 +30,10 @@ class Pr2Pusher(MujocoRobot):
         actuated_joints=JOINTS,
         effort_limits=(2.0,) * 7,
         period=0.04,
-        observed=("object_x", "object_y", "object_z"),
+        observed=(
+            *("object_x", "object_y", "object_z"),
+            *("object_x_velocity", "object_y_velocity"),
+        ),
     )
     mjcf = "pr2_pusher.xml"
 
@@ -38,4 +42,4 @@ class Pr2Pusher(MujocoRobot):
         speeds = rng.uniform(-START_SPEED, START_SPEED, 7)
         place = np.array(GOAL)
         place[:2] += OBJECT_OFFSET + OBJECT_STD * rng.standard_normal(2)
-        return np.concatenate([np.zeros(7), speeds, place])
+        return np.concatenate([np.zeros(7), speeds, place, np.zeros(2)])

@@ -9,6 +9,7 @@ import math
 import numpy as np
 from numba import njit
 
+from hucrl_ros.nearness import ROUNDS, TINY
 from hucrl_ros.runtime.networks import Floats
 from hucrl_ros.runtime.program import NONE, RELU, SILU, TANH, Program, Scratch
 from hucrl_ros.runtime.simd import (
@@ -79,19 +80,21 @@ def _network(
 
 
 @njit(nogil=True, error_model="numpy")
-def _locate(program: Program, scratch: Scratch, lanes: int) -> None:
-    """The sites into `sites`, with the joints at `joints[0]`; see `tasks.kinematics`."""
+def _locate(program: Program, scratch: Scratch, count: int, lanes: int) -> None:
+    """The first sites into `sites`, with the joints at `joints[0]`; see `tasks.kinematics`."""
     joints, sites = scratch.joints, scratch.sites
     for joint in range(joints.shape[1]):
         for lane in range(lanes):
             joints[1, joint, lane] = math.cos(joints[0, joint, lane])
             joints[2, joint, lane] = math.sin(joints[0, joint, lane])
-    for site in range(len(program.tips)):
+    for site in range(count):
         for axis in range(3):
             for lane in range(lanes):
                 sites[3 * site + axis, lane] = program.tips[site, axis]
     for row in range(len(program.links)):
         site, joint, slides = program.links[row]
+        if site >= count:
+            break
         (ax, ay, az), frame = program.placements[row, 0], program.placements[row, 1:]
         for lane in range(lanes):
             x, y, z = sites[3 * site, lane], sites[3 * site + 1, lane], sites[3 * site + 2, lane]
@@ -137,7 +140,7 @@ def _see(program: Program, scratch: Scratch, vectors: int) -> None:
         for joint in range(len(program.lower)):
             for lane in range(lanes):
                 scratch.joints[0, joint, lane] = state[joint, lane]
-        _locate(program, scratch, lanes)
+        _locate(program, scratch, program.seen_sites, lanes)
         first = 2 * angles + len(program.others)
         for i in range(len(program.vectors)):
             for lane in range(lanes):
@@ -145,8 +148,54 @@ def _see(program: Program, scratch: Scratch, vectors: int) -> None:
 
 
 @njit(nogil=True, error_model="numpy")
+def _touch(program: Program, scratch: Scratch, row: int, lane: int) -> None:
+    """The contact with the object into three rows of `inputs`; see `tasks.contact`."""
+    sites, inputs = scratch.sites, scratch.inputs
+    radius, half, near = program.shape
+    zero, one, tiny = np.float32(0.0), np.float32(1.0), np.float32(TINY * TINY)
+    ox, oy, oz = (
+        scratch.state[program.pushed[0], lane],
+        scratch.state[program.pushed[1], lane],
+        scratch.state[program.pushed[2], lane],
+    )
+    for axis in range(3):
+        inputs[row + axis, lane] = zero
+    for link in range(len(program.touches)):
+        a, b = 3 * program.touches[link, 0], 3 * program.touches[link, 1]
+        # From here on seen from the object's centre.
+        ax, ay, az = sites[a, lane] - ox, sites[a + 1, lane] - oy, sites[a + 2, lane] - oz
+        dx, dy, dz = (
+            sites[b, lane] - ox - ax,
+            sites[b + 1, lane] - oy - ay,
+            sites[b + 2, lane] - oz - az,
+        )
+        squared = max(dx * dx + dy * dy + dz * dz, tiny)
+        mx = my = mz = x = y = z = zero
+        for turn in range(ROUNDS + 1):
+            share = ((mx - ax) * dx + (my - ay) * dy + (mz - az) * dz) / squared
+            share = min(max(share, zero), one)
+            x, y, z = ax + share * dx, ay + share * dy, az + share * dz
+            # First towards the object's axis, then towards its surface.
+            wide = radius if turn >= ROUNDS - ROUNDS // 2 else zero
+            inward = min(wide / np.sqrt(x * x + y * y + tiny), one)
+            mx, my, mz = inward * x, inward * y, min(max(z, -half), half)
+        distance = np.sqrt(x * x + y * y + tiny)
+        beside = distance - radius
+        above, outside = max(abs(z) - half, zero), max(beside, zero)
+        gap, flat, up = beside, np.float32(one / distance), zero
+        if above > zero:
+            gap = np.sqrt(outside * outside + above * above + tiny)
+            flat = outside / (distance * gap)
+            up = above / gap if z < zero else -above / gap
+        ramp = max(one - (gap - program.reach_of[link]) / near, zero)
+        inputs[row, lane] -= ramp * flat * x
+        inputs[row + 1, lane] -= ramp * flat * y
+        inputs[row + 2, lane] += ramp * up
+
+
+@njit(nogil=True, error_model="numpy")
 def _look_ahead(program: Program, scratch: Scratch, row: int, vectors: int) -> int:
-    """Ramps and vectors of the model into `inputs` from `row` on; returns the row behind them.
+    """What the model sees besides into `inputs` from `row` on; returns the row behind it.
 
     They are taken where the joints would be after a period at their present speeds.
     """
@@ -164,20 +213,21 @@ def _look_ahead(program: Program, scratch: Scratch, row: int, vectors: int) -> i
             inputs[row + i, lane] = max(np.float32(1.0) - above, np.float32(0.0))
             inputs[row + stopped + i, lane] = max(np.float32(1.0) - below, np.float32(0.0))
     row += 2 * stopped
-    located = False
-    for i in range(len(program.vectors)):
-        if program.vectors[i, 2] >= len(program.target_mean):
-            continue
-        if not located:
-            for joint in range(joints):
-                for lane in range(lanes):
-                    held = max(ahead[joint, lane], program.lower[joint])
-                    ahead[joint, lane] = min(held, program.upper[joint])
-            _locate(program, scratch, lanes)
-            located = True
+    if not len(program.moving) and not len(program.pushed):
+        return row
+    for joint in range(joints):
         for lane in range(lanes):
-            inputs[row, lane] = _vector(program, scratch, i, lane)
+            held = max(ahead[joint, lane], program.lower[joint])
+            ahead[joint, lane] = min(held, program.upper[joint])
+    _locate(program, scratch, len(program.tips), lanes)
+    for vector in program.moving:
+        for lane in range(lanes):
+            inputs[row, lane] = _vector(program, scratch, vector, lane)
         row += 1
+    if len(program.pushed):
+        for lane in range(lanes):
+            _touch(program, scratch, row, lane)
+        row += 3
     return row
 
 
@@ -221,7 +271,7 @@ def _act(
         for lane in range(lanes):
             inputs[i, lane] = features[i, lane]
     row = known
-    if len(program.stopped) or len(program.vectors):
+    if len(program.stopped) or len(program.vectors) or len(program.pushed):
         row = _look_ahead(program, scratch, row, vectors)
     for i in range(efforts):
         for lane in range(lanes):

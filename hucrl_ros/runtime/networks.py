@@ -61,13 +61,22 @@ CONSTANTS = (
     "total",
 )
 """What the file holds: fields of `program.Program`; the manifest has the other three."""
-GEOMETRY = {"stops": (0, 3), "links": (0, LINK), "tips": (0, 3), "vectors": (0, 3), "units": (2,)}
+GEOMETRY = {
+    "stops": (0, 3),
+    "links": (0, LINK),
+    "tips": (0, 3),
+    "vectors": (0, 3),
+    "units": (2,),
+    "touches": (0, 3),
+    "object": (0, 6),
+}
 """Shapes of the arrays where networks see nothing besides the state's entries.
 
 Stops: joint, lower and upper limit [rad]. Links, from each site to the world: site, joint, whether
 it slides, axis, and the constant transform from the link before, 3 × 4 in rows. Tips: the sites in
 the frames of their last links [m]. Vectors: site, axis, entry of the state. Units: `NEAR_STOP`
-and `VECTOR_UNIT`.
+and `VECTOR_UNIT`. Touches: the two ends of a link, which are sites, and its reach [m]. Object, at
+most one: entries of its coordinates, radius and half height [m], `NEAR_CONTACT`.
 """
 _NETWORKS = ("policy", "hallucination", "model")
 
@@ -118,7 +127,8 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
     predicted, actions = spec.predicted_dim, spec.action_dim
     moving = int((vectors[:, 2] < predicted).sum())
     features = entries + len(vectors)
-    seen = entries - len(spec.context) + 2 * len(stops) + moving + actions
+    ramps = 2 * len(stops) + 3 * len(networks.geometry["object"])
+    seen = entries - len(spec.context) + ramps + moving + actions
     heads = len(networks.constants["choice"])
     shapes = {
         "scales": (spec.state_dim - len(networks.angles),),
@@ -147,6 +157,8 @@ def _check_geometry(geometry: dict[str, Floats], joints: int, state_dim: int) ->
             raise ValueError(f"{name} has the shape {found.shape}, not {('k', *shape[1:])}")
         if not np.isfinite(found).all():
             raise ValueError(f"{name} isn't finite")
+    if len(geometry["object"]) > 1 or (geometry["object"][:, 5] <= 0.0).any():
+        raise ValueError("object is more than one, or has no distance from which it is near")
     sites = len(geometry["tips"])
     for name, column, count in (
         ("stops", 0, joints),
@@ -155,6 +167,11 @@ def _check_geometry(geometry: dict[str, Floats], joints: int, state_dim: int) ->
         ("vectors", 0, sites),
         ("vectors", 1, 3),
         ("vectors", 2, state_dim),
+        ("touches", 0, sites),
+        ("touches", 1, sites),
+        ("object", 0, state_dim),
+        ("object", 1, state_dim),
+        ("object", 2, state_dim),
     ):
         for index in geometry[name][:, column]:
             if index not in range(count):

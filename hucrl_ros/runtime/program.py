@@ -62,12 +62,24 @@ class Program(NamedTuple):
     vectors: NDArray[np.int64]
     """`(…, 3)` site, axis, entry of the state: what policies and critic see besides."""
     vector_unit: np.float32
+    seen_sites: int
+    """Sites of vectors, which come first; the others are ends of links."""
+    moving: NDArray[np.int64]
+    """`(…,)` rows of `vectors` that the model sees as well."""
+    touches: NDArray[np.int64]
+    """`(…, 2)` sites at the ends of each link that can push the object."""
+    reach_of: Floats
+    """`(…,)` of those links [m]."""
+    pushed: NDArray[np.int64]
+    """`(3,)` the object's entries of the state; empty where there is none."""
+    shape: Floats
+    """`(3,)` the object's radius and half height [m], and `NEAR_CONTACT`; empty like `pushed`."""
     context: int
     """Entries at the end of the state that the model neither sees nor predicts."""
     limits: Floats
     """`(q,)` effort limits."""
     input_mean: Floats
-    """Of the inputs: features without context, ramps, vectors to what moves, efforts."""
+    """Of the inputs: features without context, stops, vectors to what moves, contact, efforts."""
     input_std: Floats
     target_mean: Floats
     """`(m,)` of the change of state."""
@@ -139,6 +151,8 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
     angles = np.array(networks.angles, np.int64)
     state_dim = len(angles) + len(constants["scales"])
     stops, links = networks.geometry["stops"], networks.geometry["links"]
+    vectors = networks.geometry["vectors"].astype(np.int64)
+    touches, pushed = networks.geometry["touches"], networks.geometry["object"]
     near_stop, vector_unit = networks.geometry["units"]
     lower, upper = np.full((2, networks.joints), np.inf, np.float32)
     lower[:] = -np.inf
@@ -162,8 +176,14 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
         links=links[:, :3].astype(np.int64),
         placements=_placements(links),
         tips=networks.geometry["tips"],
-        vectors=networks.geometry["vectors"].astype(np.int64),
+        vectors=vectors,
         vector_unit=vector_unit,
+        seen_sites=int(vectors[:, 0].max(initial=-1)) + 1,
+        moving=np.flatnonzero(vectors[:, 2] < len(constants["target_mean"])),
+        touches=np.ascontiguousarray(touches[:, :2], np.int64),
+        reach_of=np.ascontiguousarray(touches[:, 2]),
+        pushed=pushed[:, :3].ravel().astype(np.int64),
+        shape=np.ascontiguousarray(pushed[:, 3:]).ravel(),
         context=state_dim - len(constants["target_mean"]),
         limits=constants["limits"],
         input_mean=constants["input_mean"],

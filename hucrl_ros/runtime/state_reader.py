@@ -17,6 +17,9 @@ FRAME = "world"
 """Frame of all poses: nobody transforms them."""
 KEPT = 100
 """Poses of a body that are remembered: a joint state may come after those that follow its own."""
+SPEED_PERIODS = (0.9, 8.0)
+"""Two poses tell a velocity if so many control periods lie between them: fewer would make much
+of a camera's noise, more may hold a reset. Without such poses an object is taken to be at rest."""
 
 
 class Place(NamedTuple):
@@ -70,7 +73,8 @@ class StateReader:
     """Puts a state together, whatever the order in which its parts have come.
 
     The context of a state is the newest goal that isn't newer than its joint state, so a goal
-    may change at any time. An object is where the newest pose that isn't newer says.
+    may change at any time. An object is where the newest pose that isn't newer says; how fast it
+    moves, that pose and the newest one that is a control period older say.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class StateReader:
         self.joints = JointStateReader(spec.joint_names, self._sources.further)
         self._surroundings = surroundings or Surroundings()
         self._oldest_ns = round(pose_periods * spec.period * 1e9)
+        self._apart_ns = tuple(round(periods * spec.period * 1e9) for periods in SPEED_PERIODS)
         self._order = np.array(self._sources.order, dtype=np.intp)
 
     def reset(self) -> None:
@@ -129,8 +134,9 @@ class StateReader:
         return told[self._order]
 
     def _object_at(self, stamp_ns: int) -> Sequence[float]:
+        """Coordinates [m] and velocities [m/s], three each."""
         if not self._sources.object:
-            return (0.0,) * len(AXES)
+            return (0.0,) * 2 * len(AXES)
         place = self._surroundings.object.at(stamp_ns)
         if place is None:
             _refuse(OBJECT_POSE, f"none up to the joint state of {_seconds(stamp_ns)}")
@@ -140,7 +146,16 @@ class StateReader:
                 f"the newest is {(stamp_ns - place.stamp_ns) / 1e6:.1f} ms older than the joint "
                 f"state of {_seconds(stamp_ns)}; at most {self._oldest_ns / 1e6:.1f} ms",
             )
-        return _coordinates(OBJECT_POSE, place)
+        return (*_coordinates(OBJECT_POSE, place), *self._speeds(place))
+
+    def _speeds(self, place: Place) -> Sequence[float]:
+        """Velocities of the object at `place`, as far as an older pose tells them [m/s]."""
+        least, most = self._apart_ns
+        before = self._surroundings.object.at(place.stamp_ns - least)
+        if before is None or place.stamp_ns - before.stamp_ns > most or _complaint(before):
+            return (0.0,) * len(AXES)
+        seconds = (place.stamp_ns - before.stamp_ns) / 1e9
+        return [(x - y) / seconds for x, y in zip(place.position, before.position, strict=True)]
 
     def _goal_at(self, stamp_ns: int) -> Sequence[float]:
         if not self._sources.goal:
@@ -152,12 +167,20 @@ class StateReader:
 
 
 def _coordinates(topic: str, place: Place) -> Sequence[float]:
+    complaint = _complaint(place)
+    if complaint:
+        _refuse(topic, complaint)
+    return place.position
+
+
+def _complaint(place: Place) -> str:
+    """Why a place can't be used; empty where it can."""
     if place.frame not in (FRAME, ""):
-        _refuse(topic, f"frame {place.frame!r}; expected {FRAME!r}, nothing is transformed")
+        return f"frame {place.frame!r}; expected {FRAME!r}, nothing is transformed"
     for axis, value in zip(AXES, place.position, strict=True):
         if not math.isfinite(value):
-            _refuse(topic, f"{axis} is {value}; expected a finite number")
-    return place.position
+            return f"{axis} is {value}; expected a finite number"
+    return ""
 
 
 def _seconds(stamp_ns: int) -> str:

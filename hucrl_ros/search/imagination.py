@@ -93,42 +93,51 @@ class Imagination:
         return Imagined(visited, efforts, self.actors.task.reward(visited[:-1], efforts))
 
     @torch.no_grad()
-    def try_once(self, states: Tensor, joint: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """What (u, η) leads to.
+    def hold(self, states: Tensor, joint: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """What (u, η), held for T steps, leads to.
 
         Args:
             states: `(n, p)`.
             joint: (u, η) `(n, q + h)` in [-1, 1].
-            noise: Standard normal `(n, m)`.
+            noise: Standard normal `(T, n, m)`.
 
         Returns:
-            Next states `(n, p)` and rewards `(n,)`.
+            States `(T + 1, n, p)` and rewards `(T, n)`.
         """
-        visited, _ = self._roll_out(states, joint[None], noise[None], feedback=False)
-        efforts = self.actors.effort(joint[:, : self.actors.task.spec.action_dim])
-        return visited[1], self.actors.task.reward(states, efforts)
+        held = joint.expand(len(noise), -1, -1)
+        visited, _ = self._roll_out(states, held, noise, feedback=False)
+        efforts = self.actors.effort(held[..., : self.actors.task.spec.action_dim])
+        return visited, self.actors.task.reward(visited[:-1], efforts)
 
     @torch.no_grad()
     def values_of(
-        self, states: Tensor, candidates: Tensor, discount: float, generator: torch.Generator
+        self,
+        states: Tensor,
+        candidates: Tensor,
+        discount: float,
+        generator: torch.Generator,
+        steps: int = 1,
     ) -> Tensor:
-        """Q of candidates by one imagined step and the critic: r(s, u) + γ V(s').
+        """Q of candidates held for n imagined steps, and the critic: Σ γ^t r(s_t, u) + γ^n V(s_n).
 
         Args:
             states: `(n, p)`.
             candidates: (u, η) to try at each state `(m, n, q + h)`, in [-1, 1].
             discount: γ.
             generator: Draws one noise for all candidates of a state: none is better by luck.
+            steps: How long a candidate lasts.
 
         Returns:
             `(m, n)`. A candidate whose value isn't finite counts as the worst of its state.
         """
         tried, count = candidates.shape[:2]
-        noise = torch.randn(count, self.actors.task.spec.predicted_dim, generator=generator)
-        following, rewards = self.try_once(
-            states.repeat(tried, 1), candidates.flatten(0, 1), noise.repeat(tried, 1)
+        noise = torch.randn(steps, count, self.actors.task.spec.predicted_dim, generator=generator)
+        visited, rewards = self.hold(
+            states.repeat(tried, 1), candidates.flatten(0, 1), noise.repeat(1, tried, 1)
         )
-        values = (rewards + discount * self._values(following)).reshape(tried, count)
+        weights = discount ** torch.arange(steps)
+        returns = (weights[:, None] * rewards).sum(dim=0)
+        values = (returns + discount**steps * self._values(visited[-1])).reshape(tried, count)
         return values if values.isfinite().all() else _worst_where_not_finite(values)
 
     def _values(self, states: Tensor) -> Tensor:

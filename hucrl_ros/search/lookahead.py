@@ -11,10 +11,10 @@ from hucrl_ros.search.updates import GuardedAdam, descend
 class Lookahead(PolicySearch):
     """Approximate policy iteration by action search (Lazaric et al., 2010) on imagined states.
 
-    At each state, candidates for (u, η) are tried for one imagined step: the policies' own
-    answer, neighbours of it, and uniform draws over the whole range. The policies are moved
-    towards the best candidate. Unlike a gradient this crosses the flat or falling ground that
-    an action penalty puts around "do nothing".
+    At each state, candidates for (u, η) are tried for one imagined step, or held for some: the
+    policies' own answer, neighbours of it, and uniform draws over the whole range. The policies
+    are moved towards the best candidate. Unlike a gradient this crosses the flat or falling
+    ground that an action penalty puts around "do nothing".
     """
 
     def improve_policies(
@@ -43,5 +43,7 @@ class Lookahead(PolicySearch):
         wide = 2.0 * torch.rand(shape, generator=generator) - 1.0
         first_wide = settings.candidates // 2
         candidates = torch.cat([own[None], near[1:first_wide], wide[first_wide:]]).clamp(-1.0, 1.0)
-        values = imagination.values_of(states, candidates, settings.discount, generator)
+        values = imagination.values_of(
+            states, candidates, settings.discount, generator, settings.candidate_steps
+        )
         return candidates[values.argmax(dim=0), torch.arange(len(states))]

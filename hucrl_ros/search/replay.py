@@ -53,7 +53,8 @@ class Replay:
         """Imagine what (u, η) `joint` `(n, q + h)` leads to in `states` `(n, p)`; keep it."""
         width = self._actors.task.spec.predicted_dim
         noise = torch.randn(len(states), width, generator=self.generator)
-        following, rewards = self._imagination.try_once(states, joint, noise)
+        visited, earned = self._imagination.hold(states, joint, noise[None])
+        following, rewards = visited[1], earned[0]
         finite = rewards.isfinite() & following.isfinite().all(dim=-1)
         data = Data(states, joint, following, rewards)
         self._rounds.append(Data(*(entry[finite] for entry in data)))

@@ -10,6 +10,7 @@ from hucrl_ros.models.heads import Heads
 from hucrl_ros.runtime.networks import GEOMETRY, Dense, Floats, Networks
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.tasks import Task
+from hucrl_ros.tasks.contact import NEAR_CONTACT
 from hucrl_ros.tasks.geometry import NEAR_STOP, VECTOR_UNIT, Geometry
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 
@@ -87,11 +88,20 @@ def _geometry(geometry: Geometry) -> dict[str, Floats]:
         "tips": [site.tip[:3] for site in sites],
         "vectors": geometry.components,
         "units": (NEAR_STOP, VECTOR_UNIT),
+        "touches": geometry.touches,
+        "object": _object(geometry),
     }
     return {
         name: np.array(found[name], np.float32).reshape(-1, *shape[1:])
         for name, shape in GEOMETRY.items()
     }
+
+
+def _object(geometry: Geometry) -> list[list[float]]:
+    if geometry.contact is None:
+        return []
+    shape = geometry.contact.shape
+    return [[*geometry.object_entries, shape.radius, shape.half_height, NEAR_CONTACT]]
 
 
 def _known_step(step: Step) -> bool:

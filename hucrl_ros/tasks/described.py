@@ -94,7 +94,7 @@ class DescribedTask(Task):
         return torch.where(first, states, moving)
 
     def _geometry(self, robot: DescribedRobot) -> Geometry | None:
-        """Stops of limited joints, and the vector between the points of `success`."""
+        """Stops of limited joints, the vector between the points of `success`, and contacts."""
         stops = [
             Stop(joint, *robot.ranges[joint].tolist())
             for joint in self.angles
@@ -106,7 +106,7 @@ class DescribedTask(Task):
         bodies = [point for point in named if self.view.is_in_state(point)]
         vectors = [Vector(site, body) for site in named for body in bodies if site not in bodies]
         found = Geometry(self.spec, stops, vectors, robot.model)
-        return found if stops or found.vectors else None
+        return found if stops or found.vectors or found.contact else None
 
     def _half_widths(self) -> Tensor:
         """`(n,)` how far an imagined joint without limits may be from 0 [rad or m]."""

@@ -15,10 +15,32 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hucrl_ros.envs.extras import joints_of
+
 Array = NDArray[np.float64]
 GROUP = 3
 """Revolute joints whose product is one sum of sines: 3 joints have 27 of them, 4 have 81."""
 ROUNDING = 1e-12
+
+
+class Point(NamedTuple):
+    """A point that moves with a body of a MuJoCo model."""
+
+    body: int
+    place: tuple[float, float, float]
+    """In the body's frame, to the nanometre [m]."""
+
+
+def point_of(body: int, place: Array) -> Point:
+    """The point at `place` `(3,)` in a body's frame [m]."""
+    x, y, z = np.round(place, 9).tolist()
+    return Point(body, (x, y, z))
+
+
+def site_point(model: mujoco.MjModel, name: str) -> Point:
+    """Where a site is."""
+    site = model.site(name)
+    return point_of(int(site.bodyid[0]), site.pos)
 
 
 class Joint(NamedTuple):
@@ -50,7 +72,7 @@ class Joint(NamedTuple):
 
 
 class ForwardKinematics(nn.Module):
-    """World position of a site of a MuJoCo model.
+    """World position of a point of a MuJoCo model.
 
     The product of the transforms of three revolute joints has entries that are sums of sines of
     integer combinations of their angles. So the whole chain is one affine map of the angles, one
@@ -62,25 +84,27 @@ class ForwardKinematics(nn.Module):
     slopes: Tensor
     entries: Tensor
     chain: list[Joint]
-    """Joints that move the site, from the world on."""
+    """Joints that move the point, from the world on."""
     tip: Array
-    """`(4,)` the site in the last one's frame."""
+    """`(4,)` the point in the last one's frame."""
 
-    def __init__(self, model: mujoco.MjModel, site: str, joint_names: Sequence[str]) -> None:
+    def __init__(
+        self, model: mujoco.MjModel, point: str | Point, joint_names: Sequence[str]
+    ) -> None:
         """Read the chain from a model.
 
         Args:
             model: From an MJCF or URDF.
-            site: Name of the site.
+            point: A point, or the name of a site.
             joint_names: Order of the positions given to `forward`; joints that don't move the
-                site may be among them.
+                point may be among them.
 
         Raises:
-            ValueError: the site hangs at a joint that is not among `joint_names`, or at one
+            ValueError: the point hangs at a joint that is not among `joint_names`, or at one
                 that is neither revolute nor prismatic.
         """
         super().__init__()
-        chain, tip = _read_chain(model, site, list(joint_names))
+        chain, tip = _read_chain(model, point, list(joint_names))
         while chain and np.allclose(
             chain[-1].transform(0.0) @ tip, chain[-1].transform(1.0) @ tip
         ):
@@ -123,6 +147,27 @@ class ForwardKinematics(nn.Module):
         return point
 
 
+def is_moved_by(model: mujoco.MjModel, body: int, joint_names: Sequence[str]) -> bool:
+    """Whether a body moves, and nothing but revolute or prismatic `joint_names` moves it."""
+    above = [joint for each in _bodies_to(model, body) for joint in joints_of(model, each)]
+    return bool(above) and all(_is_one_of(model, joint, joint_names) for joint in above)
+
+
+def _bodies_to(model: mujoco.MjModel, body: int) -> list[int]:
+    """From the one that hangs on the world to `body`."""
+    bodies = [body]
+    while model.body_parentid[bodies[0]]:
+        bodies.insert(0, int(model.body_parentid[bodies[0]]))
+    return bodies
+
+
+def _is_one_of(model: mujoco.MjModel, joint: int, names: Sequence[str]) -> bool:
+    """Whether a joint is a revolute or prismatic one of `names`."""
+    kinds = (mujoco.mjtJoint.mjJNT_SLIDE, mujoco.mjtJoint.mjJNT_HINGE)
+    known = any(model.jnt_type[joint] == kind for kind in kinds)
+    return known and model.joint(joint).name in names
+
+
 class _GroupMap(NamedTuple):
     """A group's transform as `(sin(x · frequencies + phases) + x · slopes) · entries`."""
 
@@ -136,24 +181,24 @@ class _GroupMap(NamedTuple):
     """`(terms, 4, 4)`, or `(terms, 4)` for the group that carries the point."""
 
 
-def _read_chain(model: mujoco.MjModel, site: str, names: list[str]) -> tuple[list[Joint], Array]:
-    """Joints from the world to the site, and the site `(4,)` in the last one's frame."""
-    bodies = [int(model.site(site).bodyid[0])]
-    while model.body_parentid[bodies[0]]:
-        bodies.insert(0, int(model.body_parentid[bodies[0]]))
+def _read_chain(
+    model: mujoco.MjModel, point: str | Point, names: list[str]
+) -> tuple[list[Joint], Array]:
+    """Joints from the world to the point, and the point `(4,)` in the last one's frame."""
+    if isinstance(point, str):
+        what, point = f"site {point!r}", site_point(model, point)
+    else:
+        what = f"a point of body {model.body(point.body).name!r}"
     chain: list[Joint] = []
     after = np.eye(4)  # from the frame after the last joint to the present one
-    for body in bodies:
+    for body in _bodies_to(model, point.body):
         after = after @ _placement(model.body_pos[body], model.body_quat[body])
-        first = int(model.body_jntadr[body])
-        for index in range(first, first + int(model.body_jntnum[body])):
+        for index in joints_of(model, body):
             joint = model.joint(index)
             slides = joint.type[0] == mujoco.mjtJoint.mjJNT_SLIDE
-            if joint.name not in names or not (
-                slides or joint.type[0] == mujoco.mjtJoint.mjJNT_HINGE
-            ):
+            if not _is_one_of(model, index, names):
                 raise ValueError(
-                    f"site {site!r} hangs at joint {joint.name!r}; expected only revolute and "
+                    f"{what} hangs at joint {joint.name!r}; expected only revolute and "
                     f"prismatic joints among {', '.join(names)}"
                 )
             before = after @ _placement(joint.pos)
@@ -161,7 +206,7 @@ def _read_chain(model: mujoco.MjModel, site: str, names: list[str]) -> tuple[lis
             column = names.index(joint.name)
             chain.append(Joint(column, slides, np.array(joint.axis), zero, before))
             after = _placement(-joint.pos)
-    return chain, np.asarray(after @ np.append(model.site(site).pos, 1.0))
+    return chain, np.asarray(after @ np.append(point.place, 1.0))
 
 
 def _placement(position: Array, quaternion: Array | None = None) -> Array:

@@ -21,6 +21,10 @@ STRETCH = 0.3
 """[rad] How far an imagined joint may get into its stop."""
 OBJECT_SCALE = 0.3
 """[m]"""
+OBJECT_SPEED_SCALE = 0.3
+"""[m/s]"""
+PLACE = slice(2 * JOINTS, 2 * JOINTS + 3)
+"""The object's coordinates in the state."""
 
 
 class Pusher(Task):
@@ -31,13 +35,12 @@ class Pusher(Task):
     steps = 150
     close = 0.08
     angles = tuple(range(JOINTS))
-    scales = (*SPEED_SCALES, OBJECT_SCALE, OBJECT_SCALE, OBJECT_SCALE)
+    scales = (*SPEED_SCALES, *(OBJECT_SCALE,) * 3, *(OBJECT_SPEED_SCALE,) * 2)
     reach = (
         *((low - STRETCH, high + STRETCH) for low, high in zip(LOWER, UPPER, strict=True)),
         *MAX_SPEEDS,
-        1.5,
-        1.5,
-        1.5,
+        *(1.5,) * 3,
+        *(2.0,) * 2,
     )
 
     def __init__(self, action_penalty: float) -> None:
@@ -57,8 +60,8 @@ class Pusher(Task):
         return Pr2Pusher.spec
 
     def reward(self, state: Tensor, action: Tensor) -> Tensor:
-        """Reward `(...)` of states `(..., 17)` and torques `(..., 7)` [N m]."""
-        place = state[..., 2 * JOINTS :]
+        """Reward `(...)` of states `(..., 19)` and torques `(..., 7)` [N m]."""
+        place = state[..., PLACE]
         to_object = ((self.wrist(state[..., :JOINTS]) - place) ** 2).sum(dim=-1)
         to_goal = ((place - torch.tensor(GOAL, dtype=state.dtype)) ** 2).sum(dim=-1)
         reward: Tensor = -0.5 * to_object - 1.25 * to_goal
@@ -66,7 +69,7 @@ class Pusher(Task):
 
     def distance(self, state: Tensor) -> Tensor:
         """`(...)` between object and goal [m]."""
-        away = state[..., 2 * JOINTS :] - torch.tensor(GOAL, dtype=state.dtype)
+        away = state[..., PLACE] - torch.tensor(GOAL, dtype=state.dtype)
         return (away**2).sum(dim=-1).sqrt()
 
     def imagined_states(self, count: int, generator: torch.Generator) -> Tensor:
@@ -79,4 +82,4 @@ class Pusher(Task):
         place = torch.tensor(GOAL).repeat(count, 1)
         place[:, :2] += torch.tensor(OBJECT_OFFSET)
         place[:, :2] += OBJECT_STD * torch.randn(count, 2, generator=generator)
-        return torch.cat([moving, place], dim=-1)
+        return torch.cat([moving, place, torch.zeros(count, 2)], dim=-1)
