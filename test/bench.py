@@ -9,7 +9,7 @@ from bundle_factory import write_bundle
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
-from ros_harness import REPOSITORY, Harness
+from ros_harness import PATIENCE, REPOSITORY, Harness
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, String
 
@@ -17,8 +17,8 @@ from hucrl_ros.envs import Pendulum
 from hucrl_ros.nodes.qos import LATCHED, STREAM
 from hucrl_ros.nodes.tick_message import from_message
 
-PATIENCE = 20.0
-"""[s] Discovery takes seconds on a loaded machine."""
+ANSWER_S = 5.0
+"""For a service's answer, before it is asked again."""
 STEPS = 12
 PERIOD = Pendulum.spec.period
 TRANSITIONS = {
@@ -70,7 +70,7 @@ class Process:
     def end(self, number=signal.SIGTERM):
         """Send a signal and return the exit code."""
         self.popen.send_signal(number)
-        return self.popen.wait(10)
+        return self.popen.wait(PATIENCE)
 
     def clean_up(self):
         if self.popen.poll() is None:
@@ -135,7 +135,7 @@ class Bench(Harness):
         future = self.client.call_async(
             ChangeState.Request(transition=Transition(id=TRANSITIONS[name][0]))
         )
-        if self.wait(future.done, PATIENCE / 4):
+        if self.wait(future.done, ANSWER_S):
             return future.result().success
         # DDS loses answers to a client that the service hasn't found yet, and gives requests to
         # a killed controller's service for a while.
@@ -147,7 +147,7 @@ class Bench(Harness):
         """Label of the controller's lifecycle state."""
         for _ in range(10):
             future = self.asker.call_async(GetState.Request())
-            if self.wait(future.done, PATIENCE / 10):
+            if self.wait(future.done, ANSWER_S / 2):
                 return future.result().current_state.label
         raise AssertionError("the controller doesn't tell its state")
 
@@ -168,9 +168,12 @@ class Bench(Harness):
     def drive(self, over):
         """Publish joint states at 80 Hz, whatever comes back, until `over()`; returns how many.
 
-        Then wait for the last one's tick.
+        The first one's tick is waited for, as a state lost before it would not be missed, and
+        the last one's.
         """
-        begin, count = time.monotonic(), 0
+        self.publish()
+        assert self.wait(lambda: len(self.ticks) > 0)
+        begin, count = time.monotonic() - PERIOD, 1
         while not over():
             self.publish(position=(3.0 + 0.01 * (count % 7),))
             count += 1

@@ -19,7 +19,8 @@ from hucrl_ros.nodes import qos, topics
 from hucrl_ros.nodes.runner import make_executor
 from hucrl_ros.ticks import TickRecord, encode_tick, tick_labels
 
-PATIENCE = 10.0
+PATIENCE = 40.0
+"""[s] A loaded machine takes several to start processes that find each other."""
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 

@@ -13,10 +13,11 @@ from sensor_msgs.msg import JointState
 
 from hucrl_ros.errors import StateError
 from hucrl_ros.nodes import inlets as module
-from hucrl_ros.nodes.inlets import LOCKSTEP_PATIENCE, Inlets
+from hucrl_ros.nodes.inlets import Inlets
 from hucrl_ros.nodes.places import from_message, to_message
 from hucrl_ros.robot import RobotSpec
 from hucrl_ros.runtime.state_reader import StateReader
+from hucrl_ros.runtime.watch import LOCKSTEP_PATIENCE
 
 PERIOD_NS = 10_000_000
 SPEC = RobotSpec(
@@ -144,7 +145,7 @@ def test_in_lockstep_a_pose_that_does_not_come_is_a_problem_after_a_while(clock)
 def test_silence_is_told_once_in_lockstep_and_every_period_in_real_time(clock):
     for lockstep, told in ((True, 1), (False, 3)):
         ear = Ear(lockstep)
-        clock.now += 1.0
+        clock.now += 2 * LOCKSTEP_PATIENCE
         for _ in range(3):
             ear.node.ring()
         assert len(ear.silences) == told

@@ -246,8 +246,8 @@ def test_the_node_learns_refuses_a_second_request_and_stops_in_mid_fit(
         assert answer.message == "busy: fitting"
         begin = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10.0) == 0
-        assert time.monotonic() - begin < 5.0
+        assert process.wait(40.0) == 0
+        assert time.monotonic() - begin < 15.0, "the fit would take minutes"
         assert "Traceback" not in harness.log("learner")
     assert not recorded_run.bundle(1).exists()
     assert [path.name for path in recorded_run.bundles.iterdir()] == ["bundle_000"]

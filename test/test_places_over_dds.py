@@ -22,6 +22,8 @@ from hucrl_ros.tasks import TASKS, make_task
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(120)]
 
 STEPS = 12
+ARRIVED_S = 0.5
+"""For a pose to arrive, which nothing tells."""
 MODEL = ModelSettings(heads=2, layers=(8,))
 PLANNER = PlannerSettings(algorithm="policy", horizon=1)
 """Sees the whole state, and nothing has to be compiled."""
@@ -142,7 +144,7 @@ def test_no_episode_begins_without_a_goal_and_a_bad_goal_gets_the_safe_command(s
     assert bench.ask_arm() == [0.0] * 7
     assert bench.wait(lambda: process.lines("goal: x is nan; expected a finite number"))
     bench.place(bench.goals, [0.1, 0.2, 0.0], ahead=step)  # changed in mid-episode
-    bench.spin_for(0.2)
+    bench.spin_for(ARRIVED_S)
     assert bench.ask_arm() != [0.0] * 7
     assert bench.wait(lambda: len(bench.ticks) == 2)
     assert [tick.source for tick in bench.ticks] == [Source.SAFE, Source.POLICY]
@@ -169,7 +171,7 @@ def test_in_real_time_a_stale_pose_gets_the_safe_command_until_there_is_a_new_on
     bench, process = start("pusher", "real_time")
     step = Pr2Pusher.spec.period
     bench.place(bench.objects, [0.4, 0.0, -0.3], ahead=step)
-    bench.spin_for(0.2)
+    bench.spin_for(ARRIVED_S)
     assert bench.transition("activate")
     sources = []
     for advance in (step, 3 * step, step):  # stale after 3 periods
@@ -180,5 +182,5 @@ def test_in_real_time_a_stale_pose_gets_the_safe_command_until_there_is_a_new_on
     assert sources == [False, False, True]
     assert bench.wait(lambda: process.lines("object_pose: the newest is 160.0 ms older"))
     bench.place(bench.objects, [0.4, 0.0, -0.3])
-    bench.spin_for(0.2)
+    bench.spin_for(ARRIVED_S)
     assert bench.wait(lambda: bench.ask_arm(step / 10) != [0.0] * 7)

@@ -5,7 +5,7 @@ import signal
 import numpy as np
 import pytest
 import yaml
-from ros_harness import Harness, ScriptedController, stop
+from ros_harness import PATIENCE, Harness, ScriptedController, stop
 from rosbags.highlevel import AnyReader
 from std_srvs.srv import SetBool
 
@@ -164,7 +164,7 @@ def test_killed_recorder_loses_the_last_messages_only_and_its_successor_keeps_th
     assert not (run.bag(0) / "metadata.yaml").exists() and run.finished_episodes() == 0
     episode = read_episode(run.bag(0), SPEC, STEPS)
     assert episode.interrupted and "the recording was interrupted" in episode.events
-    assert answered - len(episode.states) < 40  # half a second at 80 Hz
+    assert answered - len(episode.states) < 80  # a second at 80 Hz
     np.testing.assert_array_equal(episode.ticks["step"], np.arange(len(episode.ticks)))
     with AnyReader([repair(run.bag(0))]) as reader:
         assert reader.message_count == len(read_contents(run.bag(0)).messages)
@@ -218,6 +218,6 @@ def test_bad_parameters_get_one_line(ros_domain, tmp_path):
     with Harness(tmp_path) as harness:
         for parameters, code, line in cases:
             before = len(harness.log("recorder"))
-            assert harness.start("recorder", **parameters).wait(10) == code
+            assert harness.start("recorder", **parameters).wait(PATIENCE) == code
             log = harness.log("recorder")[before:]
             assert log.startswith("recorder: ") and line in log and log.count("\n") == 1

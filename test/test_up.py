@@ -25,8 +25,8 @@ from hucrl_ros.summary import episode_return, read_summary
 from hucrl_ros.tasks import make_task
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
-END_S = 5.0
-"""[s] For all processes to be gone after Ctrl-C."""
+END_S = 15.0
+"""[s] For all processes to be gone after Ctrl-C, on a loaded machine too."""
 
 
 def learned_run(root, **changes) -> RunFolder:

@@ -13,9 +13,7 @@ from hucrl_ros.nodes import joint_message, places, topics
 from hucrl_ros.nodes.qos import NEWEST
 from hucrl_ros.runtime.joint_state import JointReading
 from hucrl_ros.runtime.state_reader import StateReader, Surroundings
-
-LOCKSTEP_PATIENCE = 0.5
-"""[s] A simulator in lockstep repeats what it published every 0.05 s while it waits."""
+from hucrl_ros.runtime.watch import LOCKSTEP_PATIENCE
 
 
 class Heard(NamedTuple):

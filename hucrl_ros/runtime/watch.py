@@ -1,7 +1,8 @@
 """When the watchdog must act in the controller's place; times are given, no clock is read."""
 
 LOCKSTEP_PATIENCE = 2.0
-"""[s] In lockstep physics waits for a slow tick, so only a hung controller is worth a trip."""
+"""[s] In lockstep physics and controller wait for each other, so only what hangs is worth a trip:
+a process that a loaded machine holds up is not."""
 FIRST_PATIENCE = 5.0
 """[s] Before an episode's first command the robot is under no effort, and DDS may need seconds
 to make the watchdog hear commands at all."""
