@@ -145,7 +145,7 @@ class Bench(Harness):
 
     def state(self):
         """Label of the controller's lifecycle state."""
-        for _ in range(10):
+        for _ in range(24):  # a controller that compiles for its first bundle doesn't answer
             future = self.asker.call_async(GetState.Request())
             if self.wait(future.done, ANSWER_S / 2):
                 return future.result().current_state.label

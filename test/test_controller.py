@@ -48,10 +48,12 @@ def shared(bundles, tmp_path_factory):
         patch.setenv("ROS_LOG_DIR", str(tmp_path_factory.mktemp("ros_log")))
         folder = tmp_path_factory.mktemp("log")
         process = Process("controller", folder / "controller.log")
-        with Bench(folder) as bench:
-            bench.meet(process)
-            yield bench, process
-        process.clean_up()
+        try:
+            with Bench(folder) as bench:
+                bench.meet(process)
+                yield bench, process
+        finally:
+            process.clean_up()
 
 
 @pytest.fixture

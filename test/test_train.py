@@ -215,7 +215,8 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
     best = max(summary.episodes, key=lambda episode: episode.return_)
     optimum = make_task("pendulum", 0.1).optimum
     possible = f"{best.return_:.1f} of {optimum:g} possible"
-    assert rows[-1] == f"best return {possible}, in episode {best.index}"
+    player = f"{folder}/bundles/bundle_{best.index:03d}"
+    assert rows[-1] == f"best return {possible}, in episode {best.index}, by {player}"
 
 
 def test_a_run_that_lies_there_is_kept(tmp_path, capsys):

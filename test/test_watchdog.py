@@ -35,7 +35,6 @@ class Robot:
             safety__stale_periods=STALE_PERIODS,
         )
         self.controllers = []
-        self.start_controller()
 
     def start_controller(self):
         bench = self.bench
@@ -73,9 +72,10 @@ class Robot:
         return {label for label, _ in self.bench.commands[-count:]}
 
     def close(self):
-        for process in (self.watchdog, *self.controllers):
+        processes = (self.watchdog, *self.controllers)
+        for process in processes:
             process.clean_up()
-            assert "Traceback" not in process.text()
+        assert not any("Traceback" in process.text() for process in processes)
 
 
 @pytest.fixture
@@ -85,11 +85,12 @@ def start(ros_domain, bundle, tmp_path):
 
         def start_robot(mode):
             robots.append(Robot(bench, bundle, tmp_path, mode))
+            robots[-1].start_controller()
             return robots[-1]
 
         yield start_robot
-    for robot in robots:
-        robot.close()
+        for robot in robots:
+            robot.close()
 
 
 def test_a_killed_controller_is_replaced_by_the_safe_command_in_real_time(start):

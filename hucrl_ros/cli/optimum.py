@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.starting import RunOptions, asked_config
 
 if TYPE_CHECKING:
     from hucrl_ros.experiments.optimum import Optimum
@@ -24,7 +25,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("task", help="with --method grid a task whose equation is known: pendulum")
     parser.add_argument(
-        "--action-penalty", type=float, nargs="+", default=[0.2], metavar="RHO", help="ρ [1]"
+        "--action-penalty",
+        type=float,
+        nargs="+",
+        metavar="RHO",
+        help="weight of the action's cost; if not given that of the task's settings",
     )
     parser.add_argument(
         "--method", choices=METHODS, default="grid", help="dynamic programming, or planning"
@@ -57,6 +62,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Print a line for each action penalty, or for each planned episode."""
+    if args.action_penalty is None:
+        args.action_penalty = [asked_config(RunOptions(args.task)).action_penalty]
     return _run_planner(args) if args.method == "planner" else _run_grid(args)
 
 

@@ -96,7 +96,7 @@ def draw_report(run_folder: RunFolder) -> None:
 
 
 def print_end(run_folder: RunFolder, summary: Summary) -> None:
-    """Where the files lie, and the best return."""
+    """Where the files lie, the best return, and the bundle that earned it."""
     root = shown_path(run_folder.root)
     places = {
         "bags": run_folder.episodes,
@@ -110,4 +110,5 @@ def print_end(run_folder: RunFolder, summary: Summary) -> None:
             print(f"{name:<8} {root}/{path.relative_to(run_folder.root)}")
     best = max(summary.episodes, key=lambda episode: episode.return_)
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
-    print(f"best return {best.return_:.1f}{optimum}, in episode {best.index}")
+    player = "" if best.bundle is None else f", by {root}/{best.bundle}"
+    print(f"best return {best.return_:.1f}{optimum}, in episode {best.index}{player}")

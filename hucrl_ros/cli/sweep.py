@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from hucrl_ros.experiments.sweep import Sweep
 
 STRATEGIES = ("greedy", "thompson", "optimistic")
-GOAL = 265.0
-"""Return of a pendulum that swings up."""
+PENALTIES = {"pendulum": [0.0, 0.1, 0.2]}
+"""Action penalties of a sweep where none are given; of other tasks that of their settings."""
+GOALS = {"pendulum": 265.0}
+"""Returns that count as learned where none is given."""
 _SWEPT = ("strategy", "action_penalty", "seed")
 
 
@@ -35,7 +37,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("task", help="what to learn; `hucrl list tasks` prints all")
     parser.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=STRATEGIES)
     parser.add_argument(
-        "--action-penalties", nargs="+", type=float, default=[0.0, 0.1, 0.2], metavar="RHO"
+        "--action-penalties",
+        nargs="+",
+        type=float,
+        metavar="RHO",
+        help="if not given that of the task's settings, of the pendulum 0, 0.1 and 0.2",
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4], metavar="SEED")
     parser.add_argument("--episodes", type=int, metavar="N", help="random ones included")
@@ -54,7 +60,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add_worker_arguments(parser)
     parser.add_argument(
-        "--goal", type=float, default=GOAL, help="return that counts as learned, for the table"
+        "--goal",
+        type=float,
+        metavar="RETURN",
+        help="what counts as learned, for the table; of the pendulum 265 if not given",
     )
     parser.set_defaults(run=run)
 
@@ -70,6 +79,10 @@ def run(args: argparse.Namespace) -> int:
     if args.episodes is not None:
         overrides["episodes"] = args.episodes
     base = asked_config(RunOptions(args.task, args.config, overrides))
+    if args.action_penalties is None:
+        args.action_penalties = PENALTIES.get(args.task, [base.action_penalty])
+    if args.goal is None:
+        args.goal = GOALS.get(args.task)
     variation = NOTHING if args.vary is None else parse_variation(args.vary)
     for key in overrides:
         if key in _SWEPT or key == variation.name:
@@ -132,7 +145,7 @@ def command_line(args: argparse.Namespace) -> str:
     words += ["--action-penalties", *(f"{penalty:g}" for penalty in args.action_penalties)]
     words += ["--seeds", *map(str, args.seeds)]
     words += [] if args.episodes is None else ["--episodes", str(args.episodes)]
-    words += [] if args.goal == GOAL else [f"--goal={args.goal:g}"]
+    words += [] if args.goal == GOALS.get(args.task) else [f"--goal={args.goal:g}"]
     words += [] if args.vary is None else ["--vary", args.vary]
     words += [] if args.config is None else ["--config", os.fspath(args.config)]
     for setting in args.set:

@@ -53,24 +53,35 @@ def _draw_curve(axes: Axes, returns: Array, series: Series) -> None:
 
 
 def draw_best_returns(path: Path, results: Results) -> Path:
-    """Mean of each run's best return with its interval, and every seed as a dot."""
+    """Mean of each run's best return with its interval, and every seed as a dot.
+
+    Costs have no bars, as the longest would be the worst.
+    """
     with styled():
         rows = results.panels
         columns, bars = len(rows[0]), len(rows[0][0].series)
         size = (max(columns * (0.62 * bars + 1.4), 6.0), 3.2 * len(rows) + 1.0)
         figure = Figure(figsize=size, layout="constrained")
         grid = figure.subplots(len(rows), columns, sharey=True, squeeze=False)
+        bars_from_0 = all((best_returns(found) >= 0.0).all() for found in results.groups.values())
         for axes, panel in zip(grid.flat, itertools.chain(*rows), strict=True):
             for k, (key, series) in enumerate(panel.series.items()):
                 returns = results.groups.get(Group(key[0], panel.action_penalty, key[1]))
                 if returns is not None:
-                    _draw_bar(axes, k, best_returns(returns), series)
+                    best = best_returns(returns)
+                    if bars_from_0:
+                        axes.bar(k, best.mean(), width=0.76, color=series.colour, alpha=0.3)
+                    _draw_best(axes, k, best, series)
             _draw_optimum(axes, results.optima[panel.action_penalty])
             axes.set_xticks(range(bars), [series.label for series in panel.series.values()])
-            axes.tick_params(axis="x", labelrotation=30 if results.setting else 0)
+            if results.setting:
+                axes.tick_params(axis="x", labelrotation=30)
+                for label in axes.get_xticklabels():
+                    label.set_horizontalalignment("right")
             axes.set_title(panel.title, loc="left")
             axes.grid(visible=False, axis="x")
-            axes.axhline(0.0, color=GREY, lw=0.8)
+            if bars_from_0:
+                axes.axhline(0.0, color=GREY, lw=0.8)
             axes.margins(y=0.12)
             axes.set_xlim(-0.7, bars - 0.3)
         for axes in grid[:, 0]:
@@ -81,9 +92,8 @@ def draw_best_returns(path: Path, results: Results) -> Path:
         return save(figure, path)
 
 
-def _draw_bar(axes: Axes, position: int, best: Array, series: Series) -> None:
+def _draw_best(axes: Axes, position: int, best: Array, series: Series) -> None:
     mean, low, high = mean_interval(best)
-    axes.bar(position, mean, width=0.76, color=series.colour, alpha=0.3)
     axes.vlines(position + 0.2, low, high, color=series.colour, lw=3)
     axes.plot(position + 0.2, mean, series.marker, color=series.colour, ms=7, mec="white")
     # Seeds stand next to each other in their order, so that equal ones stay apart.

@@ -123,7 +123,7 @@ def draw_thompson(path: Path, found: Sequence[Trace], heads: BestHead) -> Path:
         panels = figure.subplots(2, 3)
         base = [trace for trace in found if trace.model == found[0].model]
         for axes, kind, title in (
-            (panels[0, 0], "simulated", "return of the imagined episode"),
+            (panels[0, 0], "simulated", "simulated return"),
             (panels[0, 1], "scale", "epistemic deviation along it"),
         ):
             for strategy in STRATEGY_COLOURS:
@@ -142,7 +142,7 @@ def draw_thompson(path: Path, found: Sequence[Trace], heads: BestHead) -> Path:
         _by_model(panels[1, 2], optimistic, lambda _: True)
         panels[1, 2].set_title("optimistic: return with each model", loc="left")
         for axes in panels.flat:
-            axes.set_xlabel("episode")
+            axes.set_xlabel("model after episode" if axes is panels[0, 2] else "episode")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             if axes.get_legend_handles_labels()[0]:
                 axes.legend(fontsize=8.5)

@@ -26,13 +26,16 @@ MEET_S = 120.0
 """[s] For all nodes to appear."""
 ANSWER_S = 30.0
 """[s] For a service to answer."""
+LOAD_S = 300.0
+"""[s] For a bundle to load: for the first one the planner's kernel may have to be compiled, which
+takes minutes on a loaded machine."""
 STALL_S = 30.0
-"""[s] Longest time between two ticks, or for a bundle to load."""
+"""[s] Longest time between two ticks."""
 PREPARE_S = 600.0
 """[s] For the learner to import torch and write bundle 0."""
 ARRIVE_S = 15.0
 """[s] For what was sent before to arrive or to be written."""
-BEGIN_S = 3.0
+BEGIN_S = 10.0
 """[s] For the controller to hear of the goal, without which it begins no episode."""
 RETRY_S = 0.3
 """[s] Between two tries."""
@@ -148,8 +151,8 @@ class Protocol:
         peers.publish_bundle(path)
         yield Wait(
             lambda: peers.loaded_count > count and peers.loaded is not None,
-            STALL_S,
-            lambda: f"controller: {path} not loaded in {STALL_S:g} s",
+            LOAD_S,
+            lambda: f"controller: {path} not loaded in {LOAD_S:g} s",
         )
         if peers.loaded != path:
             raise RunError(f"controller: {(peers.loaded or '').removeprefix('error: ')}")
