@@ -15,6 +15,8 @@ LARGEST_DOMAIN = 101
 LARGEST_WISHED_DOMAIN = 232
 """Beyond it, there are no ports."""
 _FIRST_PORT, _PORTS_PER_DOMAIN, _FIRST_UNICAST = 7400, 250, 10
+_PROBED = 10
+"""Participants whose ports are looked at: the first ones may have ended, and others be left."""
 
 
 class Domain:
@@ -101,8 +103,12 @@ def _opening_modes() -> Iterable[int]:
 
 
 def _ports_are_free(domain: int) -> bool:
-    """Whether no DDS participant of somebody else has the domain's first port."""
-    port = _FIRST_PORT + _PORTS_PER_DOMAIN * domain + _FIRST_UNICAST
+    """Whether no DDS participant of somebody else has one of the domain's first ports."""
+    first = _FIRST_PORT + _PORTS_PER_DOMAIN * domain + _FIRST_UNICAST
+    return all(_is_free(first + 2 * participant) for participant in range(_PROBED))
+
+
+def _is_free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.bind(("", port))

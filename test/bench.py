@@ -9,12 +9,12 @@ from bundle_factory import write_bundle
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
-from ros_harness import PATIENCE, REPOSITORY, Harness
+from ros_harness import PATIENCE, REPOSITORY, Harness, child_environment
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, String
 
 from hucrl_ros.envs import Pendulum
-from hucrl_ros.nodes.qos import LATCHED, STREAM
+from hucrl_ros.nodes.qos import ARCHIVE, LATCHED, STREAM
 from hucrl_ros.nodes.tick_message import from_message
 
 ANSWER_S = 5.0
@@ -55,6 +55,7 @@ class Process:
                 stdout=output,
                 stderr=output,
                 cwd=REPOSITORY,
+                env=child_environment(),
             )
 
     def text(self):
@@ -89,12 +90,12 @@ class Bench(Harness):
         self.states = node.create_publisher(JointState, "joint_states", STREAM)
         self.bundle = node.create_publisher(String, "bundle", LATCHED)
         listen = node.create_subscription
-        listen(Float64MultiArray, "controller/commands", self._on_command, STREAM)
+        listen(Float64MultiArray, "controller/commands", self._on_command, ARCHIVE)
         listen(
             Float64MultiArray,
             "controller/ticks",
             lambda m: self.ticks.append(from_message(m)),
-            STREAM,
+            ARCHIVE,
         )
         listen(Bool, "controller/active", lambda m: self.active.append(m.data), LATCHED)
         listen(String, "controller/bundle", lambda m: self.bundles.append(m.data), LATCHED)

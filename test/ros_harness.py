@@ -1,5 +1,6 @@
 """A node in the test's own process, and the processes of the nodes under test."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension
 from std_srvs.srv import SetBool, Trigger
 
 from hucrl_ros.nodes import qos, topics
-from hucrl_ros.nodes.runner import make_executor
+from hucrl_ros.nodes.runner import PARENT_VARIABLE, make_executor
 from hucrl_ros.ticks import TickRecord, encode_tick, tick_labels
 
 PATIENCE = 40.0
@@ -57,6 +58,7 @@ class Harness:
             process = subprocess.Popen(
                 [sys.executable, "-m", f"hucrl_ros.nodes.{name}", "--ros-args", *arguments],
                 cwd=REPOSITORY,
+                env=child_environment(),
                 stdout=log,
                 stderr=log,
             )
@@ -107,6 +109,11 @@ class Harness:
         return self.call(SetBool, topics.RECORD, SetBool.Request(data=on))
 
 
+def child_environment() -> dict[str, str]:
+    """Has a node end with this process, even if this one is killed."""
+    return {PARENT_VARIABLE: str(os.getpid()), **os.environ}
+
+
 def stop(process: subprocess.Popen, number: int = signal.SIGTERM) -> int:
     """Signal a process and wait for its exit code."""
     process.send_signal(number)
@@ -138,6 +145,11 @@ class ScriptedController:
         return self._commands.get_subscription_count() >= 2 and all(
             publisher.get_subscription_count() for publisher in (self._ticks, self._active)
         )
+
+    @property
+    def is_heard(self) -> bool:
+        """A simulator listens."""
+        return self._commands.get_subscription_count() >= 1
 
     def play(self, script: Sequence[Sequence[float]]) -> None:
         """Begin to answer with the efforts of `script`, one entry a joint state."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from bench import PERIOD, STEPS, Bench, Process, short_bundle
 from bundle_factory import PLANNER
+from ros_harness import PATIENCE
 from visualization_msgs.msg import MarkerArray
 
 from hucrl_ros.domain import Domain
@@ -61,8 +62,9 @@ def active(shared, bundles):
     """The shared controller at the start of an episode with the first bundle."""
     bench, process = shared
     bench.forget()
+    bench.offer(bundles[0])  # first, or what was offered last would be loaded before it
     assert bench.transition("configure")
-    bench.load(bundles[0])
+    assert bench.wait(lambda: bench.bundles[-1:] == [str(bundles[0])]), bench.bundles
     bench.active.clear()
     assert bench.transition("activate")
     assert bench.wait(lambda: bench.active == [True])
@@ -277,8 +279,10 @@ def test_diagnostics_count_what_happened(active):
     assert float(health["tick_p99_ms"]) >= float(health["tick_p50_ms"]) > 0
 
 
-def test_the_plan_is_published_while_somebody_looks(active):
+def test_the_plan_is_published_while_somebody_looks(active, tmp_path):
     bench, _ = active
+    # Nothing tells when the controller has found the new listener.
+    bench.load(short_bundle(tmp_path / "long", 100_000, episode=3))
     plans = []
     subscription = bench.node.create_subscription(MarkerArray, "controller/plan", plans.append, 1)
     try:
@@ -317,8 +321,10 @@ def test_without_a_bundle_it_can_not_be_activated(shared):
 def test_stale_joint_states_are_answered_by_the_safe_command_every_period(start, bundles):
     bench, _ = start(bundle=bundles[0], mode="real_time", planner__iterations=1)
     begin(bench)
-    bench.ask()
-    assert bench.wait(lambda: len(bench.commands) >= 5)
+    bench.publish()
+    assert bench.wait(lambda: len(bench.ticks) == 1)
+    count = len(bench.commands)
+    assert bench.wait(lambda: len(bench.commands) >= count + 5)
     assert [effort for _, effort in bench.commands[-3:]] == [SAFE] * 3
     assert len(bench.ticks) <= 1, "there is no state that a tick could answer"
     health = bench.health("controller")
@@ -383,6 +389,6 @@ def test_a_bundle_that_the_parameter_names_may_be_refused(start, tmp_path):
 
 def test_an_unknown_parameter_is_refused_by_name(tmp_path, ros_domain):
     process = Process("controller", tmp_path / "controller.log", planner__horizons=3)
-    assert process.popen.wait(20) == 2
+    assert process.popen.wait(PATIENCE) == 2
     assert "'planner.horizons'; did you mean 'horizon'?" in process.text()
     assert "Traceback" not in process.text()

@@ -234,9 +234,9 @@ def test_the_node_learns_refuses_a_second_request_and_stops_in_mid_fit(
         first = learn()
         if not first.success:
             assert first.message == "busy: preparing"
-        harness.spin_until(lambda: reports[-1].message == "idle", 100.0)
+            harness.spin_until(lambda: reports[-1].message == "idle", 100.0)
+            assert learn().message == "learning from 1 episodes"
         assert recorded_run.bundle(0).is_dir()
-        assert learn().message == "learning from 1 episodes"
         harness.spin_until(lambda: reports[-1].message == "fitting", 60.0)
         values = {entry.key: entry.value for entry in reports[-1].values}
         assert values["episode"] == "0"

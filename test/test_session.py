@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -105,9 +104,8 @@ def test_a_node_that_ends_without_an_error_is_missed_as_well(play, monkeypatch):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_session_and_is_returned(play, run, number):
     before = signal.getsignal(number)
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
-    timer.start()
-    assert play(SLEEP) == number
+    kill = f"import os, time; os.kill(os.getppid(), {int(number)}); time.sleep(60)"
+    assert play(kill) == number
     assert signal.getsignal(number) == before
     assert read_summary(run.summary).events == ("earlier",)
 

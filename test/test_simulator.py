@@ -140,21 +140,22 @@ def test_real_time_catches_up_after_a_late_wake_up_and_counts_it():
     def publish(sample):
         if len(published) == 5:
             time.sleep(0.2)  # 16 periods in which the thread does not run
-        published.append((sample.stamp_ns, time.monotonic()))
-        if len(published) == 60:
+        now = time.monotonic()
+        published.append((sample.stamp_ns, now))
+        late = now - begin - (sample.stamp_ns - published[0][0]) / 1e9
+        if len(published) >= 60 and late < 0.1:  # it has caught up
             enough.set()
 
     pacing = RealTime(Plant(Pendulum(), seed=0), publish)
     begin = time.monotonic()
     pacing.start()
-    assert enough.wait(10)
+    assert enough.wait(30)
     pacing.stop()
     stamps, times = np.array(published).T
     assert set(np.diff(stamps)) == {PERIOD_NS}
     # Never early, and no drift: it waits for the steady clock, then has no delay left to make up.
     lateness = (times - begin) - (stamps - stamps[0]) / 1e9
     assert lateness.min() > -1e-6
-    assert lateness[30:].min() < 0.1
     assert pacing.overruns >= 10 and pacing.failure is None
 
 
@@ -178,7 +179,7 @@ def test_lockstep_over_dds(ros_domain, tmp_path):
     with Harness(tmp_path) as harness:
         simulator = harness.start("simulator", mode="lockstep")
         controller = ScriptedController(harness.node)
-        harness.spin_until(lambda: len(controller.seen) >= 3)
+        harness.spin_until(lambda: len(controller.seen) >= 3 and controller.is_heard)
         # Unanswered, the same state is repeated.
         assert {stamp_ns(m) for m in controller.seen} == {PERIOD_NS}
 
@@ -217,8 +218,10 @@ def test_real_time_over_dds(ros_domain, tmp_path):
         simulator = harness.start("simulator", mode="real_time")
         controller = ScriptedController(harness.node)
         harness.spin_until(lambda: len(controller.seen) > 40)
-        stamps = [stamp_ns(m) for m in controller.seen]
-        assert set(np.diff(stamps)) == {PERIOD_NS}  # nobody commands, yet time passes
+        steps = np.diff([stamp_ns(m) for m in controller.seen])
+        # Nobody commands, yet time passes; this process may have lost some of it.
+        assert steps.min() == PERIOD_NS and not (steps % PERIOD_NS).any()
+        harness.spin_until(lambda: controller.is_heard)
         controller.send([0.25])
         harness.spin_until(lambda: controller.seen[-1].effort[0] == 0.25)
         before = len(controller.seen)

@@ -54,7 +54,7 @@ def row(strategy="optimistic", penalty=0.2, seed=0, episode=0, total=1.0, **chan
 
 
 def wait_until(condition):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

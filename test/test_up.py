@@ -16,6 +16,7 @@ from quick_run import PATIENCE, Up, quick_arguments, wait_until
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
+from hucrl_ros.errors import BagError
 from hucrl_ros.learner import Learner
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.bundle import load_bundle
@@ -54,8 +55,17 @@ def up(*arguments, out):
     return Up("pendulum", "--no-figures", *arguments, out=out)
 
 
+def recorded(run):
+    """How many actions of episode 0 are in its open bag."""
+    task = make_task("pendulum", 0.2)
+    try:
+        return len(read_episode(run.bag(0), task.spec, task.steps).actions)
+    except BagError:  # none yet
+        return 0
+
+
 def assert_all_gone(process):
-    assert process.remaining() == []
+    wait_until(lambda: process.remaining() == [])
     assert "Traceback" not in process.logs
     assert "Traceback" not in process.stderr
 
@@ -149,7 +159,7 @@ def test_a_changed_setting_is_refused_when_a_run_is_resumed(fresh_run, tmp_path,
 def test_a_killed_controller_is_reported_with_the_watchdogs_answer(fresh_run, tmp_path):
     with up("--resume", out=fresh_run(tmp_path / "run")) as process:
         process.wait_for_line(": running")
-        time.sleep(1.0)  # In the middle of an episode that takes five seconds.
+        wait_until(lambda: recorded(process.run) > 20, PATIENCE)
         process.node("controller").kill()
         assert process.end() == 1
         assert_all_gone(process)

@@ -34,6 +34,14 @@ def test_an_unanswered_joint_state_trips_once(watch):
     assert watch.check(10.04) == ""
 
 
+def test_time_in_which_the_watch_was_held_up_does_not_count(watch):
+    watch.excuse(5.0)
+    watch.joint_state(1, 10.0)
+    watch.excuse(5.0)
+    assert watch.check(15.029) == ""
+    assert watch.check(15.031)
+
+
 def test_the_first_unanswered_joint_state_counts(watch):
     watch.joint_state(1, 10.0)
     watch.joint_state(2, 10.02)

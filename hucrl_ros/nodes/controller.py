@@ -134,7 +134,8 @@ class Controller(LifecycleNode):
         record = self._loop.sent(answer.record, received)
         self._outlets.tick(record)
         if answer.problem:
-            self._warn(f"{answer.problem}; sending the safe command")
+            line = self._note(f"{answer.problem}; sending the safe command")
+            self.get_logger().warning(line, throttle_duration_sec=LOG_PERIOD)
         extra = self._loop.reader.joints.extra_joints
         if extra:
             self.get_logger().warning(
@@ -150,7 +151,9 @@ class Controller(LifecycleNode):
             self._finish()
             return
         self._outlets.command(self._loop.stale())
-        self._warn(f"no new joint state for {1e3 * silence:.0f} ms; sending the safe command")
+        line = f"no new joint state for {1e3 * silence:.0f} ms; sending the safe command"
+        # Not by a method of both: lines from one place are throttled as one kind.
+        self.get_logger().warning(self._note(line), throttle_duration_sec=LOG_PERIOD)
 
     # Beginning and end
 
@@ -194,9 +197,10 @@ class Controller(LifecycleNode):
         self.get_logger().error(traceback.format_exc())
         self.trigger_deactivate()
 
-    def _warn(self, line: str) -> None:
+    def _note(self, line: str) -> str:
+        """Have the diagnostics say so, too."""
         self._trouble = Health(Level.WARN, line)
-        self.get_logger().warning(line, throttle_duration_sec=LOG_PERIOD)
+        return line
 
     def _health(self) -> Health:
         trouble = self._trouble

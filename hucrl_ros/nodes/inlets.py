@@ -59,7 +59,7 @@ class Inlets:
         self._reader: StateReader | None = None
         self._held: Heard | None = None
         self._stale = False
-        self._period = self._patience = self._last = 0.0
+        self._period = self._patience = self._last = self._looked = 0.0
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer: Timer | None = None
         places.listen(node, self.surroundings, self._on_place)
@@ -82,7 +82,8 @@ class Inlets:
         """An episode begins; `reader` reads its states. Only after `set_period`."""
         assert self._timer is not None
         self._reader, self._held = reader, None
-        self._stale, self._last = False, time.monotonic()
+        self._stale = False
+        self._last = self._looked = time.monotonic()
         self._timer.reset()
 
     def end(self) -> None:
@@ -115,7 +116,11 @@ class Inlets:
             self._last, self._stale = time.monotonic(), False
 
     def _on_timer(self) -> None:
-        silence = time.monotonic() - self._last
+        now = time.monotonic()
+        if self._lockstep:  # while this process was held up, it heard nobody
+            self._last = min(self._last + max(now - self._looked - self._period, 0.0), now)
+        self._looked = now
+        silence = now - self._last
         if self._reader is None or silence <= self._patience:
             return
         if self._held is not None:

@@ -14,7 +14,7 @@ from hucrl_ros.nodes.runner import run_node
 
 QUESTION, ANSWER = "doctor/question", "doctor/answer"
 ROUND_TRIPS = 50
-PATIENCE_S = 15.0
+PATIENCE_S = 30.0
 """[s] Until the asking node gives up."""
 PERIOD_S = 0.02
 """[s] Between two questions."""

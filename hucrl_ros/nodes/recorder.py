@@ -32,10 +32,10 @@ MESSAGE_CLASSES = {
 }
 POLL_PERIOD = 0.05
 """[s] Between two looks at what is awaited."""
-COMPLETION_TIMEOUT = 0.5
+COMPLETION_TIMEOUT = 5.0
 """[s] Longest wait, when told to close, for the last messages of the episode."""
-PUBLISHERS_TIMEOUT = 3.0
-"""[s] Longest wait, when told to open, for the publishers of an episode."""
+PUBLISHERS_TIMEOUT = 10.0
+"""[s] Longest wait, when told to open, for the publishers of an episode and a joint state."""
 AWAITED_PUBLISHERS = (topics.JOINT_STATES, topics.COMMANDS, topics.TICKS)
 
 
@@ -59,6 +59,7 @@ class Recorder(Node):
         self._run = own_run(self)
         self._recording: Recording | None = None
         self._goal: bytes | None = None
+        self._hears_states = False
         self._failure = ""
         self._written = 0
         self._busy = False
@@ -85,6 +86,8 @@ class Recorder(Node):
     def _on_message(self, name: str, data: bytes) -> None:
         if name == topics.GOAL:
             self._goal = data
+        elif name == topics.JOINT_STATES:
+            self._hears_states = True
         if self._recording is None:
             return
         try:
@@ -116,8 +119,9 @@ class Recorder(Node):
         if self._recording is not None:
             self.get_logger().warning("a new episode begins before the last one was closed")
             self._interrupt()
-        if not await self._until(self._all_published, PUBLISHERS_TIMEOUT):
-            self.get_logger().warning(f"nobody publishes {' or '.join(self._unpublished())} yet")
+        if not await self._until(self._hears_all, PUBLISHERS_TIMEOUT):
+            missing = self._unpublished() or [topics.JOINT_STATES]
+            self.get_logger().warning(f"nobody publishes {' or '.join(missing)} yet")
         self._failure = ""
         self._recording = Recording(self._run, self._topics)
         if self._goal is not None:
@@ -187,8 +191,9 @@ class Recorder(Node):
         # Publishers are counted by the name that a topic really has.
         return bool(self.count_publishers(self.resolve_topic_name(name)))
 
-    def _all_published(self) -> bool:
-        return not self._unpublished()
+    def _hears_all(self) -> bool:
+        # A publisher that is known here needn't know this node yet; one that was heard does.
+        return self._hears_states and not self._unpublished()
 
     def _health(self) -> Health:
         recording = self._recording

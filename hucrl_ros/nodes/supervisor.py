@@ -29,7 +29,7 @@ ADVANCE_PERIOD = 0.05
 """[s] Between two looks at what is waited for; messages are looked at as they come."""
 VIEW_PERIOD = 0.25
 """[s]"""
-LAST_WORDS_S = 1.5
+LAST_WORDS_S = 5.0
 """[s] For the other nodes to react, and the watchdog to speak, before the run is given up."""
 _STDIN = 0
 

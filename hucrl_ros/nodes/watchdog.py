@@ -57,7 +57,8 @@ class Watchdog(Node):
         self._guard: Guard | None = None
         self._reader = JointStateReader(())
         self._state: NDArray[np.float64] | None = None
-        self._period = self._heard = self._next = 0.0
+        self._period = self._heard = self._next = self._looked = 0.0
+        self._ended = False
         self._layout = MultiArrayLayout()
         self._trips = self._sent = 0
         self._trouble = Health()
@@ -117,6 +118,7 @@ class Watchdog(Node):
                 "tell that it has ended"
             )
         self._watch.arm()
+        self._ended, self._looked = False, time.monotonic()
         self._reader.reset()
         self._report(Level.OK, "armed")
 
@@ -144,9 +146,14 @@ class Watchdog(Node):
     def _look(self) -> None:
         if not self._watch.armed:
             return
-        if self._lifeline.ended():
+        # At the next look: what the controller said before it ended has been read by then.
+        if self._ended:
             self._watch.ended()
+        self._ended = self._lifeline.ended() or self._ended
         now = time.monotonic()
+        if self._config.mode == "lockstep":  # nobody was in danger meanwhile
+            self._watch.excuse(max(now - self._looked - self._period, 0.0))
+        self._looked = now
         reason = self._watch.check(now)
         if self._watch.tripped and (reason or now >= self._next):
             # Once a period; what a late look has missed is not made up for.

@@ -1,6 +1,6 @@
 """When the watchdog must act in the controller's place; times are given, no clock is read."""
 
-LOCKSTEP_PATIENCE = 2.0
+LOCKSTEP_PATIENCE = 5.0
 """[s] In lockstep physics and controller wait for each other, so only what hangs is worth a trip:
 a process that a loaded machine holds up is not."""
 FIRST_PATIENCE = 5.0
@@ -80,6 +80,11 @@ class Watch:
     def ended(self) -> None:
         """The controller's process has ended."""
         self._dead = True
+
+    def excuse(self, stall: float) -> None:
+        """The watch itself was held up for `stall` [s] and may not have seen a command."""
+        if self._waiting_since is not None:
+            self._waiting_since += stall
 
     def waited(self, now: float) -> float:
         """How long a joint state has been waiting for a command at `now` [s]; 0 if none is."""
