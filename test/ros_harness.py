@@ -37,7 +37,15 @@ class Harness:
         self._executor.add_node(self.node)
         self._processes: list[subprocess.Popen] = []
         self._logs = log_folder
-        self._clients = {}
+        # Now: a service forgets an answer to a client that it hasn't found yet.
+        self._clients = {
+            name: self.node.create_client(kind, name)
+            for name, kind in (
+                (topics.RESET, Trigger),
+                (topics.RECORD, SetBool),
+                (topics.LEARN, Trigger),
+            )
+        }
 
     def __enter__(self) -> "Harness":
         return self
