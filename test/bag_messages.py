@@ -6,6 +6,7 @@ from pathlib import Path
 from hucrl_ros.bags import encode
 from hucrl_ros.bags.encode import boolean, floats
 from hucrl_ros.bags.messages import Message, typestore
+from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.bags.topics import (
     ACTIVE,
     COMMANDS,
@@ -17,6 +18,8 @@ from hucrl_ros.bags.topics import (
     TRIPPED,
 )
 from hucrl_ros.bags.writer import EpisodeWriter
+from hucrl_ros.errors import BagError
+from hucrl_ros.robot import RobotSpec
 from hucrl_ros.ticks import TickRecord
 
 TOPICS = tuple(topic._replace(name=f"/{topic.name}") for topic in RECORDED)
@@ -112,3 +115,11 @@ __all__ = [
     "record_episode",
     "tick",
 ]
+
+
+def actions_so_far(bag: Path, spec: RobotSpec, steps: int) -> int:
+    """How many actions of an episode are in an open bag."""
+    try:
+        return len(read_episode(bag, spec, steps).actions)
+    except BagError:  # none yet
+        return 0

@@ -19,7 +19,7 @@ from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.tick import Source
 from hucrl_ros.tasks import TASKS, make_task
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.ros
 
 STEPS = 12
 ARRIVED_S = 0.5

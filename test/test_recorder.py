@@ -5,6 +5,7 @@ import signal
 import numpy as np
 import pytest
 import yaml
+from bag_messages import actions_so_far
 from ros_harness import PATIENCE, Harness, ScriptedController, stamp_ns, stop
 from rosbags.highlevel import AnyReader
 from std_srvs.srv import SetBool
@@ -15,7 +16,6 @@ from hucrl_ros.bags.repair import repair
 from hucrl_ros.config import Config
 from hucrl_ros.domain import Domain
 from hucrl_ros.envs import Pendulum
-from hucrl_ros.errors import BagError
 from hucrl_ros.nodes import topics
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.tasks import make_task
@@ -25,14 +25,6 @@ pytestmark = pytest.mark.ros
 STEPS = 400
 SCRIPT = [[0.8 * np.sin(0.05 * k)] for k in range(STEPS)]
 SPEC = Pendulum.spec
-
-
-def recorded(bag, steps=STEPS):
-    """How many actions of an episode are in an open bag."""
-    try:
-        return len(read_episode(bag, SPEC, steps).actions)
-    except BagError:  # none yet
-        return 0
 
 
 class Session:
@@ -172,7 +164,7 @@ def test_killed_recorder_loses_the_last_messages_only_and_its_successor_keeps_th
     controller.play(SCRIPT[:200])
     harness.spin_until(lambda: len(controller.answered) > 120)
     answered = len(controller.answered)
-    harness.spin_until(lambda: recorded(run.bag(0)) > answered - 40)
+    harness.spin_until(lambda: actions_so_far(run.bag(0), SPEC, STEPS) > answered - 40)
     stop(real_time.recorder, signal.SIGKILL)
 
     assert not (run.bag(0) / "metadata.yaml").exists() and run.finished_episodes() == 0
@@ -212,7 +204,7 @@ def test_recorder_waits_for_the_last_state_and_a_stop_does_not_finish_an_episode
     harness.record(True)
     real_time.play(20)
     # The recorder may hear the last state later than this process did.
-    harness.spin_until(lambda: recorded(run.bag(1), 20) == 20)
+    harness.spin_until(lambda: actions_so_far(run.bag(1), SPEC, 20) == 20)
     assert stop(real_time.recorder, signal.SIGINT) == 130
     assert "Traceback" not in harness.log("recorder")
     assert not run.bag(1).exists() and run.finished_episodes() == 1

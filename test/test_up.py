@@ -11,12 +11,12 @@ import time
 
 import numpy as np
 import pytest
+from bag_messages import actions_so_far
 from fabricated_run import play_random, record
 from quick_run import PATIENCE, Up, quick_arguments, wait_until
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
-from hucrl_ros.errors import BagError
 from hucrl_ros.learner import Learner
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.runtime.bundle import load_bundle
@@ -53,15 +53,6 @@ def fresh_run(tmp_path_factory):
 
 def up(*arguments, out):
     return Up("pendulum", "--no-figures", *arguments, out=out)
-
-
-def recorded(run):
-    """How many actions of episode 0 are in its open bag."""
-    task = make_task("pendulum", 0.2)
-    try:
-        return len(read_episode(run.bag(0), task.spec, task.steps).actions)
-    except BagError:  # none yet
-        return 0
 
 
 def assert_all_gone(process):
@@ -159,7 +150,8 @@ def test_a_changed_setting_is_refused_when_a_run_is_resumed(fresh_run, tmp_path,
 def test_a_killed_controller_is_reported_with_the_watchdogs_answer(fresh_run, tmp_path):
     with up("--resume", out=fresh_run(tmp_path / "run")) as process:
         process.wait_for_line(": running")
-        wait_until(lambda: recorded(process.run) > 20, PATIENCE)
+        task, bag = make_task("pendulum", 0.2), process.run.bag(0)
+        wait_until(lambda: actions_so_far(bag, task.spec, task.steps) > 20, PATIENCE)
         process.node("controller").kill()
         assert process.end() == 1
         assert_all_gone(process)
@@ -173,7 +165,6 @@ def test_a_killed_controller_is_reported_with_the_watchdogs_answer(fresh_run, tm
     assert process.stderr == f"hucrl up: {event}; continue with: {command}\n"
     assert run.finished_episodes() == 0
     interrupted = run.episodes / "episode_000_interrupted_1"
-    task = make_task("pendulum", 0.2)
     bag = read_episode(interrupted, task.spec, task.steps)
     assert bag.interrupted
     assert len(bag.actions) > 10

@@ -14,7 +14,7 @@ from hucrl_ros.health.finding import Finding
 
 PROBE = "hucrl_ros.nodes.probe"
 TIMEOUT_S = 60.0
-"""[s] For starting both processes and their exchange; the probe itself gives up after 15 s."""
+"""[s] For starting both processes and their exchange; the probe itself gives up after 30 s."""
 _SEEN = (
     "ROS_DOMAIN_ID",
     "RMW_IMPLEMENTATION",
