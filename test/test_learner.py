@@ -21,7 +21,7 @@ from hucrl_ros.runtime.manifest import BundleFields, read_manifest
 from hucrl_ros.search import SearchResult
 from hucrl_ros.tasks import make_task
 
-pytestmark = [pytest.mark.usefixtures("short_episodes"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.usefixtures("short_episodes")
 EPISODES = [random_episode(seed) for seed in range(3)]
 
 

@@ -210,7 +210,6 @@ def recorded_run(tmp_path):
 
 
 @pytest.mark.ros
-@pytest.mark.timeout(300)
 def test_the_node_learns_refuses_a_second_request_and_stops_in_mid_fit(
     ros_domain, recorded_run, tmp_path
 ):
@@ -254,7 +253,6 @@ def test_the_node_learns_refuses_a_second_request_and_stops_in_mid_fit(
 
 
 @pytest.mark.ros
-@pytest.mark.timeout(300)
 def test_the_node_has_nothing_to_learn_from_without_an_episode(ros_domain, run_folder, tmp_path):
     from ros_harness import Harness
     from std_srvs.srv import Trigger

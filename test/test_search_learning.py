@@ -15,7 +15,7 @@ from hucrl_ros.runtime.manifest import LearningReport
 from hucrl_ros.search import SEARCHES, SearchResult
 from hucrl_ros.tasks import PendulumSwingUp, make_task
 
-pytestmark = [pytest.mark.usefixtures("short_episodes"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.usefixtures("short_episodes")
 EPISODES = [random_episode(seed) for seed in range(2)]
 OFF_POLICY = {"expansion_steps": 2, "batch_size": 8, "policy_steps": 2, "bptt_horizon": 2}
 

@@ -23,7 +23,7 @@ from hucrl_ros.runtime.tick import Source
 from hucrl_ros.summary import read_summary
 from hucrl_ros.tasks import make_task
 
-pytestmark = [pytest.mark.usefixtures("short_episodes"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.usefixtures("short_episodes")
 
 
 def trained(root, **changes):
