@@ -35,11 +35,13 @@ def test_an_unanswered_joint_state_trips_once(watch):
 
 
 def test_time_in_which_the_watch_was_held_up_does_not_count(watch):
-    watch.excuse(5.0)
+    watch.excuse(5.0, 9.0)
     watch.joint_state(1, 10.0)
-    watch.excuse(5.0)
+    watch.excuse(5.0, 15.01)
     assert watch.check(15.029) == ""
-    assert watch.check(15.031)
+    watch.excuse(5.0, 15.02)
+    assert watch.waited(15.03) == pytest.approx(0.01), "never since a later time than now"
+    assert watch.check(15.051)
 
 
 def test_the_first_unanswered_joint_state_counts(watch):

@@ -152,7 +152,7 @@ class Watchdog(Node):
         self._ended = self._lifeline.ended() or self._ended
         now = time.monotonic()
         if self._config.mode == "lockstep":  # nobody was in danger meanwhile
-            self._watch.excuse(max(now - self._looked - self._period, 0.0))
+            self._watch.excuse(max(now - self._looked - self._period, 0.0), now)
         self._looked = now
         reason = self._watch.check(now)
         if self._watch.tripped and (reason or now >= self._next):

@@ -81,10 +81,10 @@ class Watch:
         """The controller's process has ended."""
         self._dead = True
 
-    def excuse(self, stall: float) -> None:
-        """The watch itself was held up for `stall` [s] and may not have seen a command."""
+    def excuse(self, stall: float, now: float) -> None:
+        """Up to `now` [s] the watch was held up for `stall` [s]; it may have missed a command."""
         if self._waiting_since is not None:
-            self._waiting_since += stall
+            self._waiting_since = min(self._waiting_since + stall, now)
 
     def waited(self, now: float) -> float:
         """How long a joint state has been waiting for a command at `now` [s]; 0 if none is."""
