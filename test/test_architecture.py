@@ -18,7 +18,7 @@ MODULES = sorted(
     if not module.name.endswith("__main__")
 )
 ROS = ("rclpy", "launch", "launch_ros", "ament_index_python")
-TORCH_FREE = ("hucrl_ros.runtime", "hucrl_ros.planners", "hucrl_ros.bags", "hucrl_ros.envs")
+TORCH_FREE = ("hucrl_ros.controller", "hucrl_ros.planners", "hucrl_ros.bags", "hucrl_ros.robots")
 NODES_AT_THE_ROBOT = ("controller", "recorder", "simulator", "watchdog")
 
 

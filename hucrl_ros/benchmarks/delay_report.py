@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from hucrl_ros.experiments.statistics import Interval, mean_interval
 from hucrl_ros.experiments.style import BLUE, INK, VERMILION, headline, save, signed, styled
-from hucrl_ros.runs import write_atomically
+from hucrl_ros.run.folder import write_atomically
 from hucrl_ros.tasks import Task
 
 NAMES = {"never": "without compensation", "auto": "with compensation"}
