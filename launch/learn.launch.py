@@ -1,7 +1,7 @@
 """Teach a simulated robot a task: `ros2 launch hucrl_ros learn.launch.py task:=pendulum`.
 
-The same nodes as `hucrl up` starts, from the same list (`hucrl_ros.run.node_list`). When the supervisor
-has finished, or has given up, everything ends.
+The same nodes as `hucrl up` starts, from the same list (`hucrl_ros.run.node_list`). When
+the supervisor has finished, or has given up, everything ends.
 """
 
 from pathlib import Path

@@ -1,5 +1,6 @@
 """YAML files with keys and values, read with one line for whatever is wrong."""
 
+import os
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,3 +50,10 @@ def checked(
         problem = problems.errors()[0]
         key = ".".join(str(part) for part in problem["loc"])
         raise error(f"{path}: {key + ': ' if key else ''}{problem['msg']}") from None
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old or the new text, never a part of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(path)

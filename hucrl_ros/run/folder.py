@@ -10,6 +10,7 @@ from pathlib import Path
 from hucrl_ros.config.files import dump_config, load_config
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description, store_description
+from hucrl_ros.config.yaml_files import write_atomically
 from hucrl_ros.errors import RunError
 
 ROBOT = "robot"
@@ -210,10 +211,3 @@ class RunFolder:
         taken = re.compile(rf"episode_{episode:03d}_interrupted_(\d+)")
         numbers = [int(m[1]) for p in self.episodes.iterdir() if (m := taken.fullmatch(p.name))]
         return self.episodes / f"episode_{episode:03d}_interrupted_{max(numbers, default=0) + 1}"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old or the new text, never a part of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.replace(path)

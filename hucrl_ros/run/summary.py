@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hucrl_ros.config.schema import Config
+from hucrl_ros.config.yaml_files import write_atomically
 from hucrl_ros.errors import RunError
-from hucrl_ros.run.folder import RunFolder, write_atomically
+from hucrl_ros.run.folder import RunFolder
 
 if TYPE_CHECKING:
     from hucrl_ros.bags.reader import Episode
