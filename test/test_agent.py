@@ -12,9 +12,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from hucrl_ros.controller.agent import Agent
-from hucrl_ros.controller.budget import Budget
 from hucrl_ros.controller.bundle import load_bundle
-from hucrl_ros.controller.tick import Source
+from hucrl_ros.controller.planning_thread import Budget
+from hucrl_ros.controller.ticks import Source
 
 STATE = np.array([3.0, 0.5])
 

@@ -8,7 +8,7 @@ from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.joint_state import JointReading
-from hucrl_ros.controller.tick import Source, Tick
+from hucrl_ros.controller.ticks import Source, Tick
 
 SPEC = RobotSpec("one", ("hinge",), ("hinge",), (2.0,), 0.01)
 PERIOD_NS = 10_000_000

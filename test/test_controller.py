@@ -12,7 +12,7 @@ from bundle_factory import PLANNER
 from ros_harness import PATIENCE
 from visualization_msgs.msg import MarkerArray
 
-from hucrl_ros.controller.tick import Source
+from hucrl_ros.controller.ticks import Source
 from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE
 from hucrl_ros.run.ros_domain import Domain
 

@@ -15,7 +15,7 @@ from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.joint_state import JointReading
 from hucrl_ros.controller.latency import DelayCompensation, InForce
-from hucrl_ros.controller.tick import Source, Tick
+from hucrl_ros.controller.ticks import Source, Tick
 
 PERIOD = 0.01
 SPEC = RobotSpec("cart", ("rail",), ("rail",), (2.0,), PERIOD)

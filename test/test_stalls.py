@@ -18,7 +18,7 @@ from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.joint_state import JointReading
 from hucrl_ros.controller.planning_thread import DeadlinePlanner, Planned
-from hucrl_ros.controller.tick import Source
+from hucrl_ros.controller.ticks import Source
 
 ITERATION_S = 0.002
 BUDGET_S = 0.7 * PERIOD

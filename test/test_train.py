@@ -15,7 +15,7 @@ from hucrl_ros.cli import main
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.manifest import read_manifest
-from hucrl_ros.controller.tick import Source
+from hucrl_ros.controller.ticks import Source
 from hucrl_ros.errors import RunError
 from hucrl_ros.experiments.train import train
 from hucrl_ros.learning.learner import Learner

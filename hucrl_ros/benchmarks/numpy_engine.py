@@ -5,7 +5,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from hucrl_ros.controller.engines.networks import Dense, Networks
-from hucrl_ros.controller.nearness import ROUNDS, TINY
+from hucrl_ros.controller.engines.program import ROUNDS, TINY
 from hucrl_ros.planners import Rollouts
 from hucrl_ros.planners.base import Array
 

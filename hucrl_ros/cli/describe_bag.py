@@ -16,7 +16,7 @@ from hucrl_ros.bags.reader import Episode, read_episode
 from hucrl_ros.cli.describe_bundle import pairs
 from hucrl_ros.config.robot_spec import RobotSpec, sources
 from hucrl_ros.config.schema import Config
-from hucrl_ros.controller.tick import Source
+from hucrl_ros.controller.ticks import Source
 from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.errors import BagError, HucrlError
 from hucrl_ros.robots import ROBOTS

@@ -8,13 +8,12 @@ from concurrent.futures import Executor
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.controller.budget import Budget
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import make_engine
 from hucrl_ros.controller.latency import InForce
-from hucrl_ros.controller.planning_thread import DeadlinePlanner, Planned
+from hucrl_ros.controller.planning_thread import Budget, DeadlinePlanner, Planned
 from hucrl_ros.controller.system import BundleSystem
-from hucrl_ros.controller.tick import Source, Tick
+from hucrl_ros.controller.ticks import Source, Tick
 from hucrl_ros.planners import Plan, make_planner
 
 WARM_UP_TICKS = 3

@@ -15,8 +15,7 @@ from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.joint_state import JointReading
 from hucrl_ros.controller.latency import DelayCompensation, InForce
 from hucrl_ros.controller.state_reader import StateReader
-from hucrl_ros.controller.tick import Source, Tick
-from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord
+from hucrl_ros.controller.ticks import NANOSECONDS, Source, Tick, TickRecord
 from hucrl_ros.errors import StateError
 
 Array = NDArray[np.float64]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hucrl_ros.controller.tick import Source
+from hucrl_ros.controller.ticks import Source
 
 RECENT_TICKS = 1000
 

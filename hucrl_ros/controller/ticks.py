@@ -4,7 +4,11 @@ Pure Python, so that nodes, bags and scripts share one definition.
 """
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hucrl_ros.errors import HucrlError
 
@@ -89,3 +93,37 @@ def decode_tick(labels: Sequence[str], data: Sequence[float]) -> TickRecord:
         hallucination=values["hallucination"],
         action=tuple(values[f"action_{i}"] for i in range(action_dim)),
     )
+
+
+class Source(IntEnum):
+    """Where an action came from."""
+
+    PLANNED = 0
+    PREVIOUS = 1
+    """The previous tick's plan, shifted."""
+    POLICY = 2
+    RANDOM = 3
+    SAFE = 4
+    """No effort."""
+
+
+class Tick(NamedTuple):
+    """An action and what is known of it. A number that doesn't exist is NaN."""
+
+    action: NDArray[np.float64]
+    """`(q,)` efforts [N m or N], within the limits."""
+    source: Source
+    iterations: int
+    """Planner iterations done in this tick."""
+    planned_return: float
+    """Discounted return the plan promises from here, closed by the critic."""
+    epistemic_std: float
+    """Mean over state entries, in standard deviations of the normalised targets."""
+    aleatoric_std: float
+    """Mean over state entries, in standard deviations of the normalised targets."""
+    hallucination: float
+    """Mean |η| of the first step; 0 for a strategy without it."""
+    optimistic: NDArray[np.float32] | None
+    """`(H + 1, p)` trajectory that the plan imagines."""
+    overrun: bool = False
+    """The plan was not ready at the tick's deadline."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from hucrl_ros.controller.engines import kernel
+from hucrl_ros.controller.engines.compiled import run_shared, shares
 from hucrl_ros.controller.engines.networks import Floats, Networks
 from hucrl_ros.controller.engines.program import (
     compile_program,
@@ -14,7 +15,6 @@ from hucrl_ros.controller.engines.program import (
     scratch_memory,
     write_layers,
 )
-from hucrl_ros.controller.engines.threads import run_shared, shares
 from hucrl_ros.models.exploration import Step
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.imagination import Imagination

@@ -1,6 +1,8 @@
 """The compiled planning engine: rollouts by `runtime.kernel`, rewards by ONNX Runtime."""
 
-from concurrent.futures import ThreadPoolExecutor
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -10,10 +12,27 @@ from numpy.typing import NDArray
 from hucrl_ros.controller.engines import kernel
 from hucrl_ros.controller.engines.networks import Networks
 from hucrl_ros.controller.engines.program import compile_program, padded, scratch_memory
-from hucrl_ros.controller.engines.threads import run_shared, shares
+from hucrl_ros.controller.engines.simd import VECTOR
 from hucrl_ros.controller.planning_thread import PLANNING_THREAD
 from hucrl_ros.planners import Rollouts
 from hucrl_ros.planners.base import Array
+
+
+def shares(particles: int, threads: int) -> list[tuple[int, int]]:
+    """First and last particles of each thread, at multiples of a vector."""
+    vectors = padded(particles) // VECTOR
+    bounds = {min(vectors * i // threads * VECTOR, particles) for i in range(threads + 1)}
+    return list(itertools.pairwise(sorted(bounds)))
+
+
+def run_shared(
+    helpers: Executor, parts: Sequence[tuple[int, int]], work: Callable[[int, int, int], None]
+) -> None:
+    """Call `work(index, first, last)` for each of `parts`, the first in this thread."""
+    others = [helpers.submit(work, i, *part) for i, part in enumerate(parts) if i]
+    work(0, *parts[0])
+    for other in others:
+        other.result()
 
 
 class CompiledEngine:

@@ -10,7 +10,16 @@ import numpy as np
 from numba import njit
 
 from hucrl_ros.controller.engines.networks import Floats
-from hucrl_ros.controller.engines.program import NONE, RELU, SILU, TANH, Program, Scratch
+from hucrl_ros.controller.engines.program import (
+    NONE,
+    RELU,
+    ROUNDS,
+    SILU,
+    TANH,
+    TINY,
+    Program,
+    Scratch,
+)
 from hucrl_ros.controller.engines.simd import (
     BLOCK,
     PAIR,
@@ -25,7 +34,6 @@ from hucrl_ros.controller.engines.simd import (
     softplus,
     tanh,
 )
-from hucrl_ros.controller.nearness import ROUNDS, TINY
 
 
 @njit(nogil=True, error_model="numpy")

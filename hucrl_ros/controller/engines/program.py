@@ -9,6 +9,13 @@ from numpy.typing import NDArray
 from hucrl_ros.controller.engines.networks import Dense, Floats, Networks
 from hucrl_ros.controller.engines.simd import BLOCK, LANES, PAIR, VECTOR
 
+TINY = 1e-6
+"""[m] Lengths in contacts are taken to be at least as long where something is divided by them."""
+ROUNDS = 4
+"""Turns in which nearest points look for each other: of a link and the object's axis, then, in the
+second half of the turns, of a link and the object."""
+
+
 NONE, RELU, SILU, TANH = range(4)
 ACTIVATIONS = {"relu": RELU, "silu": SILU, "tanh": TANH}
 OUTPUT_ROWS = PAIR - 1
