@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from hucrl_ros.errors import LearningError
 from hucrl_ros.models import Transitions
 
-
 LEAST_SHARE = 0.5
 """Share of an episode's transitions that must have taken one control period: with fewer, its
 joint states came at another rate."""
