@@ -21,6 +21,10 @@ class StateError(HucrlError):
     """What was heard of a robot makes no state of it."""
 
 
+class OutageError(HucrlError):
+    """In an episode nobody controlled the robot for too long."""
+
+
 class LearningError(HucrlError):
     """Fitting or policy search produced something that must not reach a robot."""
 

@@ -20,8 +20,9 @@ from hucrl_ros.controller.ticks import TickRecord, encode_tick, tick_labels
 from hucrl_ros.nodes import qos, topics
 from hucrl_ros.nodes.runner import PARENT_VARIABLE, make_executor
 
-PATIENCE = 40.0
-"""[s] A loaded machine takes several to start processes that find each other."""
+PATIENCE = 120.0
+"""[s] A machine with many more busy processes than processors takes tens of seconds to start
+some that find each other."""
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 

@@ -49,7 +49,7 @@ def recorded(folder, steps=5, **how):
 
 
 def add_transition(recording, k, efforts=()):
-    stamp = START_NS + k * PERIOD_NS
+    stamp = START_NS + round(k * PERIOD_NS)
     recording.add(JOINT_STATES, joint_state(stamp, [k], [-k], efforts))
 
 
@@ -128,6 +128,17 @@ def test_transition_over_a_gap_is_marked(tmp_path):
     episode = read_episode(tmp_path / "bag", SPEC, 400)
     assert episode.contiguous.tolist() == [True, False, True]
     assert episode.events == ["step 1: 25.0 ms until the next joint state; left out"]
+
+
+def test_transitions_of_much_less_than_a_period_are_marked(tmp_path):
+    recording = Recording(tmp_path / "bag")
+    recording.add(TICKS, tick(START_NS, 0, [0.0]))
+    for k in (0, 0.16, 0.32, 0.9, 1.9):  # at 500 Hz, then within the bounds
+        add_transition(recording, k, efforts=[0.0])
+    recording.writer.close()
+    episode = read_episode(tmp_path / "bag", SPEC, 400)
+    assert episode.contiguous.tolist() == [False, False, True, True]
+    assert episode.events[0] == "step 0: 2.0 ms until the next joint state; left out"
 
 
 def test_joints_are_found_by_name_among_others(tmp_path):

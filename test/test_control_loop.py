@@ -9,6 +9,7 @@ from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.joint_state import JointReading
 from hucrl_ros.controller.ticks import Source, Tick
+from hucrl_ros.errors import OutageError
 
 SPEC = RobotSpec("one", ("hinge",), ("hinge",), (2.0,), 0.01)
 PERIOD_NS = 10_000_000
@@ -174,3 +175,66 @@ def test_counters_are_readable(loop, clock):
     assert values["ticks_planned"] == 3
     assert values["ticks_safe"] == 0
     assert values["tick_p50_ms"] == "2.000"
+
+
+OUTAGE_S = 0.5
+
+
+@pytest.fixture
+def watched(clock):
+    """A loop in real time after its first tick."""
+    guard = Guard(SPEC, SafetySettings())
+    loop = ControlLoop(SPEC, STEPS, Echo(clock), guard, clock, outage_s=OUTAGE_S)
+    loop.start(seed=7)
+    clock.now += 2 * OUTAGE_S
+    loop.stale()  # before the first joint state nobody waits
+    tick(loop, clock, 1)
+    return loop
+
+
+def test_silence_is_answered_by_the_safe_command_until_it_is_an_outage(watched, clock):
+    began = clock.now
+    with pytest.raises(OutageError, match=r"^outage: no new joint state for 5\d\d ms") as caught:
+        while True:
+            clock.now += SPEC.period
+            watched.stale()
+    assert clock.now - began == pytest.approx(OUTAGE_S, abs=2 * SPEC.period)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(OutageError):
+        watched.answer(reading(60), clock())  # not after it either
+
+
+def test_an_episode_does_not_go_on_after_its_process_was_stopped_between_two_ticks(watched, clock):
+    clock.now += 2.0
+    with pytest.raises(OutageError, match="the controller was held up for 2000 ms"):
+        watched.answer(reading(161), clock())
+
+
+def test_a_command_that_was_being_planned_when_the_process_was_stopped_is_not_sent(watched, clock):
+    watched.player.duration = 2.0
+    with pytest.raises(OutageError, match="the controller was held up for 2000 ms"):
+        watched.answer(reading(2), clock())
+
+
+def test_an_outage_goes_on_over_a_swap_of_bundles(watched, clock):
+    guard = Guard(SPEC, SafetySettings())
+    other = ControlLoop(SPEC, STEPS, Echo(clock), guard, clock, outage_s=OUTAGE_S)
+    other.take_over(watched, seed=9)
+    clock.now += 2.0
+    with pytest.raises(OutageError):
+        other.stale()
+
+
+def test_no_outage_spoils_an_episode_after_its_last_tick_or_the_next_one(watched, clock):
+    for step in range(2, STEPS + 1):
+        tick(watched, clock, step)
+    clock.now += 2.0
+    assert watched.answer(reading(200), clock()).record is None
+    watched.start(seed=8)
+    assert tick(watched, clock, 201)[0].problem == ""
+
+
+def test_in_lockstep_a_held_up_process_is_no_outage(loop, clock):
+    tick(loop, clock, 1)
+    clock.now += 60.0
+    assert tick(loop, clock, 2)[1].source == Source.PLANNED

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from bench import PERIOD, STEPS, Bench, Process, short_bundle
 from bundle_factory import PLANNER
+from rcl_interfaces.srv import SetParameters
+from rclpy.parameter import Parameter
 from ros_harness import PATIENCE
 from visualization_msgs.msg import MarkerArray
 
@@ -319,7 +321,8 @@ def test_without_a_bundle_it_can_not_be_activated(shared):
 
 
 def test_stale_joint_states_are_answered_by_the_safe_command_every_period(start, bundles):
-    bench, _ = start(bundle=bundles[0], mode="real_time", planner__iterations=1)
+    many = {"planner__iterations": 1, "safety__outage_periods": 1e6}
+    bench, _ = start(bundle=bundles[0], mode="real_time", **many)
     begin(bench)
     bench.publish()
     assert bench.wait(lambda: len(bench.ticks) == 1)
@@ -337,6 +340,89 @@ def test_stale_joint_states_are_answered_by_the_safe_command_every_period(start,
     assert bench.wait(
         lambda: bench.publish(advance=0.0) or bench.commands[-2:] == [("", SAFE)] * 2
     )
+
+
+@pytest.fixture(params=["driver", "controller"])
+def outage(request, start, tmp_path):
+    """A controller in real time whose episode an outage has ended, and what caused it."""
+    bundle = short_bundle(tmp_path / "bundle", steps=100_000)
+    bench, process = start(bundle=bundle, mode="real_time", planner__iterations=1)
+    begin(bench)
+    assert bench.wait(lambda: bench.publish() or len(bench.ticks) >= 3)
+    if request.param == "controller":
+        process.popen.send_signal(signal.SIGSTOP)
+        bench.spin_for(1.0)
+        process.popen.send_signal(signal.SIGCONT)
+        # The joint states go on meanwhile, so that only the controller has been away.
+        assert bench.wait(lambda: bench.publish() or bench.active[-1] is False)
+    else:
+        assert bench.wait(lambda: bench.active[-1] is False)
+    return bench, process, request.param
+
+
+def test_an_outage_ends_the_episode_until_the_next_activation(outage):
+    bench, process, cause = outage
+    line = {"driver": "no new joint state for", "controller": "was held up for"}[cause]
+    assert bench.wait(lambda: process.lines("outage: "))
+    assert line in process.lines("outage: ")[0]
+    health = bench.health("controller")
+    assert health["level"] == b"\x02" and health["message"].startswith("outage: ")
+    assert bench.wait(lambda: bench.commands[-1] == ("", SAFE))
+    bench.forget()
+    for _ in range(5):
+        bench.publish()
+        bench.spin_for(PERIOD)
+    bench.spin_for(0.2)
+    assert bench.commands == bench.ticks == [], "nothing moves"
+    assert bench.transition("activate")
+    assert bench.wait(lambda: bench.publish() or bench.ticks)
+    assert bench.ticks[0].step == 0
+    assert "Traceback" not in process.text()
+
+
+def publish_and_let_hear(bench, hertz):
+    """A joint state of a robot at another rate; what counts are the stamps."""
+    bench.publish(advance=1 / hertz)
+    bench.spin_for(0.02)
+
+
+@pytest.mark.parametrize("hertz", [500, 50])
+def test_joint_states_at_another_rate_are_refused_before_the_first_command(start, bundles, hertz):
+    bench, process = start(bundle=bundles[0], mode="real_time")
+    assert bench.transition("configure")
+    for _ in range(60):
+        publish_and_let_hear(bench, hertz)
+    assert not bench.transition("activate")
+    assert bench.wait(lambda: process.lines("joint_states: one every"))
+    assert bench.commands == []
+
+
+def test_a_robot_that_is_silent_before_an_episode_is_measured_in_it(start, tmp_path):
+    bundle = short_bundle(tmp_path / "bundle", steps=100_000)
+    bench, process = start(bundle=bundle, mode="real_time", planner__iterations=1)
+    begin(bench)
+    assert bench.wait(lambda: publish_and_let_hear(bench, 500) or bench.active[-1] is False)
+    assert bench.wait(lambda: process.lines("joint_states: one every"))
+    assert bench.wait(lambda: bench.commands[-1] == ("", SAFE))
+
+
+def test_settings_are_fixed_when_the_node_has_started(start, bundles):
+    bench, _ = start(bundle=bundles[0], safety__effort_rate=0.5, mode="lockstep")
+
+    def set_parameter(name, value):
+        parameter = Parameter(name, value=value).to_parameter_msg()
+        request = SetParameters.Request(parameters=[parameter])
+        answer = bench.call(SetParameters, "controller/set_parameters", request)
+        return answer.results[0]
+
+    for name, value in (("safety.effort_rate", -5.0), ("mode", "nonsense")):
+        result = set_parameter(name, value)
+        assert not result.successful
+        assert result.reason.startswith(f"{name}: settings are fixed when a node starts; ")
+    assert set_parameter("use_sim_time", False).successful
+    assert set_parameter("bundle", str(bundles[1])).successful
+    assert bench.transition("configure"), "parameters that are declared later still can be"
+    assert bench.wait(lambda: bench.bundles == [str(bundles[1])])
 
 
 def test_an_episode_ends_even_if_no_joint_state_follows_its_last_tick(active):

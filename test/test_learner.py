@@ -312,9 +312,16 @@ def test_no_episode_and_no_transition_are_refused(learner_of):
         learner_of().learn_from([], silent)
     with pytest.raises(LearningError, match="no finished episode"):
         learner_of().learn(silent)
-    empty = Recorded(*EPISODES[0][:2], np.zeros(STEPS, dtype=bool))
-    with pytest.raises(LearningError, match="no episode holds a transition"):
-        learner_of().learn_from([empty], silent)
+
+
+@pytest.mark.parametrize("usable", [0, STEPS // 2 - 1])
+def test_an_episode_at_another_rate_is_refused_and_not_learned_from(learner_of, usable):
+    kept = np.arange(STEPS) < usable
+    learner = learner_of()
+    with pytest.raises(LearningError, match=rf"episode 1: {usable} of {STEPS} transitions") as e:
+        learner.learn_from([EPISODES[0], Recorded(*EPISODES[0][:2], kept)], silent)
+    assert "\n" not in str(e.value)
+    assert learner._exporter.written == {}
 
 
 def test_a_fit_that_diverged_is_refused(learner_of, monkeypatch):

@@ -1,9 +1,7 @@
 """The learner's thread and node: one request at a time, errors in one line, quick ends."""
 
 import os
-import signal
 import threading
-import time
 
 import pytest
 from fabricated_run import fabricate_run
@@ -202,7 +200,7 @@ def test_a_thread_that_does_not_stop_is_told(run_folder, learner):
 @pytest.fixture
 def recorded_run(tmp_path):
     """A run with one episode and no bundle."""
-    config = override(Config(), {**SETTINGS, "model.fit_steps": 100_000})
+    config = override(Config(), {**SETTINGS, "model.fit_steps": 10_000_000})
     groups = {name: getattr(config, name) for name in ("model", "planner", "search")}
     run = fabricate_run(tmp_path / "run", noises=(), **groups)
     run.bundle(0).rmdir()
@@ -210,11 +208,12 @@ def recorded_run(tmp_path):
 
 
 @pytest.mark.ros
+@pytest.mark.timeout(900)
 def test_the_node_learns_refuses_a_second_request_and_stops_in_mid_fit(
     ros_domain, recorded_run, tmp_path
 ):
     from diagnostic_msgs.msg import DiagnosticStatus
-    from ros_harness import Harness
+    from ros_harness import Harness, stop
     from std_srvs.srv import Trigger
 
     from hucrl_ros.nodes import topics
@@ -229,24 +228,21 @@ def test_the_node_learns_refuses_a_second_request_and_stops_in_mid_fit(
         harness.node.create_subscription(
             DiagnosticStatus, topics.LEARNER_REPORT, reports.append, LATCHED
         )
-        harness.spin_until(lambda: reports, 60.0)
+        harness.spin_until(lambda: reports)
         first = learn()
         if not first.success:
             assert first.message == "busy: preparing"
-            harness.spin_until(lambda: reports[-1].message == "idle", 100.0)
+            harness.spin_until(lambda: reports[-1].message == "idle")
             assert learn().message == "learning from 1 episodes"
         assert recorded_run.bundle(0).is_dir()
-        harness.spin_until(lambda: reports[-1].message == "fitting", 60.0)
+        harness.spin_until(lambda: reports[-1].message == "fitting")
         values = {entry.key: entry.value for entry in reports[-1].values}
         assert values["episode"] == "0"
         assert float(values["progress"]) < 1.0
         answer = learn()
         assert not answer.success
         assert answer.message == "busy: fitting"
-        begin = time.monotonic()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(40.0) == 0
-        assert time.monotonic() - begin < 15.0, "the fit would take minutes"
+        assert stop(process) == 0, "the fit would take an hour"
         assert "Traceback" not in harness.log("learner")
     assert not recorded_run.bundle(1).exists()
     assert [path.name for path in recorded_run.bundles.iterdir()] == ["bundle_000"]

@@ -119,7 +119,7 @@ def start(run_of, ros_domain, tmp_path):
     with PoseBench(tmp_path) as bench:
 
         def start_controller(task, mode, **parameters):
-            parameters = {"task": task, "mode": mode, "bundle": run_of(task).bundle(0)}
+            parameters |= {"task": task, "mode": mode, "bundle": run_of(task).bundle(0)}
             process = Process("controller", tmp_path / "controller.log", **parameters)
             processes.append(process)
             bench.meet(process)
@@ -168,7 +168,7 @@ def test_in_lockstep_a_tick_waits_for_the_objects_pose_then_it_is_a_problem(star
 
 
 def test_in_real_time_a_stale_pose_gets_the_safe_command_until_there_is_a_new_one(start):
-    bench, process = start("pusher", "real_time")
+    bench, process = start("pusher", "real_time", safety__outage_periods=1e6)
     step = Pr2Pusher.spec.period
     bench.place(bench.objects, [0.4, 0.0, -0.3], ahead=step)
     bench.spin_for(ARRIVED_S)

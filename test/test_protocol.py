@@ -22,6 +22,7 @@ from hucrl_ros.nodes.protocol import Protocol
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.monitor import EpisodeMonitor
 from hucrl_ros.run.progress import Phase, Progress
+from hucrl_ros.run.summary import read_summary
 from hucrl_ros.run.summary_writer import Ledger
 from hucrl_ros.tasks import make_task
 
@@ -58,6 +59,9 @@ class Robot:
         self.activity_count = self.loaded_count = 0
         self.loaded = None
         self.report = LearnerReport("idle", False)
+        self.early_ends = []
+        """What ends each episode early, one after the other."""
+        self._failure = ""
         self.played_steps = 400
         self.bundle_error = ""
         self.learning_error = ""
@@ -73,6 +77,12 @@ class Robot:
 
     def trouble(self, name):
         return "tick 7: it itches" if name == "controller" else ""
+
+    def failure(self, name):
+        return self._failure if name == "controller" else ""
+
+    def forgive(self, name):
+        pass
 
     def publish_bundle(self, path):
         self.log.append(path.rpartition("/")[2])
@@ -95,7 +105,8 @@ class Robot:
 
     def _play(self):
         self.activity_count += 2
-        for step in range(self.played_steps):
+        self._failure = self.early_ends.pop(0) if self.early_ends else ""
+        for step in range(30 if self._failure else self.played_steps):
             self.monitor.see_tick(TICK._replace(step=step))
 
     def _save(self):
@@ -270,6 +281,33 @@ def test_a_controller_that_gives_up_early_leaves_no_bag_that_counts(stage):
     assert "controller: stopped after 217 of 400 steps; controller: tick 7: it itches" in line
     assert "record False" not in stage.robot.log
     assert stage.protocol.place == "episode 0, step 217"
+
+
+def test_after_an_outage_the_episode_is_played_again_from_a_reset_on(stage):
+    stage.robot.early_ends = ["outage: no new joint state for 512 ms", "outage: held up"]
+    stage.play()
+    again = ["record True", "reset", "activate"]
+    assert stage.robot.log[2:13] == [*again, *again, *EPISODE]
+    assert [episode.index for episode in stage.ledger.episodes] == [0, 1]
+    notes = [event for event in read_summary(stage.run.summary).events if "outage" in event]
+    assert notes[0] == (
+        "episode 0, step 30: outage: no new joint state for 512 ms; playing the episode again"
+    )
+    assert len(notes) == 2
+
+
+def test_an_outage_in_each_try_ends_the_run(stage):
+    stage.robot.early_ends = ["outage: no new joint state for 512 ms"] * 10
+    assert "controller: stopped after 30 of 400 steps" in complaint_of(stage)
+    assert stage.robot.log.count("reset") == 1 + protocol.REPLAYS
+    assert stage.run.finished_episodes() == 0
+
+
+def test_an_early_end_for_another_reason_is_not_tried_again(stage):
+    stage.robot.early_ends = ["joint_states: one every 2 ms"]
+    assert "stopped after 30 of 400 steps" in complaint_of(stage)
+    assert stage.robot.log.count("reset") == 1
+    assert "record False" not in stage.robot.log
 
 
 def test_a_silent_controller_is_complained_about(stage):

@@ -15,7 +15,11 @@ def test_every_command_of_a_run_with_swaps_is_accounted_for(ros_domain, tmp_path
         for episode, name in enumerate("ab", start=1)
     ]
     process = Process(
-        "controller", tmp_path / "controller.log", bundle=bundles[1], mode="real_time"
+        "controller",
+        tmp_path / "controller.log",
+        bundle=bundles[1],
+        mode="real_time",
+        safety__outage_periods=1e6,
     )
     try:
         with Bench(tmp_path) as bench:

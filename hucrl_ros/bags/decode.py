@@ -18,6 +18,8 @@ from hucrl_ros.errors import BagError, HucrlError, StateError
 _LEVEL_OK = 0
 
 
+MIN_GAP_PERIODS = 0.5
+"""A transition that took less time is not one of a single control period."""
 MAX_GAP_PERIODS = 1.5
 """A transition that took longer is not one of a single control period, and an object's pose that
 is older than its joint state by more is not one of the same period."""

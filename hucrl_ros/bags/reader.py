@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from hucrl_ros.bags.contents import RawMessage, read_contents
 from hucrl_ros.bags.decode import (
     MAX_GAP_PERIODS,
+    MIN_GAP_PERIODS,
     Sample,
     decode_states,
     decode_surroundings,
@@ -71,7 +72,8 @@ def read_episode(path: Path, spec: RobotSpec, steps: int) -> Episode:
         )
     interrupted = contents.outcome is Outcome.INTERRUPTED
     stamps = np.array([sample.stamp_ns for sample in samples], dtype=np.int64)
-    contiguous = np.diff(stamps) <= MAX_GAP_PERIODS * spec.period * 1e9
+    gaps = np.diff(stamps) / 1e9 / spec.period
+    contiguous = (gaps >= MIN_GAP_PERIODS) & (gaps <= MAX_GAP_PERIODS)
     events = [
         *decode_trips(_select(contents.messages, TRIPPED)),
         *refused,

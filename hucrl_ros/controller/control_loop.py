@@ -16,7 +16,8 @@ from hucrl_ros.controller.joint_state import JointReading
 from hucrl_ros.controller.latency import DelayCompensation, InForce
 from hucrl_ros.controller.state_reader import StateReader
 from hucrl_ros.controller.ticks import NANOSECONDS, Source, Tick, TickRecord
-from hucrl_ros.errors import StateError
+from hucrl_ros.controller.watch import OUTAGE
+from hucrl_ros.errors import OutageError, StateError
 
 Array = NDArray[np.float64]
 
@@ -59,6 +60,9 @@ class ControlLoop:
     A joint state that makes no sense is answered as well, by the safe command: a simulator in
     lockstep waits for an answer, and a robot must not go on under the last one. It counts as a
     step, so that an episode ends after as many joint states whatever they hold.
+
+    An episode in which nobody controlled the robot for longer than `outage_s` doesn't go on from
+    wherever the robot is by then: both `answer` and `stale` raise an error instead of sending.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class ControlLoop:
         clock: Callable[[], float] = time.monotonic,
         compensation: DelayCompensation | None = None,
         reader: StateReader | None = None,
+        outage_s: float = math.inf,
     ) -> None:
         """Build a loop; `start` has to follow.
 
@@ -82,6 +87,7 @@ class ControlLoop:
             compensation: Knows which commands are in force until the next one; None: there is
                 no delay.
             reader: Puts states together; None: joint states tell all.
+            outage_s: Longest time from an answered joint state to the next command [s].
         """
         self.spec = spec
         self.steps = steps
@@ -93,6 +99,9 @@ class ControlLoop:
         self.counters = Counters()
         self.reader = reader or StateReader(spec)
         self._clock = clock
+        self._outage_s = outage_s
+        self._heard: float | None = None
+        self._looked = 0.0
         self._step = 0
         self._stamp_ns: int | None = None
 
@@ -108,6 +117,7 @@ class ControlLoop:
         self.compensation.reset()
         self.reader.reset()
         self._step, self._stamp_ns = 0, None
+        self._heard = None
 
     def take_over(self, other: "ControlLoop", seed: int) -> None:
         """Go on in the middle of the episode that `other` has been playing."""
@@ -116,6 +126,7 @@ class ControlLoop:
         self.counters, self.reader = other.counters, other.reader
         self.compensation = other.compensation
         self._step, self._stamp_ns = other._step, other._stamp_ns
+        self._heard, self._looked = other._heard, other._looked
 
     def answer(self, reading: JointReading, received: float) -> Answer | None:
         """The command for a joint state; None for a repetition, which gets no answer.
@@ -123,10 +134,15 @@ class ControlLoop:
         Args:
             reading: The joint state.
             received: When it came, by the loop's clock [s].
+
+        Raises:
+            OutageError: it took too long to come, or to be answered.
         """
         if self.reader.joints.is_repetition(reading.stamp_ns):
             self.counters.repeated_joint_states += 1
             return None
+        self._judge_outage()
+        self._heard = received
         try:
             state = self.reader.read(reading)
         except StateError as error:
@@ -139,6 +155,7 @@ class ControlLoop:
                 return Answer(self.guard.safe_effort(None), None)
             coming = self.compensation.coming(received)
             tick = self.player.act(state, self._clock() - received, coming, periods)
+            self._judge_outage()
             self.counters.compensated += bool(coming)
             self.counters.overruns += tick.overrun
             problem = ""
@@ -169,11 +186,33 @@ class ControlLoop:
         return record
 
     def stale(self) -> Array:
-        """The command `(q,)` for a period without a joint state, to be sent now [N m or N]."""
+        """The command `(q,)` for a period without a joint state, to be sent now [N m or N].
+
+        Raises:
+            OutageError: there has been none for too long.
+        """
+        self._judge_outage()
         effort = self.guard.safe_effort(None)
         self.counters.stale_commands += 1
         self.compensation.sent(effort, self._clock())
         return effort
+
+    def _judge_outage(self) -> None:
+        """Look at the clock; whoever didn't for long was held up, as by a stopped process."""
+        now = self._clock()
+        held_up, self._looked = now - self._looked, now
+        # Before the first joint state the robot is under no effort, and after the last tick
+        # nothing is to be sent.
+        if self._heard is None or self._step >= self.steps or now - self._heard <= self._outage_s:
+            return
+        what = (
+            f"the controller was held up for {1e3 * held_up:.0f} ms"
+            if held_up > self._outage_s
+            else f"no new joint state for {1e3 * (now - self._heard):.0f} ms"
+        )
+        raise OutageError(
+            f"{OUTAGE}: {what}; an episode ends after {1e3 * self._outage_s:.0f} ms of it"
+        )
 
     def _periods_until(self, stamp_ns: int) -> int:
         """Control periods since the last joint state, by the stamps; counts those without one."""

@@ -1,5 +1,7 @@
 """When the watchdog must act in the controller's place; times are given, no clock is read."""
 
+from hucrl_ros.config.schema import SafetySettings
+
 LOCKSTEP_PATIENCE = 5.0
 """[s] In lockstep physics and controller wait for each other, so only what hangs is worth a trip:
 a process that a loaded machine holds up is not."""
@@ -8,6 +10,22 @@ FIRST_PATIENCE = 5.0
 to make the watchdog hear commands at all."""
 HEADROOM = 0.5
 """[periods] The watch trips earlier by this, so that the safe command is out in time."""
+
+OUTAGE = "outage"
+"""First word of the line that says why an episode is over, where it may be played again."""
+SHORTEST_OUTAGE = 0.5
+"""[s] What is shorter ends no episode, however short the control period: a machine may be busy."""
+
+
+def outage_limit(safety: SafetySettings, period: float) -> float:
+    """How long an episode survives in real time in which nobody controls the robot [s].
+
+    Args:
+        safety: Its `outage_periods`, and `stale_periods`, after which the safe command is sent.
+        period: Control period [s].
+    """
+    periods = max(safety.outage_periods, safety.stale_periods + 1)
+    return max(SHORTEST_OUTAGE, periods * period)
 
 
 def patience(stale_periods: float, period: float, lockstep: bool) -> float:

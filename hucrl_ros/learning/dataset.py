@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from hucrl_ros.errors import LearningError
 from hucrl_ros.models import Transitions
 
+LEAST_SHARE = 0.5
+"""Share of an episode's transitions that must have taken one control period: with fewer, its
+joint states came at another rate."""
+
 
 class Recorded(NamedTuple):
     """What learning needs of one episode with T transitions."""
@@ -32,10 +36,16 @@ def join_transitions(episodes: Sequence[Recorded], origin: Path) -> Transitions:
         origin: Where it comes from, for messages.
 
     Raises:
-        LearningError: there is none, or one isn't finite.
+        LearningError: too few of an episode did, or one isn't finite.
     """
     parts = []
     for index, (states, actions, kept) in enumerate(episodes):
+        if kept.sum() < max(LEAST_SHARE * len(kept), 1):
+            raise LearningError(
+                f"{origin}: episode {index}: {kept.sum()} of {len(kept)} transitions took one "
+                f"control period by their stamps; at least {LEAST_SHARE:.0%} must: have joint "
+                "states published once a control period"
+            )
         arrays = (states[:-1][kept], actions[kept], states[1:][kept])
         part = Transitions(*(torch.as_tensor(array, dtype=torch.float32) for array in arrays))
         for name, values in part._asdict().items():
@@ -46,10 +56,7 @@ def join_transitions(episodes: Sequence[Recorded], origin: Path) -> Transitions:
                     "numbers can be learned from"
                 )
         parts.append(part)
-    joined = Transitions(*(torch.cat(column) for column in zip(*parts, strict=True)))
-    if not len(joined.states):
-        raise LearningError(f"{origin}: no episode holds a transition of one control period")
-    return joined
+    return Transitions(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
 def hash_of(episodes: Sequence[Recorded]) -> str:

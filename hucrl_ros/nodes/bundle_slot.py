@@ -1,5 +1,6 @@
 """The bundle that the controller plays, and how another one takes its place."""
 
+import math
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.latency import DelayCompensation
 from hucrl_ros.controller.state_reader import StateReader, Surroundings
+from hucrl_ros.controller.watch import outage_limit
 from hucrl_ros.errors import BundleError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.bundle_loader import BundleLoader, Outcome
@@ -117,7 +119,7 @@ class BundleSlot:
         safety = override(manifest.safety, self._safety)
         guard = Guard(spec, safety)
         bundle = replace(bundle, manifest=manifest.model_copy(update={"planner": planner}))
-        control, compensation = config.control, None
+        control, compensation, outage_s = config.control, None, math.inf
         pose_periods = 0.0 if config.mode == "lockstep" else safety.stale_periods
         reader = StateReader(spec, self._surroundings, pose_periods)
         if config.mode == "lockstep":  # physics waits: no hurry, and no delay
@@ -132,7 +134,14 @@ class BundleSlot:
                 threads=control.threads,
             )
             compensation = DelayCompensation(manifest.period, spec.action_dim, control)
+            outage_s = outage_limit(safety, manifest.period)
         agent.warm_up()
         return ControlLoop(
-            spec, manifest.steps, agent, guard, compensation=compensation, reader=reader
+            spec,
+            manifest.steps,
+            agent,
+            guard,
+            compensation=compensation,
+            reader=reader,
+            outage_s=outage_s,
         )

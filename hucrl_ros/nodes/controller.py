@@ -9,6 +9,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 
 from hucrl_ros.controller.control_loop import Answer, ControlLoop
 from hucrl_ros.controller.planning_thread import PLANNING_THREAD
+from hucrl_ros.errors import OutageError
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.bundle_slot import BundleSlot
 from hucrl_ros.nodes.controller_topics import Heard, Inlets
@@ -72,6 +73,8 @@ class Controller(LifecycleNode):
             return self._refuse(
                 f"no bundle: give the parameter 'bundle' or publish its path on {topics.BUNDLE!r}"
             )
+        if problem := self._inlets.wrong_rate():
+            return self._refuse(problem)
         if self._loop.reader.needs_goal:
             topic = self.resolve_topic_name(topics.GOAL)
             return self._refuse(f"no goal: publish a geometry_msgs/PoseStamped on {topic!r}")
@@ -116,10 +119,17 @@ class Controller(LifecycleNode):
         """Answer a joint state; returns whether it was a new one."""
         self._swap()
         assert self._loop is not None
+        if problem := self._inlets.wrong_rate():
+            self._give_up(problem)
+            return True
         try:
             answer = self._loop.answer(*heard)
+        except OutageError as error:
+            self._give_up(str(error))
+            return True
         except Exception as error:  # a bug, but the robot must not be left under its last effort
             self._give_up(f"tick {self._loop.step}: {type(error).__name__}: {error}")
+            self.get_logger().error(traceback.format_exc())
             return True
         if answer is not None:
             self._send(answer, heard.received)
@@ -150,7 +160,12 @@ class Controller(LifecycleNode):
         if self._loop.step >= self._loop.steps:
             self._finish()
             return
-        self._outlets.command(self._loop.stale())
+        try:
+            effort = self._loop.stale()
+        except OutageError as error:
+            self._give_up(str(error))
+            return
+        self._outlets.command(effort)
         line = f"no new joint state for {1e3 * silence:.0f} ms; sending the safe command"
         # Not by a method of both: lines from one place are throttled as one kind.
         self.get_logger().warning(self._note(line), throttle_duration_sec=LOG_PERIOD)
@@ -190,11 +205,11 @@ class Controller(LifecycleNode):
         return TransitionCallbackReturn.FAILURE
 
     def _give_up(self, reason: str) -> None:
-        """End the episode because of a bug."""
+        """End the episode before its last step; another one needs another activation."""
         self._finish()
         self._trouble = Health(Level.ERROR, reason)
         self.get_logger().error(f"{reason}; sent the safe command and deactivated")
-        self.get_logger().error(traceback.format_exc())
+        self._diagnostics.publish()
         self.trigger_deactivate()
 
     def _note(self, line: str) -> str:

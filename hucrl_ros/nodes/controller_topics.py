@@ -10,7 +10,9 @@ from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 
 from hucrl_ros.controller.joint_state import JointReading
+from hucrl_ros.controller.rate import RateCheck
 from hucrl_ros.controller.state_reader import StateReader, Surroundings
+from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE
 from hucrl_ros.nodes import joint_message, places, topics
 from hucrl_ros.nodes.qos import NEWEST
@@ -60,6 +62,7 @@ class Inlets:
         self._held: Heard | None = None
         self._stale = False
         self._period = self._patience = self._last = self._looked = 0.0
+        self._rate = RateCheck()
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer: Timer | None = None
         places.listen(node, self.surroundings, self._on_place)
@@ -86,14 +89,22 @@ class Inlets:
         self._last = self._looked = time.monotonic()
         self._timer.reset()
 
+    def wrong_rate(self) -> str:
+        """Why joint states as they come can't be controlled; empty if they can, or in lockstep."""
+        return self._rate.problem(self._period)
+
     def end(self) -> None:
         """The episode is over."""
         self._reader = self._held = None
+        self._rate = RateCheck()
         if self._timer is not None:
             self._timer.cancel()
 
     def _on_joint_state(self, message: JointState) -> None:
         received = time.monotonic()
+        if not self._lockstep:
+            stamp = message.header.stamp
+            self._rate.see(stamp.sec * NANOSECONDS + stamp.nanosec)
         if self._reader is None:
             return
         reading = joint_message.from_message(message)

@@ -56,6 +56,7 @@ class Peers:
         """Why the watchdog sent the safe command; None while it is armed."""
         self._last_seen: dict[str, float] = {}
         self._trouble: dict[str, str] = {}
+        self._failure: dict[str, str] = {}
         self.reset = node.create_client(Trigger, topics.RESET)
         self.record = node.create_client(SetBool, topics.RECORD)
         self.learn = node.create_client(Trigger, topics.LEARN)
@@ -93,6 +94,14 @@ class Peers:
     def trouble(self, name: str) -> str:
         """The newest warning or error on `/diagnostics` of a node, or nothing."""
         return self._trouble.get(name, "")
+
+    def failure(self, name: str) -> str:
+        """The newest error on `/diagnostics` of a node since `forgive`, or nothing."""
+        return self._failure.get(name, "")
+
+    def forgive(self, name: str) -> None:
+        """Let what a node has reported as an error be over."""
+        self._failure.pop(name, None)
 
     def publish_bundle(self, path: str) -> None:
         """Tell the controller which bundle to load."""
@@ -135,3 +144,5 @@ class Peers:
             self._last_seen[status.name] = time.monotonic()
             if status.level != DiagnosticStatus.OK:
                 self._trouble[status.name] = status.message
+            if status.level == DiagnosticStatus.ERROR:
+                self._failure[status.name] = status.message

@@ -2,10 +2,13 @@
 
 import array
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from rcl_interfaces.msg import SetParametersResult
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 
 from hucrl_ros.config.files import merge, parse_config
 from hucrl_ros.config.schema import Config
@@ -14,12 +17,14 @@ from hucrl_ros.run.folder import RunFolder
 
 ROS_PARAMETERS = ("use_sim_time", "start_type_description_service")
 ROS_PREFIXES = ("qos_overrides.",)
+READ_LATER = ("bundle",)
+"""Parameters that a node reads after its start, so that they may change."""
 
 Value = TypeVar("Value", bool, int, float, str)
 
 
 def read_config(node: Node, own: Collection[str] = ()) -> Config:
-    """The node's parameters as settings.
+    """The node's parameters as settings; from now on a change of one is refused.
 
     The node must be built with `automatically_declare_parameters_from_overrides=True`, so that
     a misspelt parameter is seen (and refused by name) instead of being ignored.
@@ -37,7 +42,9 @@ def read_config(node: Node, own: Collection[str] = ()) -> Config:
         for name, parameter in node.get_parameters_by_prefix("").items()
         if name not in ignored and not name.startswith(ROS_PREFIXES)
     }
-    return parse_config(merge({}, values), f"parameters of node {node.get_name()!r}")
+    config = parse_config(merge({}, values), f"parameters of node {node.get_name()!r}")
+    node.add_on_set_parameters_callback(partial(_refuse_changes, node))
+    return config
 
 
 def own_parameter(node: Node, name: str, default: Value) -> Value:
@@ -77,6 +84,18 @@ def own_run(node: Node) -> RunFolder:
         return RunFolder.open(Path(folder))
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror}") from None
+
+
+def _refuse_changes(node: Node, parameters: list[Parameter]) -> SetParametersResult:
+    for name in (parameter.name for parameter in parameters):
+        free = name in (*ROS_PARAMETERS, *READ_LATER) or name.startswith(ROS_PREFIXES)
+        if not free and node.has_parameter(name):  # otherwise the node is just declaring it
+            reason = (
+                f"{name}: settings are fixed when a node starts; start it with "
+                f"--ros-args -p {name}:=VALUE, or the run with --set {name}=VALUE"
+            )
+            return SetParametersResult(successful=False, reason=reason)
+    return SetParametersResult(successful=True)
 
 
 def _plain(value: object) -> object:

@@ -14,6 +14,7 @@ from std_srvs.srv import SetBool, Trigger
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.controller.watch import OUTAGE
 from hucrl_ros.errors import RunError
 from hucrl_ros.nodes.node_clients import LearnerReport, Peers
 from hucrl_ros.nodes.script import Script, Wait, pause
@@ -39,6 +40,8 @@ BEGIN_S = 10.0
 """[s] For the controller to hear of the goal, without which it begins no episode."""
 RETRY_S = 0.3
 """[s] Between two tries."""
+REPLAYS = 2
+"""Times that an episode is played again because of an outage."""
 LEARNING = {
     "fitting": Phase.FITTING,
     "searching": Phase.SEARCHING,
@@ -158,7 +161,28 @@ class Protocol:
             raise RunError(f"controller: {(peers.loaded or '').removeprefix('error: ')}")
 
     def _play(self, index: int) -> Script[None]:
-        """One episode, from an open bag to a closed one."""
+        """One episode that counts; after an outage it is played again."""
+        replays = 0
+        while failure := (yield from self._try()):
+            if not failure.startswith(OUTAGE) or replays == REPLAYS:
+                raise RunError(self._stopped_early())
+            replays += 1
+            self._ledger.note(f"{self.place}: {failure}; playing the episode again")
+        yield from self._change_state(Transition.TRANSITION_DEACTIVATE)
+        yield from self._record(False)
+        yield Wait(
+            lambda: self._run.finished_episodes() > index,
+            ARRIVE_S,
+            lambda: f"recorder: the bag of episode {index} was not closed",
+        )
+        self._progress.finished.append(self._ledger.close_episode())
+
+    def _try(self) -> Script[str]:
+        """All steps of an episode; returns why the controller ended it before, or nothing.
+
+        The bag stays open: that of an episode to be played again is closed as interrupted when
+        the next one is opened.
+        """
         peers, monitor, steps = self._peers, self._monitor, self._progress.steps
         self._enter(Phase.RESETTING)
         yield from self._record(True)
@@ -169,6 +193,7 @@ class Protocol:
         count = peers.activity_count
         self._enter(Phase.RUNNING)
         yield from self._activate()
+        peers.forgive("controller")
         yield Wait(
             lambda: peers.activity_count > count and not peers.active,
             STALL_S,
@@ -176,21 +201,16 @@ class Protocol:
             activity=lambda: monitor.steps,
         )
         yield Wait(
-            lambda: monitor.steps >= steps,
+            lambda: monitor.steps >= steps or bool(peers.failure("controller")),
             ARRIVE_S,
-            lambda: (
-                f"controller: stopped after {monitor.steps} of {steps} steps; {self._troubles()}"
-            ),
+            self._stopped_early,
             activity=lambda: monitor.steps,
         )
-        yield from self._change_state(Transition.TRANSITION_DEACTIVATE)
-        yield from self._record(False)
-        yield Wait(
-            lambda: self._run.finished_episodes() > index,
-            ARRIVE_S,
-            lambda: f"recorder: the bag of episode {index} was not closed",
-        )
-        self._progress.finished.append(self._ledger.close_episode())
+        return "" if monitor.steps >= steps else peers.failure("controller")
+
+    def _stopped_early(self) -> str:
+        steps = f"{self._monitor.steps} of {self._progress.steps} steps"
+        return f"controller: stopped after {steps}; {self._troubles()}"
 
     def _activate(self) -> Script[None]:
         deadline = time.monotonic() + BEGIN_S

@@ -146,6 +146,7 @@ class Recorder(Node):
         recording, self._recording = self._recording, None
         if recording is None:
             return ""
+        self._hears_states = False  # perhaps they have ceased: the next one waits for them
         try:
             folder = recording.interrupt()
         except BagError as error:
