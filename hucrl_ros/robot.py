@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from hucrl_ros.errors import ConfigError
 
+LONGEST_PERIOD = 10.0
+"""[s] Nobody notices for several periods that a robot isn't controlled."""
+
 
 @dataclass(frozen=True)
 class RobotSpec:

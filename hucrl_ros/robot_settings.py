@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from hucrl_ros.config import Settings
-from hucrl_ros.robot import RobotSpec
+from hucrl_ros.robot import LONGEST_PERIOD, RobotSpec
 
 
 def _reach(value: Any) -> Any:  # noqa: ANN401
@@ -79,7 +79,7 @@ class RobotSettings(Settings):
     """Of robot and task; empty: that of the file."""
     model: str
     """MJCF or URDF, its path relative to the description."""
-    period: float = Field(gt=0)
+    period: float = Field(gt=0, le=LONGEST_PERIOD)
     """Control period [s]."""
     steps: int = Field(ge=1)
     """Control periods in an episode [1]."""
