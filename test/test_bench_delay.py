@@ -11,11 +11,11 @@ from hucrl_ros.benchmarks.delay_report import Row, scores
 from hucrl_ros.benchmarks.delay_trial import play_real_time
 from hucrl_ros.benchmarks.loop_trial import paced
 from hucrl_ros.cli import main
-from hucrl_ros.config import ControlSettings
-from hucrl_ros.envs import Pendulum
+from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.delayed import SlowBus, play_delayed
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings
+from hucrl_ros.robots import Pendulum
 from hucrl_ros.tasks.pendulum import PendulumSwingUp
 
 PERIOD = Pendulum.spec.period

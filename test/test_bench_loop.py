@@ -10,8 +10,8 @@ from bundle_factory import learned, shake, write_bundle
 from hucrl_ros.benchmarks.loop_report import Row, Tail, text_table
 from hucrl_ros.benchmarks.loop_trial import paced
 from hucrl_ros.cli import main
+from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import RunError
-from hucrl_ros.runtime.bundle import load_bundle
 
 DIAGNOSTICS = {
     "bundle": "somewhere",

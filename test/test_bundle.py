@@ -13,11 +13,11 @@ import pytest
 import yaml
 from bundle_factory import fields, learned, write_bundle
 
-from hucrl_ros.envs import Pendulum
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.manifest import dump_manifest, read_manifest
+from hucrl_ros.controller.signature import signatures
 from hucrl_ros.errors import BundleError
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.manifest import dump_manifest, read_manifest
-from hucrl_ros.runtime.signature import signatures
+from hucrl_ros.robots import Pendulum
 
 SPEC = Pendulum.spec
 
@@ -84,9 +84,9 @@ def test_a_manifest_that_is_not_yaml_is_refused(folder, text):
         "seed: 2001-13-45",
         "seed: !!bool x",
         "seed: !!timestamp x",
-        f"seed: {'9' * 5000}",
+        pytest.param(f"seed: {'9' * 5000}", id="long"),
         "[1]: 2\n{a: 1}: 3",
-        "[" * 20_000,
+        pytest.param("[" * 20_000, id="deep"),
         'seed: !<\\ud800> "\\ud800"',
     ],
 )
@@ -110,14 +110,18 @@ def test_a_manifest_of_any_size_is_refused(folder):
     )
 
 
-@pytest.mark.parametrize("key", ["seed", "k" * 10_000, "\ud800"])
+@pytest.mark.parametrize("key", ["seed", "k" * 10_000, "\ud800"], ids=["value", "key", "half"])
 def test_a_value_of_any_length_is_refused_in_a_short_line(folder, key):
     edit_manifest(folder, **{key: "v" * 10_000})
     message = refusal(folder)
     assert len(message) < 700 and message.isprintable()
 
 
-@pytest.mark.parametrize("path", ["/" + "x" * 5000, "/" + "x/" * 2500, "/x\x00y", "\x1b[2J"])
+@pytest.mark.parametrize(
+    "path",
+    ["/" + "x" * 5000, "/" + "x/" * 2500, "/x\x00y", "\x1b[2J"],
+    ids=["name", "path", "null", "escape"],
+)
 def test_a_path_that_can_not_be_one_is_refused_in_a_short_line(path):
     with pytest.raises(BundleError) as info:
         read_manifest(Path(path))

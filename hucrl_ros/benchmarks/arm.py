@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from hucrl_ros.envs import Pr2Reacher, RobotSpec
-from hucrl_ros.envs.pr2_reacher import GOAL_MEAN
+from hucrl_ros.robots import Pr2Reacher, RobotSpec
+from hucrl_ros.robots.pr2_reacher import GOAL_MEAN
 from hucrl_ros.tasks.base import Task
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 from hucrl_ros.tasks.reacher import JOINTS, MAX_SPEEDS, SPEED_SCALES

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.evaluation import Played, evaluate, with_settings
 from hucrl_ros.experiments.statistics import Interval, mean_interval
-from hucrl_ros.runtime.bundle import Bundle
 from hucrl_ros.tasks import Task
 
 POLICY = "policy"

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from hucrl_ros.benchmarks.contest import POLICY, Contest, Row, Score, scores
 from hucrl_ros.benchmarks.contest_figure import draw
+from hucrl_ros.config.yaml_files import write_atomically
 from hucrl_ros.experiments.statistics import Interval
 from hucrl_ros.experiments.style import signed
-from hucrl_ros.runs import write_atomically
 
 COLUMNS = (
     "planner",

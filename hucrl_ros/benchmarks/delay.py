@@ -19,7 +19,7 @@ from hucrl_ros.errors import ConfigError
 
 if TYPE_CHECKING:
     from hucrl_ros.benchmarks.delay_report import Row
-    from hucrl_ros.runtime.bundle import Bundle
+    from hucrl_ros.controller.bundle import Bundle
     from hucrl_ros.tasks import Task
 
 MODES = ("never", "auto")
@@ -117,9 +117,9 @@ def _train(seeds: list[int], folder: Path) -> list[Path]:
     """The last bundle of a run with each seed."""
     import torch
 
-    from hucrl_ros.config_files import load_config, task_config_path
+    from hucrl_ros.config.files import load_config, task_config_path
     from hucrl_ros.experiments.train import train
-    from hucrl_ros.runs import RunFolder
+    from hucrl_ros.run.folder import RunFolder
 
     torch.set_num_threads(1)
     paths = []
@@ -135,7 +135,7 @@ def _play(args: argparse.Namespace, entries: "list[tuple[Path, Bundle, Task]]") 
     """A row for each episode."""
     from hucrl_ros.benchmarks.delay_report import Row
     from hucrl_ros.benchmarks.delay_trial import play_real_time
-    from hucrl_ros.config import ControlSettings
+    from hucrl_ros.config.schema import ControlSettings
     from hucrl_ros.experiments.delayed import play_delayed
 
     seeds = range(args.seed, args.seed + args.episodes)

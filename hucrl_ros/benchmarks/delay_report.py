@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
+from hucrl_ros.config.yaml_files import write_atomically
 from hucrl_ros.experiments.statistics import Interval, mean_interval
 from hucrl_ros.experiments.style import BLUE, INK, VERMILION, headline, save, signed, styled
-from hucrl_ros.runs import write_atomically
 from hucrl_ros.tasks import Task
 
 NAMES = {"never": "without compensation", "auto": "with compensation"}

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from hucrl_ros.benchmarks.trials import run_trial
-from hucrl_ros.config import ControlSettings
+from hucrl_ros.config.schema import ControlSettings
+from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.graph import NodeSpec, Value
-from hucrl_ros.runtime.bundle import Bundle
+from hucrl_ros.run.node_list import NodeSpec, Value
 from hucrl_ros.tasks import Task
 
 

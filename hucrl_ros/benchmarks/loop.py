@@ -114,8 +114,8 @@ def _measure(args: argparse.Namespace) -> "Iterator[Row]":
 
     from hucrl_ros.benchmarks.loop_report import Row
     from hucrl_ros.benchmarks.loop_trial import LoopTrial, paced
-    from hucrl_ros.runtime.manifest import read_manifest
-    from hucrl_ros.starting import parse_setting
+    from hucrl_ros.controller.manifest import read_manifest
+    from hucrl_ros.run.prepare import parse_setting
 
     with tempfile.TemporaryDirectory(prefix="hucrl-loop-") as scratch:
         folder = Path(scratch)
@@ -134,7 +134,7 @@ def _untrained(task: str, folder: Path) -> Path:
     """A bundle of random networks."""
     from hucrl_ros.benchmarks.arm import Arm
     from hucrl_ros.benchmarks.synthetic import untrained_bundle
-    from hucrl_ros.config import ModelSettings
+    from hucrl_ros.config.schema import ModelSettings
 
     made = Arm(0.1) if task == "arm" else task
     return untrained_bundle(folder, made, ModelSettings(layers=LAYERS[task])).path

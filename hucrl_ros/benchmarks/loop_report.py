@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 from numpy.typing import NDArray
 
+from hucrl_ros.config.yaml_files import write_atomically
 from hucrl_ros.experiments.style import BLUE, GREEN, VERMILION, save, styled
-from hucrl_ros.runs import write_atomically
 
 Array = NDArray[np.float64]
 QUANTILES = (50.0, 99.0, 99.9, 100.0)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hucrl_ros.benchmarks.trials import run_trial
-from hucrl_ros.graph import NodeSpec, Value
-from hucrl_ros.runtime.manifest import MANIFEST, dump_manifest, read_manifest
+from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
+from hucrl_ros.run.node_list import NodeSpec, Value
 
 
 class LoopTrial(NamedTuple):

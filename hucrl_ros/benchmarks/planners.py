@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.starting import parse_setting
+from hucrl_ros.run.prepare import parse_setting
 
 if TYPE_CHECKING:
     from hucrl_ros.benchmarks.contest import Contest, Entry, Row

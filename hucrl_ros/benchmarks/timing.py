@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from hucrl_ros.benchmarks.numpy_engine import NumpyEngine
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
+from hucrl_ros.controller.bundle import Bundle, load_bundle
+from hucrl_ros.controller.engines.engine import Engine, make_engine
+from hucrl_ros.controller.engines.networks import Networks
 from hucrl_ros.planners import make_planner
-from hucrl_ros.runtime.bundle import Bundle, load_bundle
-from hucrl_ros.runtime.engine import Engine, make_engine
-from hucrl_ros.runtime.networks import Networks
 
 YARDSTICK_SIZE = 512
 ROUNDS, YARDSTICKS = 5, 8

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hucrl_ros.domain import Domain
 from hucrl_ros.errors import RunError
 from hucrl_ros.experiments.children import child_environment
-from hucrl_ros.graph import CONTROLLER, NodeSpec, Value
-from hucrl_ros.processes import ProcessGroup
+from hucrl_ros.run.node_list import CONTROLLER, NodeSpec, Value
+from hucrl_ros.run.processes import ProcessGroup
+from hucrl_ros.run.ros_domain import Domain
 
 POLL_S = 0.05
 START_S = 180.0

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hucrl_ros.config import ControlSettings
-from hucrl_ros.envs.base import Array, MujocoRobot
-from hucrl_ros.runtime.agent import Agent
-from hucrl_ros.runtime.bundle import Bundle
-from hucrl_ros.runtime.guard import Guard
-from hucrl_ros.runtime.latency import DelayCompensation
+from hucrl_ros.config.schema import ControlSettings
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.bundle import Bundle
+from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.latency import DelayCompensation
+from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot
 from hucrl_ros.tasks import Task
 
 _ROUNDING = 1e-9

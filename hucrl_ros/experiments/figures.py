@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
-from hucrl_ros.envs.base import Array
+from hucrl_ros.controller.bundle import Promise
 from hucrl_ros.experiments.style import (
     BLUE,
     INK,
@@ -21,8 +21,8 @@ from hucrl_ros.experiments.style import (
     signed,
     styled,
 )
-from hucrl_ros.runtime.bundle import Promise
-from hucrl_ros.summary import Summary
+from hucrl_ros.robots.mujoco_robot import Array
+from hucrl_ros.run.summary import Summary
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from hucrl_ros.config import Settings
-from hucrl_ros.description import is_description
+from hucrl_ros.config.schema import Settings
+from hucrl_ros.config.task_file import is_description
+from hucrl_ros.config.yaml_files import checked, read_mapping
 from hucrl_ros.experiments.cells import NOTHING, Cell, Variation, make_cells
-from hucrl_ros.own_robot import asked_robot
-from hucrl_ros.starting import RunOptions, asked_config
-from hucrl_ros.yaml_files import checked, read_mapping
+from hucrl_ros.run.own_robot import asked_robot
+from hucrl_ros.run.prepare import RunOptions, asked_config
 
 Strategy = Literal["greedy", "thompson", "optimistic"]
 Changes = dict[str, Any]

@@ -13,7 +13,7 @@ from hucrl_ros.experiments.figures import PlayedEpisode
 from hucrl_ros.experiments.phase import VIEWS, draw_episode, label_panels, legend
 from hucrl_ros.experiments.report import load_episodes
 from hucrl_ros.experiments.style import EFFORT_COLOURS, save, styled
-from hucrl_ros.runs import RunFolder
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import make_task
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from hucrl_ros.bags.reader import read_episode
+from hucrl_ros.controller.bundle import PROMISE, Promise
 from hucrl_ros.errors import BagError
 from hucrl_ros.experiments.figures import PlayedEpisode, learning_curve, tick_times
 from hucrl_ros.experiments.phase import VIEWS, phase_plot
 from hucrl_ros.experiments.video import Clip, render_videos
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.bundle import PROMISE, Promise
-from hucrl_ros.summary import read_summary
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import read_summary
 from hucrl_ros.tasks import Task, make_task
 
 logger = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.colors import to_hex
 
-from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.statistics import Group, Row, group_returns
 from hucrl_ros.experiments.style import EFFORT_COLOURS, STRATEGY_COLOURS, STRATEGY_MARKERS
+from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.tasks import known_optimum
 
 MARKERS = "osD^vP*X"

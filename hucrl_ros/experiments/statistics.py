@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.stats
 
-from hucrl_ros.envs.base import Array
+from hucrl_ros.config.yaml_files import write_atomically
 from hucrl_ros.errors import RunError
-from hucrl_ros.runs import write_atomically
+from hucrl_ros.robots.mujoco_robot import Array
 
 CONFIDENCE = 0.95
 RESAMPLES = 9999

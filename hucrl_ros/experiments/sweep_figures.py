@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.results import Results, Series
 from hucrl_ros.experiments.statistics import Group, best_returns, mean_interval
 from hucrl_ros.experiments.style import GREY, INK, save, styled
+from hucrl_ros.robots.mujoco_robot import Array
 
 HANDLE_IN, LETTER_IN = 0.75, 0.085
 """Width of a legend's line with its distances, and of a letter [inch]."""

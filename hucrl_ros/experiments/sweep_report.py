@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hucrl_ros.envs.base import Array
+from hucrl_ros.config.yaml_files import write_atomically
 from hucrl_ros.experiments.results import Results, collect
 from hucrl_ros.experiments.statistics import (
     Group,
@@ -17,7 +17,7 @@ from hucrl_ros.experiments.statistics import (
 )
 from hucrl_ros.experiments.style import signed
 from hucrl_ros.experiments.sweep_figures import draw_best_returns, draw_learning_curves
-from hucrl_ros.runs import write_atomically
+from hucrl_ros.robots.mujoco_robot import Array
 
 READING = "reading.md"
 """What people make of the numbers; a page that is written anew takes it in."""

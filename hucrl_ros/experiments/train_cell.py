@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from hucrl_ros.errors import HucrlError
-from hucrl_ros.runs import RunFolder
+from hucrl_ros.run.folder import RunFolder
 
 
 def main(folder: Path) -> int:

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from hucrl_ros.experiments.children import child_environment
-from hucrl_ros.processes import Exit, ProcessGroup
+from hucrl_ros.run.processes import Exit, ProcessGroup
 
 TRAIN_CELL = "hucrl_ros.experiments.train_cell"
 """Python module that trains in the run's folder that it gets as argument."""
