@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from hucrl_ros.errors import ConfigError
 
-LONGEST_PERIOD = 10.0
-"""[s] Nobody notices for several periods that a robot isn't controlled."""
+SHORTEST_PERIOD, LONGEST_PERIOD = 1e-4, 10.0
+"""[s] Control periods: timers can't keep up below, and above a silence isn't noticed in time."""
 
 
 @dataclass(frozen=True)

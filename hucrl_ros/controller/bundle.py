@@ -5,7 +5,7 @@ import io
 import re
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.controller.admission import check_robot
 from hucrl_ros.controller.engines.networks import NETWORKS, Networks, from_arrays
 from hucrl_ros.controller.manifest import Manifest, read_manifest, read_regular
 from hucrl_ros.controller.signature import Shape, Signature, fits, signatures
@@ -73,7 +74,7 @@ def load_bundle(path: Path, spec: RobotSpec | None = None, threads: int = 1) -> 
     """
     manifest = read_manifest(path)
     if spec is not None:
-        _check_robot(path, manifest.spec, spec)
+        check_robot(path, manifest.spec, spec)
     expected = signatures(manifest)
     contents = _read_files(path, manifest, {f"{name}.onnx" for name in expected} | {PARITY})
     graphs = {
@@ -118,16 +119,6 @@ def check_outputs(
                 f"{bundle.path}: {source}: output {key!r} differs from torch's by "
                 f"{difference:.3g} (relative to 1 + |value|), more than the tolerance of "
                 f"{tolerance:.3g}"
-            )
-
-
-def _check_robot(path: Path, made_for: RobotSpec, here: RobotSpec) -> None:
-    for field in fields(RobotSpec):
-        theirs, ours = getattr(made_for, field.name), getattr(here, field.name)
-        if theirs != ours:
-            raise BundleError(
-                f"{path}: made for another robot: {field.name} is {theirs!r} in the bundle, "
-                f"{ours!r} here"
             )
 
 

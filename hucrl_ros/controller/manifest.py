@@ -11,7 +11,7 @@ import yaml
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from hucrl_ros.config.robot_spec import LONGEST_PERIOD, RobotSpec
+from hucrl_ros.config.robot_spec import LONGEST_PERIOD, SHORTEST_PERIOD, RobotSpec
 from hucrl_ros.config.schema import PlannerSettings, SafetySettings, Settings
 from hucrl_ros.config.yaml_files import checked, parse_mapping
 from hucrl_ros.errors import BundleError, shortened
@@ -112,7 +112,7 @@ class Manifest(BundleFields):
     """Joints of the action."""
     effort_limits: tuple[Annotated[float, Field(gt=0)], ...]
     """Largest absolute effort of each actuated joint [N m or N]."""
-    period: float = Field(gt=0, le=LONGEST_PERIOD)
+    period: float = Field(ge=SHORTEST_PERIOD, le=LONGEST_PERIOD)
     """Control period [s]."""
     angles: tuple[int, ...]
     """Entries of the state that are angles."""
