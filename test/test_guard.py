@@ -162,7 +162,7 @@ def test_effort_limits_of_the_settings_only_tighten_the_robot_s():
     limited = guard(ARM, effort_limits=(0.5, 100.0))
     effort, clamped, _ = limited.check(np.array([9.0, 9.0]), np.zeros(6))
     assert clamped and effort.tolist() == [0.5, 4.0]
-    with pytest.raises(ConfigError, match="effort_limits.*1 numbers, expected 2"):
+    with pytest.raises(ConfigError, match=r"effort_limits.*1 numbers, expected 2"):
         guard(ARM, effort_limits=(1.0,))
 
 

@@ -61,6 +61,7 @@ class Watchdog(Node):
         self._robot = robot_of_run(self, self._config.task)
         self._watch = Watch()
         self._guard: Guard | None = None
+        self._bundle = ""
         self._reader = JointStateReader(())
         self._state: NDArray[np.float64] | None = None
         self._period = self._heard = self._next = self._looked = 0.0
@@ -116,7 +117,7 @@ class Watchdog(Node):
         manifest = read_manifest(path)
         safety = override(manifest.safety, self._given)
         guard = admit(path, manifest, self._config.task, safety, self._robot, self._guard)
-        self._guard, self._period = guard, manifest.period
+        self._guard, self._bundle, self._period = guard, message.data, manifest.period
         self._reader = JointStateReader(manifest.joint_names)
         count = manifest.spec.action_dim
         dimension = MultiArrayDimension(label=LABEL, size=count, stride=count)
@@ -204,7 +205,12 @@ class Watchdog(Node):
             self.get_logger().error(line)
 
     def _health(self) -> Health:
-        values = {"armed": self._watch.armed, "trips": self._trips, "safe_commands": self._sent}
+        values = {
+            "armed": self._watch.armed,
+            "bundle": self._bundle,
+            "trips": self._trips,
+            "safe_commands": self._sent,
+        }
         return Health(self._trouble.level, self._trouble.message, values)
 
 
