@@ -1,6 +1,15 @@
 """Errors that a user can cause. Each message names the bad value, its origin, what is accepted."""
 
 
+def shortened(value: object, limit: int = 200) -> str:
+    """What somebody else wrote as a part of one line: printable, at most `limit` letters."""
+    text = " ".join(str(value).split())
+    if len(text) > limit:
+        text = f"{text[: limit // 2]}…{text[-(limit - limit // 2 - 1) :]}"
+    # Half a surrogate pair can't be published, a control character can dress up a terminal.
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 class HucrlError(Exception):
     """Base of every error that is reported to the user as one line, without a traceback."""
 

@@ -1,10 +1,14 @@
 """A bundle is what it says, or it is refused with one line."""
 
 import hashlib
+import os
 import pickle
+import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import yaml
 from bundle_factory import fields, learned, write_bundle
@@ -74,6 +78,90 @@ def test_a_manifest_that_is_not_yaml_is_refused(folder, text):
     assert "not YAML" in refusal(folder)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed: 2001-13-45",
+        "seed: !!bool x",
+        "seed: !!timestamp x",
+        pytest.param(f"seed: {'9' * 5000}", id="long"),
+        "[1]: 2\n{a: 1}: 3",
+        pytest.param("[" * 20_000, id="deep"),
+        'seed: !<\\ud800> "\\ud800"',
+    ],
+)
+def test_a_manifest_that_breaks_its_parser_is_refused_in_a_short_line(folder, text):
+    (folder / "manifest.yaml").write_text(text)
+    message = refusal(folder)
+    assert "not YAML" in message and len(message) < 500
+
+
+def test_a_manifest_that_would_grow_without_end_is_refused(folder):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{k}: &a{k} [{', '.join(10 * [f'*a{k - 1}'])}]" for k in range(1, 12)]
+    (folder / "manifest.yaml").write_text("\n".join(lines))
+    assert "aliases (*name) are not accepted" in refusal(folder)
+
+
+def test_a_manifest_of_any_size_is_refused(folder):
+    os.truncate(folder / "manifest.yaml", 2**40)
+    assert "manifest.yaml has 1099511627776 bytes, more than the 1048576 accepted" in refusal(
+        folder
+    )
+
+
+@pytest.mark.parametrize("key", ["seed", "k" * 10_000, "\ud800"], ids=["value", "key", "half"])
+def test_a_value_of_any_length_is_refused_in_a_short_line(folder, key):
+    edit_manifest(folder, **{key: "v" * 10_000})
+    message = refusal(folder)
+    assert len(message) < 700 and message.isprintable()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/" + "x" * 5000, "/" + "x/" * 2500, "/x\x00y", "\x1b[2J"],
+    ids=["name", "path", "null", "escape"],
+)
+def test_a_path_that_can_not_be_one_is_refused_in_a_short_line(path):
+    with pytest.raises(BundleError) as info:
+        read_manifest(Path(path))
+    assert len(str(info.value)) < 300 and str(info.value).isprintable()
+
+
+def make_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def make_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def make_device(path):
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def make_link(path):
+    path.rename(path.parent.parent / "elsewhere")
+    path.symlink_to(path.parent.parent / "elsewhere")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["manifest.yaml", "policy.onnx", "parity.npz"])
+@pytest.mark.parametrize("make", [make_pipe, make_folder, make_device, make_link])
+def test_what_is_no_regular_file_is_refused_unopened(folder, name, make):
+    make(folder / name)
+    assert f"{name} is no regular file" in refusal(folder)
+
+
+@pytest.mark.timeout(20)
+def test_a_file_without_end_is_refused_unread(folder):
+    os.truncate(folder / "policy.onnx", 2**40)
+    assert "policy.onnx has 1099511627776 bytes, more than the" in refusal(folder)
+
+
 @pytest.mark.parametrize("text", ["", "- 1", "text", "3"])
 def test_a_manifest_without_keys_is_refused(folder, text):
     (folder / "manifest.yaml").write_text(text)
@@ -102,6 +190,13 @@ def test_an_unknown_key_is_refused_by_name(folder):
     [
         ("period", -1.0),
         ("effort_limits", [1.0, 2.0]),
+        ("effort_limits", [-1.0]),
+        ("effort_limits", [0.0]),
+        ("effort_limits", [float("inf")]),
+        ("actuated_joints", ["elbow"]),
+        ("period", 11.0),
+        ("files", {"x\x00y": "00"}),
+        ("files", {"..": "00"}),
         ("target_std", [1.0]),
         ("hallucination_dim", 1),
         ("discount", 1.0),
@@ -201,7 +296,61 @@ def test_a_graph_that_is_none_is_refused(folder, content):
     assert "policy.onnx" in refusal(folder)
 
 
-@pytest.mark.parametrize("content", [b"", b"not npz", pickle.dumps([1])])
+def with_external_weights(content, location):
+    """The same graph with its weights in a file."""
+    model = onnx.load_from_string(content)
+    for tensor in model.graph.initializer:
+        if tensor.raw_data:
+            tensor.ClearField("raw_data")
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value=location)
+    return model.SerializeToString()
+
+
+@pytest.mark.parametrize("location", ["{folder}/weights", "weights", "../weights"])
+@pytest.mark.parametrize("written", [b"\x08location", b"\x88\x00location"])
+def test_weights_outside_of_a_graph_are_refused(folder, location, written):
+    content = (folder / "policy.onnx").read_bytes()
+    content = with_external_weights(content, location.format(folder=folder))
+    assert b"\x08location" in content
+    replace_file(folder, "policy.onnx", content.replace(b"\x08location", written))
+    assert "policy.onnx has weights in another file, which no hash covers" in refusal(folder)
+
+
+def test_weights_in_another_file_hide_in_no_part_of_a_graph(folder, monkeypatch):
+    """ONNX Runtime itself reads them from the working directory, for a branch of an `If`."""
+    (folder / "weights").write_bytes(np.full((1, 1), 0.5, np.float32).tobytes())
+    monkeypatch.chdir(folder)
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    tensor = onnx.TensorProto(name="w", data_type=kind, dims=[1, 1])
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="weights")
+    state = helper.make_tensor_value_info("state", kind, ["particles", 2])
+    pi = helper.make_tensor_value_info("pi", kind, ["particles", 1])
+    out = helper.make_tensor_value_info("out", kind, [1, 1])
+    copy = helper.make_node("Identity", ["w"], ["out"])
+    branch = helper.make_graph([copy], "branch", [], [out], [tensor])
+    yes = helper.make_tensor("yes", onnx.TensorProto.BOOL, [], [True])
+    choice = helper.make_node("If", ["yes"], ["pi"], then_branch=branch, else_branch=branch)
+    graph = helper.make_graph([choice], "graph", [state], [pi], [yes])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    replace_file(folder, "policy.onnx", model.SerializeToString())
+    assert "policy.onnx has weights in another file, which no hash covers" in refusal(folder)
+
+
+@pytest.mark.timeout(60)
+def test_arrays_that_would_fill_the_memory_are_refused(folder):
+    with (
+        zipfile.ZipFile(folder / "promise.npz", "w", zipfile.ZIP_DEFLATED) as members,
+        members.open("states.npy", "w", force_zip64=True) as member,
+    ):
+        for _ in range(65):
+            member.write(bytes(2**23))
+    replace_file(folder, "promise.npz", (folder / "promise.npz").read_bytes())
+    assert "promise.npz can't be read: 545259520 bytes of arrays, more than" in refusal(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"not npz", b"PK\x03\x04", pickle.dumps([1])])
 def test_a_parity_file_that_is_none_is_refused(folder, content):
     replace_file(folder, "parity.npz", content)
     assert "parity.npz can't be read" in refusal(folder)

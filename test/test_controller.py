@@ -269,6 +269,29 @@ def test_a_bundle_of_another_task_is_refused(active, bundles, tmp_path):
     assert "made for the task 'cartpole'; this controller's is 'pendulum'" in bench.bundles[-1]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("stale_periods: 3.0", "stale_periods: 1e300", "safety.stale_periods: Input should be"),
+        ("stale_periods: 3.0", "stale_periods: 50.0", "looser than the safety in force"),
+        ("effort_limits:\n- 1.0", "effort_limits:\n- 2.0", "another robot: effort_limits"),
+        ("seed: 0", "seed: 2001-13-45", "not YAML"),
+    ],
+)
+def test_a_swap_in_mid_episode_loosens_nothing(active, bundles, tmp_path, old, new, reason):
+    bench, _ = active
+    shutil.copytree(bundles[1], tmp_path / "loose")
+    manifest = (tmp_path / "loose" / "manifest.yaml").read_text()
+    assert old in manifest
+    (tmp_path / "loose" / "manifest.yaml").write_text(manifest.replace(old, new))
+    assert bench.ask() is not None
+    bench.offer(tmp_path / "loose")
+    assert bench.wait(lambda: bench.bundles[-1:])
+    assert bench.bundles[-1].startswith("error: ") and reason in bench.bundles[-1]
+    assert bench.ask() is not None
+    assert bench.health("controller")["bundle"] == str(bundles[0])
+
+
 def test_diagnostics_count_what_happened(active):
     bench, _ = active
     for _ in range(3):

@@ -261,7 +261,7 @@ def test_the_name_is_that_of_the_file_and_the_settings_lie_next_to_it(tmp_path):
     ("changes", "message"),
     [
         ({"model": None}, "robot.model is missing"),
-        ({"period": -1}, "robot.period = -1: Input should be greater than 0"),
+        ({"period": -1}, "robot.period = -1: Input should be greater than or equal to 0.0001"),
         ({"perod": 1}, "unknown key 'robot.perod'; did you mean 'period'?"),
         ({"name": "a b"}, "robot.name: 'a b': expected letters"),
         ({"model": "none.xml"}, "robot.model = 'none.xml': no such file"),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot_spec import LONGEST_PERIOD, SHORTEST_PERIOD, RobotSpec
 from hucrl_ros.config.schema import Settings
 
 
@@ -79,7 +79,7 @@ class RobotSettings(Settings):
     """Of robot and task; empty: that of the file."""
     model: str
     """MJCF or URDF, its path relative to the description."""
-    period: float = Field(gt=0)
+    period: float = Field(ge=SHORTEST_PERIOD, le=LONGEST_PERIOD)
     """Control period [s]."""
     steps: int = Field(ge=1)
     """Control periods in an episode [1]."""

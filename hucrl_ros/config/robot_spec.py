@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from hucrl_ros.errors import ConfigError
 
+SHORTEST_PERIOD, LONGEST_PERIOD = 1e-4, 10.0
+"""[s] Control periods: timers can't keep up below, and above a silence isn't noticed in time."""
+
 
 @dataclass(frozen=True)
 class RobotSpec:

@@ -1,6 +1,6 @@
 """The one schema of all settings: read by the nodes as ROS parameters, by the CLI as YAML."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     BaseModel,
@@ -234,22 +234,25 @@ class PlannerSettings(Settings):
 class SafetySettings(Settings):
     """What the guard lets through, and when it takes over."""
 
-    effort_rate: float = Field(0.0, ge=0)
+    effort_limits: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    """Largest absolute effort of each actuated joint, where it is less than the robot's [N m or
+    N]; empty: the robot's."""
+    effort_rate: float = Field(0.0, ge=0, le=1000)
     """Largest change of an effort from one command to the next [limits a period]; 0: no limit."""
-    position_margin: float = Field(0.0, ge=0)
+    position_margin: float = Field(0.0, ge=0, le=1000)
     """Distance before a joint's position limit where pushing outward stops [rad or m]."""
     position_limits: tuple[float, ...] = ()
     """Lower and upper limit of each joint in turn [rad or m]; empty: none."""
     velocity_limits: tuple[float, ...] = ()
     """Speed of each joint above which efforts may only brake [rad/s or m/s]; empty: none."""
-    stale_periods: float = Field(3.0, ge=1)
+    stale_periods: float = Field(3.0, ge=1, le=100)
     """Control periods without a joint state (or command) until the safe command is sent [1]."""
     outage_periods: float = Field(10.0, ge=1)
     """In real time, control periods without a new joint state, or of a controller that was held
     up, after which the episode is over; at least half a second [1]."""
     safe_command: Literal["zero", "damping"] = "zero"
     """The safe command: no effort, or efforts against the present velocities."""
-    damping: float = Field(0.0, ge=0)
+    damping: float = Field(0.0, ge=0, le=1e6)
     """Effort against a unit of velocity in the safe command [N m s/rad or N s/m]."""
 
 

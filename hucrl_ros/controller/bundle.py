@@ -2,8 +2,10 @@
 
 import hashlib
 import io
+import re
+import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,13 +14,19 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.controller.admission import check_robot
 from hucrl_ros.controller.engines.networks import NETWORKS, Networks, from_arrays
-from hucrl_ros.controller.manifest import Manifest, read_manifest
+from hucrl_ros.controller.manifest import Manifest, read_manifest, read_regular
 from hucrl_ros.controller.signature import Shape, Signature, fits, signatures
-from hucrl_ros.errors import BundleError
+from hucrl_ros.errors import BundleError, shortened
 
 PARITY = "parity.npz"
 PROMISE = "promise.npz"
+BUNDLE_BYTES = 2**29
+"""Largest sum of the sizes of a bundle's files, and of the arrays in one of them."""
+EXTERNAL_DATA = re.compile(rb"(?:\x08|\x88\x80*\x00)location")
+"""How a graph names a file that holds weights: the key `location` after its length in any
+encoding, wherever in the graph. ONNX Runtime would read such a file, which no hash covers."""
 
 
 class Promise(NamedTuple):
@@ -66,7 +74,7 @@ def load_bundle(path: Path, spec: RobotSpec | None = None, threads: int = 1) -> 
     """
     manifest = read_manifest(path)
     if spec is not None:
-        _check_robot(path, manifest.spec, spec)
+        check_robot(path, manifest.spec, spec)
     expected = signatures(manifest)
     contents = _read_files(path, manifest, {f"{name}.onnx" for name in expected} | {PARITY})
     graphs = {
@@ -114,30 +122,18 @@ def check_outputs(
             )
 
 
-def _check_robot(path: Path, made_for: RobotSpec, here: RobotSpec) -> None:
-    for field in fields(RobotSpec):
-        theirs, ours = getattr(made_for, field.name), getattr(here, field.name)
-        if theirs != ours:
-            raise BundleError(
-                f"{path}: made for another robot: {field.name} is {theirs!r} in the bundle, "
-                f"{ours!r} here"
-            )
-
-
 def _read_files(path: Path, manifest: Manifest, required: set[str]) -> dict[str, bytes]:
     """Contents of the listed files, each equal to its hash."""
     for name in sorted(required - manifest.files.keys()):
         raise BundleError(f"{path}: the manifest doesn't list {name}")
-    contents = {}
+    contents, room = {}, BUNDLE_BYTES
     for name, digest in manifest.files.items():
-        try:
-            content = (path / name).read_bytes()
-        except OSError as error:
-            raise BundleError(f"{path}: {name}: {error.strerror}") from None
+        content = read_regular(path, name, room)
+        room -= len(content)
         found = hashlib.sha256(content).hexdigest()
         if found != digest:
             raise BundleError(
-                f"{path}: {name} was changed: its SHA-256 is {found[:12]}…, "
+                f"{path}: {shortened(name)} was changed: its SHA-256 is {found[:12]}…, "
                 f"the manifest says {digest[:12]}…"
             )
         contents[name] = content
@@ -153,11 +149,14 @@ def _open_graph(
     options.log_severity_level = 3
     # Threads that spin while they wait would take the core from the rest of the robot.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Not its own format, which has other ways to name a file.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
+    if EXTERNAL_DATA.search(content):
+        raise BundleError(f"{path}: {name}.onnx has weights in another file, which no hash covers")
     try:
         session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime's own errors share no base class.
-        reason = " ".join(str(error).split())
-        raise BundleError(f"{path}: {name}.onnx can't be loaded: {reason}") from None
+        raise BundleError(f"{path}: {name}.onnx can't be loaded: {shortened(error)}") from None
     for kind, found, expected in (
         ("input", session.get_inputs(), signature.inputs),
         ("output", session.get_outputs(), signature.outputs),
@@ -170,10 +169,14 @@ def _open_graph(
 
 def _read_arrays(path: Path, name: str, content: bytes) -> dict[str, NDArray[np.float32]]:
     try:
+        with zipfile.ZipFile(io.BytesIO(content)) as members:
+            size = sum(member.file_size for member in members.infolist())
+        if size > BUNDLE_BYTES:
+            raise ValueError(f"{size} bytes of arrays, more than the {BUNDLE_BYTES} accepted")
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return {key: arrays[key] for key in arrays.files}
-    except (ValueError, OSError, EOFError, KeyError) as error:
-        raise BundleError(f"{path}: {name} can't be read: {error}") from None
+    except Exception as error:  # zipfile, zlib and numpy share no base class either.
+        raise BundleError(f"{path}: {name} can't be read: {shortened(error)}") from None
 
 
 def _check_graph(bundle: Bundle, name: str, signature: Signature) -> None:

@@ -37,15 +37,18 @@ class Guard:
         Raises:
             ConfigError: a list of limits has the wrong length, or limits leave no room.
         """
+        self.spec = spec
         self.safety = safety
         joints = len(spec.joint_names)
         _check_length("safety.position_limits", safety.position_limits, 2 * joints, "two a joint")
         _check_length("safety.velocity_limits", safety.velocity_limits, joints, "one a joint")
+        efforts = safety.effort_limits
+        _check_length("safety.effort_limits", efforts, spec.action_dim, "one an actuated joint")
         index = [spec.joint_names.index(name) for name in spec.actuated_joints]
         self._joints = joints
         self._state_dim = spec.state_dim
         self._index = np.array(index, dtype=np.intp)
-        self._limits = np.asarray(spec.effort_limits, dtype=np.float64)
+        self._limits = np.minimum(spec.effort_limits, efforts or np.inf)
         # Settings in "limits a period", so that one number fits joints of all sizes.
         self._rate = safety.effort_rate * self._limits if safety.effort_rate > 0 else None
         self._damping = safety.damping if safety.safe_command == "damping" else 0.0
@@ -57,6 +60,20 @@ class Guard:
                 f"safety.velocity_limits = {list(safety.velocity_limits)}: must be positive"
             )
         self._last = np.zeros_like(self._limits)
+
+    @property
+    def room(self) -> dict[tuple[str, ...], Array]:
+        """What the guard leaves room for, by the settings that say it: larger is looser."""
+        unlimited = np.full_like(self._limits, np.inf)
+        return {
+            ("effort_limits",): self._limits,
+            ("effort_rate",): unlimited if self._rate is None else self._rate,
+            ("position_limits", "position_margin"): np.append(-self._lower, self._upper),
+            ("velocity_limits",): self._speed,
+            ("stale_periods",): np.array([self.safety.stale_periods]),
+            # Neither more nor less damping is safer.
+            ("safe_command", "damping"): np.array([-self._damping, self._damping]),
+        }
 
     @property
     def last(self) -> Array:

@@ -1,20 +1,26 @@
 """`manifest.yaml`: what a bundle is, for which robot, and how it was learned."""
 
+import os
+import re
+import stat
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import yaml
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot_spec import LONGEST_PERIOD, SHORTEST_PERIOD, RobotSpec
 from hucrl_ros.config.schema import PlannerSettings, SafetySettings, Settings
-from hucrl_ros.config.yaml_files import checked, read_mapping
-from hucrl_ros.errors import BundleError
+from hucrl_ros.config.yaml_files import checked, parse_mapping
+from hucrl_ros.errors import BundleError, shortened
 
 SCHEMA_VERSION = 2
 MANIFEST = "manifest.yaml"
+PLAIN_NAME = re.compile(r"\w[\w.-]{,99}")
+MANIFEST_BYTES = 2**20
+"""Largest `manifest.yaml`."""
 
 
 class LearningReport(Settings):
@@ -104,9 +110,9 @@ class Manifest(BundleFields):
     """Last entries of the state, which stay as they are for an episode, e.g. `goal_x`."""
     actuated_joints: tuple[str, ...] = Field(min_length=1)
     """Joints of the action."""
-    effort_limits: tuple[float, ...]
+    effort_limits: tuple[Annotated[float, Field(gt=0)], ...]
     """Largest absolute effort of each actuated joint [N m or N]."""
-    period: float = Field(gt=0)
+    period: float = Field(ge=SHORTEST_PERIOD, le=LONGEST_PERIOD)
     """Control period [s]."""
     angles: tuple[int, ...]
     """Entries of the state that are angles."""
@@ -129,6 +135,9 @@ class Manifest(BundleFields):
         ):
             if len(getattr(self, name)) != length:
                 raise ValueError(f"{name} has {len(getattr(self, name))} entries, not {length}")
+        for joint in self.actuated_joints:
+            if joint not in self.joint_names:
+                raise ValueError(f"actuated_joints has {joint!r}, which joint_names lacks")
         known = set(self.angles) <= set(range(self.spec.predicted_dim))
         if not known or len(set(self.angles)) < len(self.angles):
             raise ValueError(f"angles are {self.angles} of {self.spec.predicted_dim} entries")
@@ -143,7 +152,7 @@ class Manifest(BundleFields):
     @classmethod
     def _plain_names(cls, files: dict[str, str]) -> dict[str, str]:
         for name in files:
-            if Path(name).name != name:
+            if not PLAIN_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is not a plain file name")
         return files
 
@@ -184,15 +193,56 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         BundleError: it is missing, isn't YAML, has another schema version, or doesn't fit.
     """
-    if not folder.is_dir():
-        raise BundleError(f"{folder}: not a bundle: no such folder")
     path = folder / MANIFEST
-    if not path.is_file():
-        raise BundleError(f"{folder}: not a bundle: it has no {MANIFEST}")
-    document = read_mapping(path, BundleError)
+    try:
+        if not folder.is_dir():
+            raise BundleError(f"{shortened(folder)}: not a bundle: no such folder")
+        path.lstat()
+    except FileNotFoundError:
+        raise BundleError(f"{shortened(folder)}: not a bundle: it has no {MANIFEST}") from None
+    except OSError as error:
+        raise BundleError(f"{shortened(folder)}: {error.strerror}") from None
+    content = read_regular(folder, MANIFEST, MANIFEST_BYTES)
+    document = parse_mapping(content, path, BundleError)
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
+        found = shortened(repr(version))
         raise BundleError(
-            f"{path}: schema_version is {version!r}; this program reads {SCHEMA_VERSION}"
+            f"{shortened(path)}: schema_version is {found}; this program reads {SCHEMA_VERSION}"
         )
     return checked(Manifest, document, path, BundleError)
+
+
+def read_regular(folder: Path, name: str, limit: int) -> bytes:
+    """The content of a file in a bundle.
+
+    Anybody who can name a bundle chooses what is read here. So what is no regular file (a link
+    that leads out of the bundle, a pipe that never ends, a device) is not opened.
+
+    Args:
+        folder: The bundle.
+        name: The file.
+        limit: Largest size [bytes].
+
+    Raises:
+        BundleError: it can't be read, is no regular file, or is larger.
+    """
+    line = f"{shortened(folder)}: {shortened(name)}"
+    try:
+        _check_regular((folder / name).lstat(), limit, line)
+        # It may have been replaced since.
+        opened = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(opened, "rb") as file:
+            _check_regular(os.fstat(opened), limit, line)
+            return file.read(limit)
+    except OSError as error:
+        raise BundleError(f"{line}: {error.strerror}") from None
+    except ValueError as error:  # a null character
+        raise BundleError(f"{line}: {error}") from None
+
+
+def _check_regular(found: os.stat_result, limit: int, line: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise BundleError(f"{line} is no regular file")
+    if found.st_size > limit:
+        raise BundleError(f"{line} has {found.st_size} bytes, more than the {limit} accepted")

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from hucrl_ros.errors import HucrlError
+from hucrl_ros.errors import HucrlError, shortened
 
 logger = logging.getLogger(__name__)
 
 Loaded = TypeVar("Loaded")
+LINE = 1000
+"""Most letters of a line that says why a bundle was refused."""
 
 
 @dataclass(frozen=True)  # a NamedTuple can't be generic before Python 3.11
@@ -59,11 +61,11 @@ class BundleLoader(Generic[Loaded]):
         try:
             return Outcome(path, self._prepare(path), "")
         except HucrlError as error:
-            return Outcome(path, None, " ".join(str(error).split()))
+            return Outcome(path, None, shortened(error, LINE))
         except Exception as error:
-            logger.exception("%s can't be loaded", path)
-            reason = " ".join(str(error).split())
-            return Outcome(path, None, f"{path}: {type(error).__name__}: {reason}")
+            logger.exception("%s can't be loaded", shortened(path))
+            reason = f"{shortened(path)}: {type(error).__name__}: {error}"
+            return Outcome(path, None, shortened(reason, LINE))
 
     def close(self) -> None:
         """Drop what is waiting; a load under way ends by itself."""

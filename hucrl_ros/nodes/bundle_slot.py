@@ -9,8 +9,8 @@ from rclpy.node import Node
 from rclpy.subscription import Subscription
 from std_msgs.msg import String
 
-from hucrl_ros.config.robot_spec import RobotSpec
 from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.admission import admit
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import ControlLoop
@@ -18,10 +18,10 @@ from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.latency import DelayCompensation
 from hucrl_ros.controller.state_reader import StateReader, Surroundings
 from hucrl_ros.controller.watch import outage_limit
-from hucrl_ros.errors import BundleError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.bundle_loader import BundleLoader, Outcome
 from hucrl_ros.nodes.overrides import given_settings, override
+from hucrl_ros.nodes.parameters import robot_of_run
 from hucrl_ros.nodes.qos import LATCHED
 
 
@@ -52,7 +52,8 @@ class BundleSlot:
         self._planning, self._surroundings = planning, surroundings
         self._planner = given_settings(node, "planner", config.planner)
         self._safety = given_settings(node, "safety", config.safety)
-        self._spec: RobotSpec | None = None
+        self._robot = robot_of_run(node, config.task)
+        self._guard: Guard | None = None
         self._loader: BundleLoader[ControlLoop] = BundleLoader(self._prepare)
         self._ready: Outcome[ControlLoop] | None = None
         self._echo = node.create_publisher(String, topics.LOADED_BUNDLE, LATCHED)
@@ -66,10 +67,10 @@ class BundleSlot:
             )
 
     def forget(self) -> None:
-        """Have no bundle and wait for none."""
+        """Have no bundle and wait for none; what the last one's guard holds back stays so."""
         if self._subscription is not None:
             self._node.destroy_subscription(self._subscription)
-        self._subscription = self._spec = self._ready = None
+        self._subscription = self._ready = None
         self._loader.cancel()
         self.name = ""
 
@@ -92,8 +93,8 @@ class BundleSlot:
             self._echo.publish(String(data=f"error: {outcome.error}"))
             return None
         self.name = str(outcome.path)
-        self._spec = outcome.loaded.spec
-        self.safety = outcome.loaded.guard.safety
+        self._guard = outcome.loaded.guard
+        self.safety = self._guard.safety
         self._node.get_logger().info(f"bundle {self.name}")
         self._echo.publish(String(data=self.name))
         return outcome.loaded
@@ -107,17 +108,11 @@ class BundleSlot:
 
     def _prepare(self, path: Path) -> ControlLoop:
         config = self._config
-        bundle = load_bundle(path, self._spec, config.control.threads)
-        manifest = bundle.manifest
-        if manifest.task != config.task:
-            raise BundleError(
-                f"{path}: made for the task {manifest.task!r}; this controller's is "
-                f"{config.task!r}"
-            )
+        bundle = load_bundle(path, threads=config.control.threads)
+        manifest, spec = bundle.manifest, bundle.manifest.spec
         planner = override(manifest.planner, self._planner)
-        spec = manifest.spec
         safety = override(manifest.safety, self._safety)
-        guard = Guard(spec, safety)
+        guard = admit(path, manifest, config.task, safety, self._robot, self._guard)
         bundle = replace(bundle, manifest=manifest.model_copy(update={"planner": planner}))
         control, compensation, outage_s = config.control, None, math.inf
         pose_periods = 0.0 if config.mode == "lockstep" else safety.stale_periods

@@ -11,7 +11,9 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from hucrl_ros.config.files import merge, parse_config
+from hucrl_ros.config.robot_spec import RobotSpec
 from hucrl_ros.config.schema import Config
+from hucrl_ros.config.task_file import find_description
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
 
@@ -84,6 +86,17 @@ def own_run(node: Node) -> RunFolder:
         return RunFolder.open(Path(folder))
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror}") from None
+
+
+def robot_of_run(node: Node, task: str) -> RobotSpec | None:
+    """The robot that the description in the node's run says there is; None where there is none.
+
+    Raises:
+        ConfigError: the description can't be read, or is another task's.
+    """
+    folder = own_parameter(node, "run", "")
+    found = find_description(RunFolder(Path(folder)).robot if folder else None, task)
+    return found.robot.spec if found is not None else None
 
 
 def _refuse_changes(node: Node, parameters: list[Parameter]) -> SetParametersResult:

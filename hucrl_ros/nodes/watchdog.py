@@ -1,7 +1,9 @@
 """The watchdog: sends the safe command when the controller no longer controls."""
 
+import functools
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,18 +11,20 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from numpy.typing import NDArray
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
+from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 
+from hucrl_ros.controller.admission import admit
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.joint_state import JointStateReader
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.watch import Watch, patience
-from hucrl_ros.errors import HucrlError, StateError
+from hucrl_ros.errors import HucrlError, StateError, shortened
 from hucrl_ros.nodes import joint_message, topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.overrides import given_settings, override
-from hucrl_ros.nodes.parameters import read_config
+from hucrl_ros.nodes.parameters import read_config, robot_of_run
 from hucrl_ros.nodes.process_liveness import LifelineWatcher, lifeline_name
 from hucrl_ros.nodes.qos import LATCHED, NEWEST, STREAM
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
@@ -45,7 +49,8 @@ class Watchdog(Node):
     seconds trips the watch; each safe command then moves the simulator by one step.
 
     What it must know of the robot it reads from the manifest of the bundle that the controller
-    says it plays, so both have to see the same file system.
+    says it plays, so both have to see the same file system. Whatever it hears leaves it standing:
+    a bundle that it can't read or admit changes nothing.
     """
 
     def __init__(self) -> None:
@@ -53,8 +58,10 @@ class Watchdog(Node):
         self.exit_code: int | None = None
         self._config = read_config(self, ("run",))
         self._given = given_settings(self, "safety", self._config.safety)
+        self._robot = robot_of_run(self, self._config.task)
         self._watch = Watch()
         self._guard: Guard | None = None
+        self._bundle = ""
         self._reader = JointStateReader(())
         self._state: NDArray[np.float64] | None = None
         self._period = self._heard = self._next = self._looked = 0.0
@@ -64,34 +71,53 @@ class Watchdog(Node):
         self._trouble = Health()
         self._commands = self.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
         self._tripped = self.create_publisher(DiagnosticStatus, topics.TRIPPED, LATCHED)
-        self.create_subscription(JointState, topics.JOINT_STATES, self._on_joint_state, NEWEST)
-        self.create_subscription(Float64MultiArray, topics.COMMANDS, self._on_command, STREAM)
-        self.create_subscription(String, topics.LOADED_BUNDLE, self._on_bundle, LATCHED)
-        active = self.create_subscription(Bool, topics.ACTIVE, self._on_active, LATCHED)
+        for kind, topic, callback, qos in (
+            (JointState, topics.JOINT_STATES, self._on_joint_state, NEWEST),
+            (Float64MultiArray, topics.COMMANDS, self._on_command, STREAM),
+            (String, topics.LOADED_BUNDLE, self._on_bundle, LATCHED),
+        ):
+            self.create_subscription(kind, topic, self._standing(callback), qos)
+        on_active = self._standing(self._on_active)
+        active = self.create_subscription(Bool, topics.ACTIVE, on_active, LATCHED)
         self._lifeline = LifelineWatcher(
             lifeline_name(self.context.get_domain_id(), active.topic_name)
         )
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = self.create_timer(1.0, self._look, clock=self._steady)
+        self._timer = self._make_timer(1.0)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
 
     def close(self) -> None:
         """Let go of the lifeline."""
         self._lifeline.close()
 
+    def _standing(self, callback: Callable[..., None]) -> Callable[..., None]:
+        """`callback`, but what it raises becomes one line and ends no watch."""
+
+        @functools.wraps(callback)
+        def call(*heard: object) -> None:
+            try:
+                callback(*heard)
+            except Exception as error:
+                kind = "" if isinstance(error, HucrlError) else f"{type(error).__name__}: "
+                line = shortened(f"can't stand by as told: {kind}{error}", 1000)
+                if line != self._trouble.message:  # or a timer would repeat it for ever
+                    self._report(Level.ERROR, line)
+
+        return call
+
+    def _make_timer(self, period: float) -> Timer:
+        return self.create_timer(period, self._standing(self._look), clock=self._steady)
+
     # What the others say
 
     def _on_bundle(self, message: String) -> None:
         if message.data.startswith("error:"):
             return
-        try:
-            manifest = read_manifest(Path(message.data))
-            safety = override(manifest.safety, self._given)
-            guard = Guard(manifest.spec, safety)
-        except HucrlError as error:
-            self._report(Level.ERROR, f"can't stand by: {error}")
-            return
-        self._guard, self._period = guard, manifest.period
+        path = Path(message.data)
+        manifest = read_manifest(path)
+        safety = override(manifest.safety, self._given)
+        guard = admit(path, manifest, self._config.task, safety, self._robot, self._guard)
+        self._guard, self._bundle, self._period = guard, message.data, manifest.period
         self._reader = JointStateReader(manifest.joint_names)
         count = manifest.spec.action_dim
         dimension = MultiArrayDimension(label=LABEL, size=count, stride=count)
@@ -104,7 +130,7 @@ class Watchdog(Node):
         if set_realtime_priority(wished):
             try_realtime_priority(min(wished + 1, 99))
         self.destroy_timer(self._timer)
-        self._timer = self.create_timer(manifest.period / CHECKS, self._look, clock=self._steady)
+        self._timer = self._make_timer(manifest.period / CHECKS)
 
     def _on_active(self, message: Bool) -> None:
         if not message.data:
@@ -112,14 +138,14 @@ class Watchdog(Node):
                 self._send_safe_command(None)  # the last one before silence is zero effort
             self._watch.disarm()
             return
+        self._watch.arm()
+        self._ended, self._looked = False, time.monotonic()
+        self._reader.reset()
         if not self._lifeline.connect():
             self.get_logger().warning(
                 "the controller's process is not on this machine; only missing commands will "
                 "tell that it has ended"
             )
-        self._watch.arm()
-        self._ended, self._looked = False, time.monotonic()
-        self._reader.reset()
         self._report(Level.OK, "armed")
 
     def _on_joint_state(self, message: JointState) -> None:
@@ -179,7 +205,12 @@ class Watchdog(Node):
             self.get_logger().error(line)
 
     def _health(self) -> Health:
-        values = {"armed": self._watch.armed, "trips": self._trips, "safe_commands": self._sent}
+        values = {
+            "armed": self._watch.armed,
+            "bundle": self._bundle,
+            "trips": self._trips,
+            "safe_commands": self._sent,
+        }
         return Health(self._trouble.level, self._trouble.message, values)
 
 
