@@ -62,7 +62,6 @@ def test_the_table_as_json_has_every_engine_and_number_of_threads(folder, capsys
         ("compiled", 2),
         ("onnx", 1),
         ("onnx", 2),
-        ("numpy", 1),
     }
     for row in rows:
         assert set(KEYS) <= set(row)

@@ -8,11 +8,11 @@ from collections import namedtuple
 
 import pytest
 
-from hucrl_ros import health
+from hucrl_ros import doctor
 from hucrl_ros.cli import main
 from hucrl_ros.config import ControlSettings
-from hucrl_ros.health import CHECKS, Finding, Level, examine, machine, middleware, software
-from hucrl_ros.health.rendering import check_rendering
+from hucrl_ros.doctor import CHECKS, Finding, Level, examine, machine, middleware, software
+from hucrl_ros.doctor.rendering import check_rendering
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -23,7 +23,7 @@ def checks(monkeypatch):
 
     def replace(**findings: Finding) -> None:
         made = {name: lambda finding=finding: finding for name, finding in findings.items()}
-        monkeypatch.setattr("hucrl_ros.health.CHECKS", made)
+        monkeypatch.setattr("hucrl_ros.doctor.CHECKS", made)
 
     return replace
 
@@ -46,7 +46,7 @@ def test_a_fault_is_exit_code_1_and_is_named_with_its_advice(checks, capsys):
 
 
 def test_a_check_that_breaks_is_a_fault(monkeypatch):
-    monkeypatch.setitem(health.CHECKS, "disk", lambda: 1 / 0)
+    monkeypatch.setitem(doctor.CHECKS, "disk", lambda: 1 / 0)
     assert examine("disk").level is Level.FAULT
     assert "ZeroDivisionError" in examine("disk").found
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hucrl_ros.benchmarks.trials import run_trial
+from hucrl_ros.benchmarks.trials import NODES, run_trial
 from hucrl_ros.config import ControlSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.graph import NodeSpec, Value
@@ -49,7 +49,7 @@ def play_real_time(
     own: dict[str, Value] = {"bundle": str(bundle.path.absolute())}
     nodes = (
         NodeSpec("simulator", parameters={**settings, "command_delay": control.extra_delay}),
-        NodeSpec("episode_witness", parameters=own),
+        NodeSpec("episode_logger", parameters=own, package=NODES),
     )
     controller = {
         **settings,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hucrl_ros.benchmarks.trials import run_trial
+from hucrl_ros.benchmarks.trials import NODES, run_trial
 from hucrl_ros.graph import NodeSpec, Value
 from hucrl_ros.runtime.manifest import MANIFEST, dump_manifest, read_manifest
 
@@ -33,7 +33,7 @@ class LoopTrial(NamedTuple):
                 "pid": pid,
                 "priority": self.priority,
             }
-            return (NodeSpec("loop_source", parameters=own),)
+            return (NodeSpec("loop_source", parameters=own, package=NODES),)
 
         controller: dict[str, Value] = {
             "task": self.task,

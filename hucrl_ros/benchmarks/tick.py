@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hucrl_ros.runtime.bundle import Bundle
 
 BUDGETS = ("64x5x3", "200x10x3")
-ENGINES = ("compiled", "onnx", "numpy")
+ENGINES = ("compiled", "onnx")
 
 
 class Size(NamedTuple):
@@ -147,7 +147,7 @@ def measure(
     engines: list[str],
     seconds: float,
 ) -> Iterator[Row]:
-    """Every combination, a row each; numpy with one thread alone."""
+    """A row for each combination."""
     from hucrl_ros.benchmarks import timing
 
     for size in sizes:
@@ -156,8 +156,6 @@ def measure(
         )
         for engine in engines:
             for count in threads:
-                if engine == "numpy" and count > 1:
-                    continue
                 timed = timing.time_engine(engine, bundle, settings, count, seconds)
                 yield _row(system, size, engine, count, timed)
 

@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from hucrl_ros.benchmarks.tick import Row
-from hucrl_ros.experiments.style import AMBER, BLUE, GREEN, GREY, headline, save, styled
+from hucrl_ros.experiments.style import BLUE, GREEN, GREY, headline, save, styled
 
-COLOURS = {"compiled": BLUE, "onnx": GREEN, "numpy": AMBER}
+COLOURS = {"compiled": BLUE, "onnx": GREEN}
 HEADER = (
     f"{'system':<26}{'size':>10}  {'engine':<9}{'threads':>7}{'ticks':>7}"
     f"{'p50':>9}{'p99':>9}{'p99.9':>9}{'max ms':>9}{'GFLOP/s':>9}{'yardstick':>10}{'share':>7}"

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hucrl_ros.benchmarks.numpy_engine import NumpyEngine
 from hucrl_ros.config import PlannerSettings
 from hucrl_ros.planners import make_planner
 from hucrl_ros.runtime.bundle import Bundle, load_bundle
@@ -60,7 +59,7 @@ def tick_gflop(networks: Networks, settings: PlannerSettings) -> float:
 def time_engine(
     name: str, bundle: Bundle, settings: PlannerSettings, threads: int, seconds: float
 ) -> Timing:
-    """Time an engine (`compiled`, `onnx` or `numpy`) for about so many seconds.
+    """Time an engine (`compiled` or `onnx`) for about so many seconds.
 
     Args:
         name: The engine.
@@ -72,13 +71,9 @@ def time_engine(
     assert bundle.networks is not None
     gflop = tick_gflop(bundle.networks, settings)
     size = settings.particles, settings.horizon
-    engine: Engine
-    if name == "numpy":
-        engine = NumpyEngine(bundle.networks, bundle.graphs["score"])
-    elif name == "onnx":
-        engine = make_engine(load_bundle(bundle.path, threads=threads), *size, name, threads)
-    else:
-        engine = make_engine(bundle, *size, name, threads)
+    if name == "onnx":
+        bundle = load_bundle(bundle.path, threads=threads)
+    engine = make_engine(bundle, *size, name, threads)
     return time_ticks(bundle, engine, settings, threads, seconds, gflop)
 
 

@@ -17,6 +17,8 @@ from hucrl_ros.experiments.children import child_environment
 from hucrl_ros.graph import CONTROLLER, NodeSpec, Value
 from hucrl_ros.processes import ProcessGroup
 
+NODES = "hucrl_ros.benchmarks.nodes"
+"""Package of the nodes that only benchmarks start."""
 POLL_S = 0.05
 START_S = 180.0
 """[s] For all nodes to start, meet and load: compiling takes a while at the first time."""

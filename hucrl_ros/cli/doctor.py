@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     from rich.markup import escape
     from rich.table import Table
 
-    from hucrl_ros.health import CHECKS, Level, examine
+    from hucrl_ros.doctor import CHECKS, Level, examine
 
     colours = {Level.OK: "green", Level.NOTE: "yellow", Level.FAULT: "red"}
     console = Console()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
-from hucrl_ros.health.finding import Finding
+from hucrl_ros.doctor.finding import Finding
 
 TIMEOUT_S = 60.0
 """[s] The first rendering on a loaded machine takes seconds."""

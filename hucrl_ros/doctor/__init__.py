@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from hucrl_ros.health.finding import Finding, Level
-from hucrl_ros.health.machine import MACHINE
-from hucrl_ros.health.middleware import MIDDLEWARE
-from hucrl_ros.health.rendering import RENDERING
-from hucrl_ros.health.software import SOFTWARE
+from hucrl_ros.doctor.finding import Finding, Level
+from hucrl_ros.doctor.machine import MACHINE
+from hucrl_ros.doctor.middleware import MIDDLEWARE
+from hucrl_ros.doctor.rendering import RENDERING
+from hucrl_ros.doctor.software import SOFTWARE
 
 CHECKS: dict[str, Callable[[], Finding]] = {**SOFTWARE, **MIDDLEWARE, **MACHINE, **RENDERING}
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from hucrl_ros.health.finding import Finding
+from hucrl_ros.doctor.finding import Finding
 
 PROCESSES_BUSY = 2
 """Cores that a run keeps busy: the learner, and simulator and controller in turns."""

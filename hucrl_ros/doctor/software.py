@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
-from hucrl_ros.health.finding import Finding
+from hucrl_ros.doctor.finding import Finding
 
 LIBRARIES = ("torch", "onnxruntime", "mujoco")
 MESSAGES = (

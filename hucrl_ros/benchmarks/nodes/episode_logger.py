@@ -1,4 +1,4 @@
-"""For `hucrl bench delay`: has simulator and controller play, and writes down what came."""
+"""For `hucrl bench delay`: records an episode that simulator and controller play."""
 
 import sys
 from pathlib import Path
@@ -13,19 +13,19 @@ from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.qos import STREAM
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.tick_message import from_message
-from hucrl_ros.nodes.trial import Trial
+from hucrl_ros.benchmarks.nodes.episode_client import EpisodeClient
 from hucrl_ros.runtime.joint_state import JointStateReader
 from hucrl_ros.runtime.manifest import read_manifest
 
 
-class EpisodeWitness(Trial):
+class EpisodeLogger(EpisodeClient):
     """Writes the episode's states `(T, p)` and the efforts `(T, q)` that acted.
 
     Parameters: `bundle`, whose manifest says robot and steps; `out`, the file to write.
     """
 
     def __init__(self) -> None:
-        super().__init__("episode_witness")
+        super().__init__("episode_logger")
         manifest = read_manifest(Path(own_parameter(self, "bundle", "")))
         self._steps = manifest.steps
         self._motors = [manifest.joint_names.index(name) for name in manifest.actuated_joints]
@@ -74,7 +74,7 @@ class EpisodeWitness(Trial):
 
 def main() -> int:
     """Run the node."""
-    return run_node(EpisodeWitness)
+    return run_node(EpisodeLogger)
 
 
 if __name__ == "__main__":
