@@ -8,12 +8,12 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
+from hucrl_ros.benchmarks.nodes.episode_client import EpisodeClient
 from hucrl_ros.nodes import joint_message, topics
 from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.qos import STREAM
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.tick_message import from_message
-from hucrl_ros.benchmarks.nodes.episode_client import EpisodeClient
 from hucrl_ros.runtime.joint_state import JointStateReader
 from hucrl_ros.runtime.manifest import read_manifest
 
