@@ -14,13 +14,12 @@ from pretended_training import FAILS, HANGS
 from hucrl_ros.cli import sweep as command
 from hucrl_ros.config import Config
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.experiments.cells import NOTHING, make_cells, one_setting
-from hucrl_ros.experiments.children import child_environment
-from hucrl_ros.experiments.results import collect
+from hucrl_ros.experiments.grid import NOTHING, make_cells, one_setting
 from hucrl_ros.experiments.statistics import (
     Group,
     Row,
     best_returns,
+    collect,
     first_reaching,
     group_returns,
     mean_interval,
@@ -29,7 +28,7 @@ from hucrl_ros.experiments.statistics import (
 )
 from hucrl_ros.experiments.sweep import PARTIAL, Sweep
 from hucrl_ros.experiments.sweep_report import markdown_table, write_report
-from hucrl_ros.experiments.workers import LocalWorkers
+from hucrl_ros.experiments.workers import LocalWorkers, child_environment
 from hucrl_ros.runs import RunFolder
 from hucrl_ros.starting import RunOptions, asked_config
 from hucrl_ros.tasks import PendulumSwingUp
@@ -273,7 +272,7 @@ def grid(strategies=("greedy", "optimistic"), penalties=(0.0, 0.2), values=("",)
 
 
 def test_table_has_one_row_for_each_group_with_counts():
-    lines = markdown_table(collect(grid()), goal=301.0)
+    lines = markdown_table(collect(grid()), goal=301.0).splitlines()
     assert len(lines) == 2 + 4
     assert "seeds ≥ 301" in lines[0]
     assert lines[2].startswith("| 0 | greedy | 301.0 [")
@@ -283,12 +282,13 @@ def test_table_has_one_row_for_each_group_with_counts():
 
 def test_one_seed_has_no_interval():
     one = [each for each in grid() if each.seed == 1]
-    lines = markdown_table(collect(one), goal=301.0)
+    lines = markdown_table(collect(one), goal=301.0).splitlines()
     assert lines[2].startswith("| 0 | greedy | 301.0 | 301.0 | 1 of 1 | 3 |")
 
 
 def test_table_of_a_varied_setting_has_a_column_for_it():
-    lines = markdown_table(collect(grid(("optimistic",), (0.2,), ("0", "0.1"))), goal=1000.0)
+    results = collect(grid(("optimistic",), (0.2,), ("0", "0.1")))
+    lines = markdown_table(results, goal=1000.0).splitlines()
     assert "`search.policy_noise`" in lines[0]
     assert lines[2].startswith("| 0.2 | optimistic | 0 |")
     assert lines[3].startswith("| 0.2 | optimistic | 0.1 |")

@@ -13,7 +13,7 @@ from typing import Any
 
 from hucrl_ros.domain import Domain
 from hucrl_ros.errors import RunError
-from hucrl_ros.experiments.children import child_environment
+from hucrl_ros.experiments.workers import child_environment
 from hucrl_ros.graph import CONTROLLER, NodeSpec, Value
 from hucrl_ros.processes import ProcessGroup
 

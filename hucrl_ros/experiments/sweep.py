@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hucrl_ros.description import find_description
 from hucrl_ros.errors import BundleError, ConfigError, RunError
-from hucrl_ros.experiments.cells import Cell
+from hucrl_ros.experiments.grid import Cell
 from hucrl_ros.experiments.statistics import Row
 from hucrl_ros.experiments.workers import Workers
 from hucrl_ros.processes import Exit

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from hucrl_ros.envs.base import Array
-from hucrl_ros.experiments.results import Results, Series
-from hucrl_ros.experiments.statistics import Group, best_returns, mean_interval
+from hucrl_ros.experiments.statistics import Group, Results, Series, best_returns, mean_interval
 from hucrl_ros.experiments.style import GREY, INK, save, styled
 
 HANDLE_IN, LETTER_IN = 0.75, 0.085

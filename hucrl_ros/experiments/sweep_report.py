@@ -6,18 +6,19 @@ from pathlib import Path
 import numpy as np
 
 from hucrl_ros.envs.base import Array
-from hucrl_ros.experiments.results import Results, collect
 from hucrl_ros.experiments.statistics import (
     Group,
     Interval,
+    Results,
     Row,
     best_returns,
+    collect,
     first_reaching,
     mean_interval,
 )
 from hucrl_ros.experiments.style import signed
 from hucrl_ros.experiments.sweep_figures import draw_best_returns, draw_learning_curves
-from hucrl_ros.runs import write_atomically
+from hucrl_ros.experiments.tables import Column, Table, write_page
 
 READING = "reading.md"
 """What people make of the numbers; a page that is written anew takes it in."""
@@ -39,105 +40,77 @@ def write_report(
     """
     results = collect(rows)
     folder.mkdir(parents=True, exist_ok=True)
-    files = [
-        draw_learning_curves(folder / "learning_curves.png", results),
-        draw_best_returns(folder / "best_returns.png", results),
-    ]
-    page = folder / "README.md"
     reading = folder / READING
-    said = reading.read_text(encoding="utf-8").strip() if reading.is_file() else ""
-    write_atomically(page, _page(results, rows, goal, command, said))
-    return [*files, page]
-
-
-def _page(
-    results: Results, rows: Sequence[Row], goal: float | None, command: str, reading: str
-) -> str:
     runs = {(row.strategy, row.action_penalty, row.value, row.seed): row for row in rows}
     seeds = sorted({row.seed for row in rows})
-    cpu_s = sum(row.cpu_s for row in runs.values())
-    which = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
-    return "\n".join(
-        [
-            f"# {results.task}: results of a sweep",
-            "",
-            f"Runs: {len(runs)} ({which}), with {cpu_s / 60:.1f} "
-            "minutes of processor time in all. Made by",
-            "",
-            f"    {command}",
-            "",
-            "Numbers are means over seeds with 95% bootstrap intervals (BCa). `returns.csv` holds"
-            if len(seeds) > 1
-            else "Numbers are those of one seed. `returns.csv` holds",
-            "every episode.",
-            "",
-            *markdown_table(results, goal),
-            "",
-            *([reading, ""] if reading else []),
-            "![Returns of each episode](learning_curves.png)",
-            "",
-            "![Best return of each run](best_returns.png)",
-            "",
-        ]
+    several = len(seeds) > 1
+    numbers = "means over seeds with 95% bootstrap intervals (BCa)" if several else "of one seed"
+    page = write_page(
+        folder / "README.md",
+        f"{results.task}: results of a sweep",
+        f"Runs: {len(runs)} (seed{'s' * several} {', '.join(map(str, seeds))}), with "
+        f"{sum(row.cpu_s for row in runs.values()) / 60:.1f} minutes of processor time in all. "
+        "Made by",
+        command,
+        f"Numbers are {numbers}. `returns.csv` holds every episode.",
+        markdown_table(results, goal),
+        reading.read_text(encoding="utf-8").strip() if reading.is_file() else "",
+        "![Returns of each episode](learning_curves.png)",
+        "![Best return of each run](best_returns.png)",
     )
+    curves = draw_learning_curves(folder / "learning_curves.png", results)
+    return [curves, draw_best_returns(folder / "best_returns.png", results), page]
 
 
-def markdown_table(results: Results, goal: float | None) -> list[str]:
-    """Lines of a table with one row for each group."""
-    setting = [f"`{results.setting}`"] if results.setting else []
-    episodes = max(returns.shape[1] for returns in results.groups.values())
-    header = [
-        "ρ",
-        "strategy",
-        *setting,
-        f"best return within {episodes} episodes",
-        "return of the last episode",
-        *([] if goal is None else [f"seeds ≥ {goal:g}", f"first episode ≥ {goal:g}"]),
-        "optimum",
+def markdown_table(results: Results, goal: float | None) -> str:
+    """A table with one row for each group."""
+    groups = [
+        Group(strategy, penalty, value)
+        for penalty in results.penalties
+        for strategy, value in results.series
     ]
-    lines = [_line(header), _line(["---"] * len(header))]
-    for penalty in results.penalties:
-        for strategy, value in results.series:
-            returns = results.groups.get(Group(strategy, penalty, value))
-            if returns is None:
-                continue
-            best = best_returns(returns)
-            optimum = results.optima[penalty]
-            lines.append(
-                _line(
-                    [
-                        f"{penalty:g}",
-                        strategy,
-                        *([value] if setting else []),
-                        _interval(mean_interval(best)),
-                        _interval(mean_interval(returns[:, -1])),
-                        *_reached(returns, goal),
-                        "" if optimum is None else f"{optimum:g}",
-                    ]
-                )
-            )
-    return lines
+    episodes = max(returns.shape[1] for returns in results.groups.values())
+
+    def returns_of(group: Group) -> Array:
+        return results.groups[group]
+
+    def best_of(group: Group) -> Array:
+        return best_returns(returns_of(group))
+
+    def optimum_of(group: Group) -> str:
+        optimum = results.optima[group.action_penalty]
+        return "" if optimum is None else f"{optimum:g}"
+
+    columns: list[Column[Group]] = [
+        Column("ρ", lambda group: f"{group.action_penalty:g}"),
+        Column("strategy", lambda group: group.strategy),
+    ]
+    if results.setting:
+        columns.append(Column(f"`{results.setting}`", lambda group: group.value))
+    columns += [
+        Column(f"best return within {episodes} episodes", lambda group: _mean(best_of(group))),
+        Column("return of the last episode", lambda group: _mean(returns_of(group)[:, -1])),
+    ]
+    if goal is not None:
+        columns += [
+            Column(
+                f"seeds ≥ {goal:g}",
+                lambda group: f"{(best_of(group) >= goal).sum()} of {len(best_of(group))}",
+            ),
+            Column(
+                f"first episode ≥ {goal:g}",
+                lambda group: _episodes(first_reaching(returns_of(group), goal)),
+            ),
+        ]
+    columns.append(Column("optimum", optimum_of))
+    return Table(columns).markdown(group for group in groups if group in results.groups)
 
 
-def _reached(returns: Array, goal: float | None) -> list[str]:
-    """How many seeds reached the goal, and when."""
-    if goal is None:
-        return []
-    best = best_returns(returns)
-    count = f"{int((best >= goal).sum())} of {len(best)}"
-    return [count, _episodes(first_reaching(returns, goal))]
-
-
-def _line(entries: Sequence[str]) -> str:
-    return f"| {' | '.join(entries)} |"
-
-
-def _interval(interval: Interval) -> str:
-    if not np.isfinite(interval.mean):
-        return "–"
+def _mean(values: Array) -> str:
+    interval: Interval = mean_interval(values)
     if interval.low == interval.high:  # of one run, or of equal ones
         return signed(interval.mean)
-    return f"{signed(interval.mean)} [{signed(interval.low)}, {signed(interval.high)}]"
+    return interval.text() or "–"
 
 
 def _episodes(first: Array) -> str:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from hucrl_ros.envs.base import Array
-from hucrl_ros.experiments.cells import Cell
+from hucrl_ros.experiments.grid import Cell
 from hucrl_ros.experiments.statistics import mean_interval
 from hucrl_ros.experiments.style import (
     EFFORT_COLOURS,

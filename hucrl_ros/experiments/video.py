@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hucrl_ros.envs.base import Array
-from hucrl_ros.experiments.children import child_environment
+from hucrl_ros.experiments.workers import child_environment
 
 logger = logging.getLogger(__name__)
 
