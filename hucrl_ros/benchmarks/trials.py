@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,15 @@ def run_trial(
     nodes: Callable[[int], Sequence[NodeSpec]],
     controller: Mapping[str, Value],
     seconds: float,
-    hog: bool = False,
+    background_load: bool = False,
 ) -> dict[str, Any]:
-    """What the last of `nodes` leaves in its file.
+    """What the last of `nodes` writes into its file.
 
     Args:
         nodes: Given the controller's process number, what to start beside it.
         controller: Parameters of the controller.
         seconds: What the trial takes besides starting [s].
-        hog: Keep one core busy beside it.
+        background_load: Keep one core busy beside it.
 
     Raises:
         RunError: a process ended in another way, or the trial doesn't end.
@@ -60,7 +60,7 @@ def run_trial(
                 last = node.name
                 told = ["-p", f"out:={out}"] if node is started[-1] else []
                 group.start(node.name, [*node.command, *told])
-            with _busy(hog):
+            with _busy_core() if background_load else nullcontext():
                 _wait(group, last, time.monotonic() + START_S + seconds)
             result: dict[str, Any] = json.loads(out.read_text())
             return result
@@ -75,17 +75,16 @@ def _wait(group: ProcessGroup, last: str, deadline: float) -> None:
                 return
             raise RunError(end.description)
         if time.monotonic() > deadline:
-            raise RunError(f"{last}: no end in sight")
+            raise RunError(f"{last}: still runs, though its episode should long be over")
         time.sleep(POLL_S)
 
 
 @contextmanager
-def _busy(wanted: bool) -> Iterator[None]:
-    """One core is busy meanwhile, if that is wanted."""
-    hog = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if wanted else None
+def _busy_core() -> Iterator[None]:
+    """A background load: one core is busy meanwhile."""
+    load = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         yield
     finally:
-        if hog is not None:
-            hog.kill()
-            hog.wait()
+        load.kill()
+        load.wait()

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.style import (
     BLUE,
-    INK,
     VERMILION,
+    draw_optimum,
     headline,
     save,
     signed,
@@ -86,11 +86,7 @@ def learning_curve(path: Path, summary: Summary, random_episodes: int) -> Path:
         axes.plot(index, returns, "-o", color=BLUE, ms=7, label="real")
         axes.plot(index[random], returns[random], "o", color=BLUE, mfc="white", ms=7, mew=1.8,
                   label="random efforts")  # fmt: skip
-        if summary.optimum is not None:
-            axes.axhline(summary.optimum, color=INK, lw=1.2, ls=(0, (1, 2)), zorder=1)
-            axes.annotate(f"optimum {summary.optimum:g}", (0, summary.optimum), (4, 4),
-                          xycoords=("axes fraction", "data"), textcoords="offset points",
-                          color=INK, fontsize=10)  # fmt: skip
+        draw_optimum(axes, summary.optimum)
         axes.set(xlabel="episode", ylabel="return")
         axes.margins(y=0.1)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

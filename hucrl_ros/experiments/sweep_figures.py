@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.statistics import Group, Results, Series, best_returns, mean_interval
-from hucrl_ros.experiments.style import GREY, INK, save, styled
+from hucrl_ros.experiments.style import GREY, INK, draw_optimum, save, styled
 
 HANDLE_IN, LETTER_IN = 0.75, 0.085
 """Width of a legend's line with its distances, and of a letter [inch]."""
@@ -29,7 +29,7 @@ def draw_learning_curves(path: Path, results: Results) -> Path:
                 returns = results.groups.get(Group(key[0], panel.action_penalty, key[1]))
                 if returns is not None:
                     _draw_curve(axes, returns, series)
-            _draw_optimum(axes, results.optima[panel.action_penalty])
+            draw_optimum(axes, results.optima[panel.action_penalty])
             axes.set_title(panel.title, loc="left")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
             axes.grid(visible=False, axis="x")
@@ -71,7 +71,7 @@ def draw_best_returns(path: Path, results: Results) -> Path:
                     if bars_from_0:
                         axes.bar(k, best.mean(), width=0.76, color=series.colour, alpha=0.3)
                     _draw_best(axes, k, best, series)
-            _draw_optimum(axes, results.optima[panel.action_penalty])
+            draw_optimum(axes, results.optima[panel.action_penalty])
             axes.set_xticks(range(bars), [series.label for series in panel.series.values()])
             if results.setting:
                 axes.tick_params(axis="x", labelrotation=30)
@@ -98,20 +98,6 @@ def _draw_best(axes: Axes, position: int, best: Array, series: Series) -> None:
     # Seeds stand next to each other in their order, so that equal ones stay apart.
     places = position + np.linspace(-0.3, 0.05, len(best))
     axes.plot(places, best, ".", color=INK, ms=6, alpha=0.6, mew=0)
-
-
-def _draw_optimum(axes: Axes, optimum: float | None) -> None:
-    if optimum is None:
-        return
-    axes.axhline(optimum, color=INK, lw=1.2, ls=(0, (1, 2)), zorder=1)
-    axes.annotate(
-        f"optimum {optimum:g}",
-        (0.02, optimum),
-        (0, 4),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-        fontsize=9.5,
-    )
 
 
 def _title(figure: Figure, results: Results) -> None:
