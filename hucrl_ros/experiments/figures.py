@@ -1,5 +1,6 @@
-"""Pictures of one run: learning curve, phase plot, tick times."""
+"""Pictures of one run: its episodes, their learning curve and tick times."""
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
+from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.envs.base import Array
+from hucrl_ros.errors import BagError
 from hucrl_ros.experiments.style import (
     BLUE,
     VERMILION,
@@ -21,8 +24,12 @@ from hucrl_ros.experiments.style import (
     signed,
     styled,
 )
-from hucrl_ros.runtime.bundle import Promise
+from hucrl_ros.runs import RunFolder
+from hucrl_ros.runtime.bundle import PROMISE, Promise
 from hucrl_ros.summary import Summary
+from hucrl_ros.tasks import Task
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,49 @@ class PlayedEpisode:
     def name(self) -> str:
         """For titles."""
         return f"episode {self.index}" + (" (random)" if self.random else "")
+
+
+def load_episodes(
+    run: RunFolder, task: Task, indices: Sequence[int], random_episodes: int
+) -> list[PlayedEpisode]:
+    """The episodes with a readable bag that holds at least one transition."""
+    episodes = []
+    for index in indices:
+        try:
+            recorded = read_episode(run.bag(index), task.spec, task.steps)
+        except BagError as error:
+            logger.warning("left out of the pictures: %s", error)
+            continue
+        if not len(recorded.actions):
+            logger.warning("left out of the pictures: %s: no transition", run.bag(index))
+            continue
+        tick_ms = recorded.ticks["tick_ms"]
+        known = np.isfinite(tick_ms)
+        episodes.append(
+            PlayedEpisode(
+                index=index,
+                states=recorded.states,
+                actions=recorded.actions,
+                rewards=task.rewards(recorded.states[:-1], recorded.actions),
+                random=index < random_episodes,
+                promise=read_promise(run.bundle(index) / PROMISE),
+                tick_ms=np.asarray(tick_ms[known], dtype=np.float64),
+                missed=np.asarray(recorded.ticks["missed"][known], dtype=np.bool_),
+            )
+        )
+    return episodes
+
+
+def read_promise(path: Path) -> Promise | None:
+    """What a bundle imagined; None where it has no such file, or a damaged one."""
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return Promise(*(arrays[field].astype(np.float64) for field in Promise._fields))
+    except (ValueError, OSError, EOFError, KeyError) as error:
+        logger.warning("left out of the pictures: %s: %s", path, error)
+        return None
 
 
 def run_title(summary: Summary) -> str:
