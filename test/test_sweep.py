@@ -1,4 +1,5 @@
 import argparse
+import csv
 import os
 import shlex
 import signal
@@ -23,7 +24,6 @@ from hucrl_ros.experiments.statistics import (
     first_reaching,
     group_returns,
     mean_interval,
-    read_rows,
     write_rows,
 )
 from hucrl_ros.experiments.sweep import PARTIAL, Sweep
@@ -35,6 +35,12 @@ from hucrl_ros.tasks import PendulumSwingUp
 
 PRETENDED = "pretended_training"
 BASE = Config(episodes=3)
+
+
+def read_rows(path):
+    """Rows of a CSV file, as dictionaries of texts."""
+    with path.open() as file:
+        return list(csv.DictReader(file))
 
 
 def sweep_of(folder, seeds, **settings):
@@ -215,20 +221,19 @@ def test_two_sweeps_do_not_share_a_folder(tmp_path):
 # Statistics
 
 
-def test_rows_survive_their_file(tmp_path):
+def test_a_file_has_a_column_for_each_number_and_nothing_for_none(tmp_path):
     rows = [row(), row(episode=1, total=-3.25, promised_return=7.5, model_error=0.1, fit_s=2.0,
                        search_s=3.0, setting="search.policy_noise", value="0.1")]  # fmt: skip
     write_rows(tmp_path / "returns.csv", rows)
-    assert read_rows(tmp_path / "returns.csv") == rows
-    assert (tmp_path / "returns.csv").read_text().startswith("task,strategy,action_penalty,")
-
-
-@pytest.mark.parametrize("text", ["", "a,b\n1,2\n"])
-def test_file_with_other_columns_is_refused(tmp_path, text):
-    path = tmp_path / "returns.csv"
-    path.write_text(text)
-    with pytest.raises(RunError, match="expected the columns task"):
-        read_rows(path)
+    header, *lines = (tmp_path / "returns.csv").read_text().splitlines()
+    assert header == (
+        "task,strategy,action_penalty,setting,value,seed,episode,return,promised_return,"
+        "model_error,fit_s,search_s,wall_s,cpu_s"
+    )
+    assert lines == [
+        "pendulum,optimistic,0.2,,,0,0,1.0,,,,,2.0,1.0",
+        "pendulum,optimistic,0.2,search.policy_noise,0.1,0,1,-3.25,7.5,0.1,2.0,3.0,2.0,1.0",
+    ]
 
 
 def test_interval_of_equal_values_has_no_width():
@@ -381,8 +386,7 @@ def test_command_trains_really(tmp_path, capsys):
     args = arguments(*words, "--episodes", "2", *places)
     assert args.run(args) == 0
     rows = read_rows(tmp_path / "out" / "returns.csv")
-    assert [row.episode for row in rows] == [0, 1]
-    assert rows[0].promised_return is None
-    assert rows[1].promised_return is not None
-    assert rows[1].model_error > 0
-    assert rows[0].fit_s > 0
+    assert [row["episode"] for row in rows] == ["0", "1"]
+    assert rows[0]["promised_return"] == "" != rows[1]["promised_return"]
+    assert float(rows[1]["model_error"]) > 0
+    assert float(rows[0]["fit_s"]) > 0

@@ -1,4 +1,4 @@
-"""Runs nodes as processes of their own, for benchmarks: in a domain and at a priority."""
+"""Runs a controller and other nodes as processes, in a ROS domain of their own."""
 
 import json
 import os

@@ -16,7 +16,7 @@ from hucrl_ros.runtime.agent import Agent
 from hucrl_ros.runtime.bundle import Bundle
 
 STEP = 16
-"""Particles that are worked on together, at least: fewer save nothing."""
+"""Step between tried numbers of particles: so many are computed together, fewer save nothing."""
 FEWEST, MOST = 32, 512
 """Particles: fewer find little, and more than that many gain less than another iteration."""
 SHORTEST = 4

@@ -1,6 +1,5 @@
 """Numbers of many runs: one row an episode, means over seeds with confidence intervals."""
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +9,6 @@ import scipy.stats
 from matplotlib.colors import to_hex
 
 from hucrl_ros.envs.base import Array
-from hucrl_ros.errors import RunError
 from hucrl_ros.experiments.style import (
     EFFORT_COLOURS,
     STRATEGY_COLOURS,
@@ -81,50 +79,6 @@ class Interval(NamedTuple):
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
     """Write a CSV file with a header."""
     write_csv(path, COLUMNS, rows)
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Read what `write_rows` wrote.
-
-    Raises:
-        RunError: it can't be read, or isn't such a file.
-    """
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.reader(file)
-            if tuple(next(reader, ())) != COLUMNS:
-                raise RunError(f"{path}: expected the columns {', '.join(COLUMNS)}")
-            return [_parse(entries) for entries in reader]
-    except OSError as error:
-        raise RunError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise RunError(f"{path}: {error}") from None
-
-
-def _parse(entries: Sequence[str]) -> Row:
-    if len(entries) != len(COLUMNS):
-        raise ValueError(f"a row has {len(entries)} entries, not {len(COLUMNS)}")
-    entry = dict(zip(COLUMNS, entries, strict=True))
-    return Row(
-        task=entry["task"],
-        strategy=entry["strategy"],
-        action_penalty=float(entry["action_penalty"]),
-        setting=entry["setting"],
-        value=entry["value"],
-        seed=int(entry["seed"]),
-        episode=int(entry["episode"]),
-        return_=float(entry["return"]),
-        promised_return=_optional(entry["promised_return"]),
-        model_error=_optional(entry["model_error"]),
-        fit_s=_optional(entry["fit_s"]),
-        search_s=_optional(entry["search_s"]),
-        wall_s=float(entry["wall_s"]),
-        cpu_s=float(entry["cpu_s"]),
-    )
-
-
-def _optional(entry: str) -> float | None:
-    return float(entry) if entry else None
 
 
 def group_returns(rows: Iterable[Row]) -> dict[Group, Array]:

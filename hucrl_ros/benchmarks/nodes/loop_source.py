@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 from rclpy.task import Future
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
@@ -27,14 +28,11 @@ from hucrl_ros.ticks import NANOSECONDS
 SWING = 0.3
 """[rad or m] Amplitude of the joints' motion."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_STEAL = 8
-"""Column of /proc/stat: time in which a hypervisor let another machine run."""
 
 
 def stolen_s() -> float:
-    """Processor time that this machine wanted and didn't get, since it was started [s]."""
-    columns = Path("/proc/stat").read_text().split("\n", 1)[0].split()
-    return int(columns[_STEAL]) / _TICKS_PER_S
+    """Processor time that a hypervisor gave to other machines, since this one started [s]."""
+    return float(psutil.cpu_times().steal)
 
 
 class ProcessUse(NamedTuple):
@@ -106,7 +104,7 @@ class LoopSource(EpisodeClient):
         """Times by step [s]; NaN where no command came."""
         assert self._timer is not None
         self._timer.cancel()
-        final_commands = 1  # sent when the controller is deactivated, to no joint state
+        final_commands = 1  # the one that ends the episode belongs to no tick
         return {
             "published": self._published.tolist(),
             "answered": self._answered.tolist(),
