@@ -30,10 +30,10 @@ from launch_ros.actions import LifecycleNode, Node
 from launch_ros.event_handlers import OnStateTransition
 from launch_ros.events.lifecycle import ChangeState
 
-from hucrl_ros.graph import CONTROLLER, OWN_TOPICS, PACKAGE, NodeSpec, control_graph
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.manifest import read_manifest
-from hucrl_ros.starting import recordings_of
+from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.node_list import CONTROLLER, OWN_TOPICS, PACKAGE, NodeSpec, control_graph
+from hucrl_ros.run.prepare import recordings_of
 
 
 def generate_launch_description() -> LaunchDescription:

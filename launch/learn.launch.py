@@ -1,7 +1,7 @@
 """Teach a simulated robot a task: `ros2 launch hucrl_ros learn.launch.py task:=pendulum`.
 
-The same nodes as `hucrl up` starts, from the same list (`hucrl_ros.graph`). When the supervisor
-has finished, or has given up, everything ends.
+The same nodes as `hucrl up` starts, from the same list (`hucrl_ros.run.node_list`). When
+the supervisor has finished, or has given up, everything ends.
 """
 
 from pathlib import Path
@@ -12,8 +12,8 @@ from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, Shutd
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from hucrl_ros.graph import PACKAGE, SUPERVISOR, NodeSpec, learning_graph
-from hucrl_ros.starting import RunOptions, prepare_run
+from hucrl_ros.run.node_list import PACKAGE, SUPERVISOR, NodeSpec, learning_graph
+from hucrl_ros.run.prepare import RunOptions, prepare_run
 
 SETTINGS = {
     "episodes": "episodes to run, the random ones included",

@@ -7,7 +7,10 @@ from hucrl_ros.bags import encode
 from hucrl_ros.bags.encode import boolean, floats
 from hucrl_ros.bags.messages import Message, typestore
 from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.bags.topics import (
+from hucrl_ros.bags.writer import EpisodeWriter
+from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.controller.ticks import TickRecord
+from hucrl_ros.controller.topics import (
     ACTIVE,
     COMMANDS,
     GOAL,
@@ -17,10 +20,7 @@ from hucrl_ros.bags.topics import (
     TICKS,
     TRIPPED,
 )
-from hucrl_ros.bags.writer import EpisodeWriter
 from hucrl_ros.errors import BagError
-from hucrl_ros.robot import RobotSpec
-from hucrl_ros.ticks import TickRecord
 
 TOPICS = tuple(topic._replace(name=f"/{topic.name}") for topic in RECORDED)
 

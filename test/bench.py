@@ -13,9 +13,9 @@ from ros_harness import PATIENCE, REPOSITORY, Harness, child_environment
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, String
 
-from hucrl_ros.envs import Pendulum
 from hucrl_ros.nodes.qos import ARCHIVE, LATCHED, STREAM
 from hucrl_ros.nodes.tick_message import from_message
+from hucrl_ros.robots import Pendulum
 
 ANSWER_S = 5.0
 """For a service's answer, before it is asked again."""

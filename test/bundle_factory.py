@@ -7,16 +7,18 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from hucrl_ros.config import (
+from hucrl_ros.config.schema import (
     ExplorationSettings,
     ModelSettings,
     PlannerSettings,
     SafetySettings,
     SearchSettings,
 )
-from hucrl_ros.exploration import Step, make_step
-from hucrl_ros.export import BundleExporter, BundleFields, Promise
+from hucrl_ros.controller.bundle import Promise
+from hucrl_ros.controller.manifest import BundleFields
+from hucrl_ros.learning.export import BundleExporter
 from hucrl_ros.models import Ensemble
+from hucrl_ros.models.exploration import Step, make_step
 from hucrl_ros.search import Actors
 from hucrl_ros.tasks import Task, make_task
 

@@ -8,9 +8,9 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import hypothesis
 import pytest
 
-from hucrl_ros.config import Config
-from hucrl_ros.domain import Domain
-from hucrl_ros.runs import RunFolder
+from hucrl_ros.config.schema import Config
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.ros_domain import Domain
 
 # A loaded machine must not fail a test, and every run must try the same examples.
 hypothesis.settings.register_profile("hucrl_ros", deadline=None, derandomize=True)

@@ -16,9 +16,9 @@ from bag_messages import (
     tick,
 )
 
-from hucrl_ros.config import Config
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.summary import EpisodeSummary, Summary, TickStatistics, write_summary
+from hucrl_ros.config.schema import Config
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import EpisodeSummary, Summary, TickStatistics, write_summary
 from hucrl_ros.tasks import PendulumSwingUp
 
 PERIOD_NS = 12_500_000

@@ -1,7 +1,7 @@
 """Bundles that hold only their manifest."""
 
-from hucrl_ros.config import PlannerSettings, SafetySettings
-from hucrl_ros.runtime.manifest import (
+from hucrl_ros.config.schema import PlannerSettings, SafetySettings
+from hucrl_ros.controller.manifest import (
     MANIFEST,
     SCHEMA_VERSION,
     LearningReport,

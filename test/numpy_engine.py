@@ -4,10 +4,10 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from hucrl_ros.nearness import ROUNDS, TINY
+from hucrl_ros.controller.engines.networks import Dense, Networks
+from hucrl_ros.controller.nearness import ROUNDS, TINY
 from hucrl_ros.planners import Rollouts
 from hucrl_ros.planners.base import Array
-from hucrl_ros.runtime.networks import Dense, Networks
 
 
 class NumpyEngine:

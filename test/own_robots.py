@@ -5,9 +5,9 @@ from pathlib import Path
 
 import yaml
 
-from hucrl_ros.description import Description, read_description
-from hucrl_ros.envs.resolve import resolve
-from hucrl_ros.paths import share_directory
+from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.task_file import Description, read_description
+from hucrl_ros.robots.resolve import resolve
 from hucrl_ros.tasks import DescribedTask
 
 EXAMPLES = share_directory() / "config" / "examples"

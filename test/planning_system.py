@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners import Rollouts, make_planner
 
 HORIZON = 15

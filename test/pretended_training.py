@@ -6,8 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.summary import EpisodeSummary, Summary, write_summary
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import EpisodeSummary, Summary, write_summary
 
 FAILS, HANGS, DIES = 13, 99, 66
 """Seeds with which training fails, never ends, or is killed the first time."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import yaml
 
-from hucrl_ros.paths import share_directory
-from hucrl_ros.runs import RunFolder
+from hucrl_ros.config.paths import share_directory
+from hucrl_ros.run.folder import RunFolder
 
 SETTINGS = {
     "planner.algorithm": "policy",

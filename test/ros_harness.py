@@ -16,9 +16,9 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension
 from std_srvs.srv import SetBool, Trigger
 
+from hucrl_ros.controller.ticks import TickRecord, encode_tick, tick_labels
 from hucrl_ros.nodes import qos, topics
 from hucrl_ros.nodes.runner import PARENT_VARIABLE, make_executor
-from hucrl_ros.ticks import TickRecord, encode_tick, tick_labels
 
 PATIENCE = 40.0
 """[s] A loaded machine takes several to start processes that find each other."""

@@ -3,7 +3,7 @@
 import torch
 from linear_system import DISCOUNT, ExactStep, PushedMass
 
-from hucrl_ros.config import SearchSettings
+from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.models import Transitions
 from hucrl_ros.search import Actors, Imagination, Starts, make_search
 

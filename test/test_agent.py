@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from hucrl_ros.runtime.agent import Agent
-from hucrl_ros.runtime.budget import Budget
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.tick import Source
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.budget import Budget
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.tick import Source
 
 STATE = np.array([3.0, 0.5])
 

@@ -26,12 +26,12 @@ from rosbags.highlevel import AnyReader
 from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.messages import serialize
 from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.bags.recording import Recording as RunRecording
 from hucrl_ros.bags.repair import repair
-from hucrl_ros.bags.topics import RECORDED
 from hucrl_ros.bags.writer import EpisodeWriter
-from hucrl_ros.envs import Pendulum
+from hucrl_ros.controller.topics import RECORDED
 from hucrl_ros.errors import BagError
+from hucrl_ros.robots import Pendulum
+from hucrl_ros.run.recording import Recording as RunRecording
 
 PERIOD_NS = 12_500_000
 START_NS = 10 * PERIOD_NS

@@ -29,13 +29,13 @@ from hucrl_ros.bags import messages
 from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.bags.recording import Recording as RunRecording
 from hucrl_ros.bags.repair import repair
-from hucrl_ros.bags.topics import RECORDED
 from hucrl_ros.bags.writer import FLUSH_PERIOD, EpisodeWriter
-from hucrl_ros.envs import Pendulum
+from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.controller.topics import RECORDED
 from hucrl_ros.errors import BagError
-from hucrl_ros.robot import RobotSpec
+from hucrl_ros.robots import Pendulum
+from hucrl_ros.run.recording import Recording as RunRecording
 
 SPEC = Pendulum.spec
 PERIOD_NS = 12_500_000

@@ -11,10 +11,10 @@ from hucrl_ros.benchmarks.delay import SlowBus, play_delayed, play_real_time
 from hucrl_ros.benchmarks.loop import paced
 from hucrl_ros.benchmarks.results import DelayRow, delay_scores
 from hucrl_ros.cli import main
-from hucrl_ros.config import ControlSettings
-from hucrl_ros.envs import Pendulum
+from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings
+from hucrl_ros.robots import Pendulum
 from hucrl_ros.tasks.pendulum import PendulumSwingUp
 
 PERIOD = Pendulum.spec.period

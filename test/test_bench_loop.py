@@ -11,8 +11,8 @@ from hucrl_ros.benchmarks.loop import paced, play_loop
 from hucrl_ros.benchmarks.report import LOOPS
 from hucrl_ros.benchmarks.results import LoopRow, Tail, numbers
 from hucrl_ros.cli import main
+from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import RunError
-from hucrl_ros.runtime.bundle import load_bundle
 
 DIAGNOSTICS = {
     "bundle": "somewhere",

@@ -10,8 +10,8 @@ from PIL import Image
 from hucrl_ros.benchmarks.tick import Size, parse_size
 from hucrl_ros.benchmarks.timing import Timing, tick_gflop
 from hucrl_ros.cli import main
+from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.runtime.bundle import load_bundle
 
 KEYS = [
     "system",

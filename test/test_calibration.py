@@ -6,8 +6,8 @@ import pytest
 import torch
 from linear_system import PushedMass, transitions
 
-from hucrl_ros.config import Config, ModelSettings
-from hucrl_ros.config_files import parse_config
+from hucrl_ros.config.files import parse_config
+from hucrl_ros.config.schema import Config, ModelSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.models import Transitions, evaluate, fit, make_model
 from hucrl_ros.models.calibration import LEVELS, Residuals, calibration_error, epistemic_scale

@@ -9,8 +9,8 @@ import pytest
 import hucrl_ros
 from hucrl_ros.cli import COMMANDS, main
 from hucrl_ros.cli.list import REGISTRIES, entries
+from hucrl_ros.config.paths import share_directory
 from hucrl_ros.errors import BagError, ConfigError
-from hucrl_ros.paths import share_directory
 
 HEAVY = ("torch", "rclpy", "mujoco", "onnxruntime", "matplotlib", "scipy")
 

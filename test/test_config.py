@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from hucrl_ros.config import Config, ExplorationSettings, PlannerSettings
-from hucrl_ros.config_files import dump_config, load_config, merge, parse_config, task_config_path
+from hucrl_ros.config.files import dump_config, load_config, merge, parse_config, task_config_path
+from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.schema import Config, ExplorationSettings, PlannerSettings
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.paths import share_directory
 
 FILES = sorted((share_directory() / "config").glob("*.yaml"))
 OUTSIDE = {"ge": -1, "gt": 0, "le": 1, "lt": 0}

@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel, NonNegativeInt
 
-from hucrl_ros.config import Config
-from hucrl_ros.config_files import load_config
-from hucrl_ros.paths import share_directory
+from hucrl_ros.config.files import load_config
+from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.schema import Config
 from hucrl_ros.tasks import TASKS
 
 FILES = sorted((share_directory() / "config").glob("*.yaml"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from hucrl_ros.config import (
+from hucrl_ros.config.schema import (
     Config,
     ExplorationSettings,
     ModelSettings,
@@ -12,15 +12,15 @@ from hucrl_ros.config import (
     SafetySettings,
     SearchSettings,
 )
-from hucrl_ros.envs import Pr2Reacher
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.guard import Guard
 from hucrl_ros.errors import BundleError
 from hucrl_ros.experiments.train import train
-from hucrl_ros.exploration import STRATEGIES, make_step
 from hucrl_ros.models import Ensemble, Transitions, fit
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.agent import Agent
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.guard import Guard
+from hucrl_ros.models.exploration import STRATEGIES, make_step
+from hucrl_ros.robots import Pr2Reacher
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.search import Actors, Imagination, Starts
 from hucrl_ros.tasks import Reacher, make_task
 

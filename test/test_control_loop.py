@@ -3,12 +3,12 @@ import math
 import numpy as np
 import pytest
 
-from hucrl_ros.config import SafetySettings
-from hucrl_ros.robot import RobotSpec
-from hucrl_ros.runtime.control_loop import ControlLoop
-from hucrl_ros.runtime.guard import Guard
-from hucrl_ros.runtime.joint_state import JointReading
-from hucrl_ros.runtime.tick import Source, Tick
+from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.controller.control_loop import ControlLoop
+from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.joint_state import JointReading
+from hucrl_ros.controller.tick import Source, Tick
 
 SPEC = RobotSpec("one", ("hinge",), ("hinge",), (2.0,), 0.01)
 PERIOD_NS = 10_000_000

@@ -12,9 +12,9 @@ from bundle_factory import PLANNER
 from ros_harness import PATIENCE
 from visualization_msgs.msg import MarkerArray
 
-from hucrl_ros.domain import Domain
-from hucrl_ros.runtime.tick import Source
-from hucrl_ros.runtime.watch import LOCKSTEP_PATIENCE
+from hucrl_ros.controller.tick import Source
+from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE
+from hucrl_ros.run.ros_domain import Domain
 
 pytestmark = pytest.mark.ros
 
@@ -22,8 +22,8 @@ SAFE = [0.0]
 CRASHING = """
 import sys
 from hucrl_ros.nodes.controller import main
-from hucrl_ros.runtime.agent import Agent
-from hucrl_ros.runtime.control_loop import ControlLoop
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.control_loop import ControlLoop
 act = Agent.act
 def crash(self, state, *arguments, **named):
     if state[0] == 1.0:

@@ -9,23 +9,23 @@ from tiny_learning import random_episode, short_episodes, tiny_config  # noqa: F
 from torch import nn
 
 from hucrl_ros.cli import main
-from hucrl_ros.config import (
+from hucrl_ros.config.files import dump_config
+from hucrl_ros.config.schema import (
     KERNEL_MODELS,
     ExplorationSettings,
     ModelName,
     ModelSettings,
     SearchSettings,
 )
-from hucrl_ros.config_files import dump_config
-from hucrl_ros.device import check_device, moved_to
+from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.exploration import make_step
-from hucrl_ros.learner import Learner
+from hucrl_ros.learning.learner import Learner
 from hucrl_ros.models import make_model
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.bundle import load_bundle
+from hucrl_ros.models.exploration import make_step
+from hucrl_ros.run.device import check_device, moved_to
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prepare import RunOptions, prepare_run
 from hucrl_ros.search import SEARCHES, Actors
-from hucrl_ros.starting import RunOptions, prepare_run
 from hucrl_ros.tasks import TASKS, make_task
 
 EPISODES = [random_episode(seed) for seed in range(2)]

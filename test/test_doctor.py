@@ -10,7 +10,7 @@ import pytest
 
 from hucrl_ros import doctor
 from hucrl_ros.cli import main
-from hucrl_ros.config import ControlSettings
+from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.doctor import CHECKS, Finding, Level, examine, machine, middleware, software
 from hucrl_ros.doctor.rendering import check_rendering
 

@@ -16,15 +16,15 @@ from numpy_engine import NumpyEngine
 from touching import touching
 
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
-from hucrl_ros.config import ModelSettings, PlannerSettings, SearchSettings
+from hucrl_ros.config.schema import ModelSettings, PlannerSettings, SearchSettings
+from hucrl_ros.controller import compiled, simd
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.engines.engine import make_engine
+from hucrl_ros.controller.engines.networks import GEOMETRY, from_arrays, to_arrays
+from hucrl_ros.controller.engines.onnx_engine import OnnxEngine
+from hucrl_ros.controller.planning_thread import PLANNING_THREAD
 from hucrl_ros.errors import BundleError
-from hucrl_ros.export.parts import Parts
-from hucrl_ros.runtime import compiled, simd
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.deadline import PLANNING_THREAD
-from hucrl_ros.runtime.engine import make_engine
-from hucrl_ros.runtime.networks import GEOMETRY, from_arrays, to_arrays
-from hucrl_ros.runtime.onnx_engine import OnnxEngine
+from hucrl_ros.learning.export_modules import Parts
 from hucrl_ros.tasks import make_task
 
 ENGINES = ("compiled", "onnx", "numpy")
@@ -303,9 +303,9 @@ import sys
 import threading
 import numpy as np
 from numpy_engine import NumpyEngine
-from hucrl_ros.runtime import simd
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.engine import make_engine
+from hucrl_ros.controller import simd
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.engines.engine import make_engine
 
 assert simd.VECTOR == 8, simd.VECTOR
 bundle = load_bundle(__import__("pathlib").Path(sys.argv[1]))

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from hucrl_ros.cli import main
-from hucrl_ros.paths import share_directory
+from hucrl_ros.config.paths import share_directory
 
 ROOT = share_directory()
 LOCKS = ("requirements", "requirements-ros", "requirements-dev")

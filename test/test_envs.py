@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from hucrl_ros.envs import ROBOTS, Pendulum
+from hucrl_ros.robots import ROBOTS, Pendulum
 
 MASS, LENGTH, FRICTION, GRAVITY = 0.3, 0.5, 0.005, 9.81
 INERTIA = MASS * LENGTH**2

@@ -5,9 +5,9 @@ import pytest
 from bundle_factory import PLANNER, write_bundle
 
 from hucrl_ros.cli import evaluate as command
+from hucrl_ros.controller.manifest import LearningReport
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings
-from hucrl_ros.runtime.manifest import LearningReport
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,9 @@ import pytest
 import torch
 from linear_system import PushedMass
 
-from hucrl_ros.config import ExplorationSettings, ModelSettings
-from hucrl_ros.exploration import (
+from hucrl_ros.config.schema import ExplorationSettings, ModelSettings
+from hucrl_ros.models import Ensemble, make_model
+from hucrl_ros.models.exploration import (
     STRATEGIES,
     GreedyStep,
     OptimisticStep,
@@ -16,7 +17,6 @@ from hucrl_ros.exploration import (
     cholesky,
     make_step,
 )
-from hucrl_ros.models import Ensemble, make_model
 from hucrl_ros.tasks import make_task
 
 HEADS = 4

@@ -7,9 +7,9 @@ import torch
 from bundle_factory import DISCOUNT, PLANNER, STRATEGIES, fields, learned, promise, shake
 from bundle_factory import write_bundle as write
 
+from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import BundleError
-from hucrl_ros.export.graphs import cut, make_model, swap_weights
-from hucrl_ros.runtime.bundle import load_bundle
+from hucrl_ros.learning.graphs import cut, make_model, swap_weights
 
 PARTICLES = 5
 TOLERANCE = 1e-4
@@ -116,7 +116,7 @@ def test_a_bundle_appears_whole_or_not_at_all(tmp_path, monkeypatch):
     def fail(*_):
         raise BundleError("refused")
 
-    monkeypatch.setattr("hucrl_ros.export.bundle.load_bundle", fail)
+    monkeypatch.setattr("hucrl_ros.learning.export.load_bundle", fail)
     with pytest.raises(BundleError):
         write(tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
@@ -140,7 +140,7 @@ def test_wrong_weights_are_refused_before_the_bundle_appears(tmp_path, monkeypat
         return swap_weights(model, {k: v for k, v in weights.items() if "critic" not in k})
 
     shake(modules, 4)
-    monkeypatch.setattr("hucrl_ros.export.bundle.swap_weights", forget_the_swap)
+    monkeypatch.setattr("hucrl_ros.learning.export.swap_weights", forget_the_swap)
     with pytest.raises(BundleError, match=r"critic\.onnx: output 'value' differs from torch's"):
         write(tmp_path / "bundle")
     assert not (tmp_path / "bundle").exists()

@@ -8,7 +8,7 @@ import torch
 from linear_system import PushedMass, transitions
 from scipy.stats import multivariate_normal
 
-from hucrl_ros.config import ModelSettings
+from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.errors import ConfigError, LearningError
 from hucrl_ros.models import Transitions, fit, make_model
 from hucrl_ros.models.fourier_features import quadrature_features, random_features

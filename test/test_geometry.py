@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from hucrl_ros.config import ModelSettings
+from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.models import Transitions, fit, make_model
-from hucrl_ros.robot import RobotSpec
 from hucrl_ros.tasks import make_task
 from hucrl_ros.tasks.geometry import GRAZED, VECTOR_UNIT, Geometry, Stop, Vector
 

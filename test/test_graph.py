@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hucrl_ros.config import Config
-from hucrl_ros.graph import CONTROLLER, SUPERVISOR, NodeSpec, control_graph, learning_graph
-from hucrl_ros.paths import share_directory
-from hucrl_ros.runs import RunFolder
+from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.schema import Config
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.node_list import CONTROLLER, SUPERVISOR, NodeSpec, control_graph, learning_graph
 
 NODES = {"simulator", "recorder", "watchdog", "controller", "learner", "supervisor"}
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hucrl_ros.config import SafetySettings
+from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.controller.guard import Guard
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.robot import RobotSpec
-from hucrl_ros.runtime.guard import Guard
 
 ONE = RobotSpec("one", ("hinge",), ("hinge",), (2.0,), 0.01)
 # The passive joint stands between the actuated ones, which are listed in another order.

@@ -11,13 +11,13 @@ pytest.importorskip("geometry_msgs", reason="what is heard are ROS 2's messages"
 
 from sensor_msgs.msg import JointState
 
+from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.controller.state_reader import StateReader
+from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE
 from hucrl_ros.errors import StateError
-from hucrl_ros.nodes import inlets as module
-from hucrl_ros.nodes.inlets import Inlets
+from hucrl_ros.nodes import controller_topics as module
+from hucrl_ros.nodes.controller_topics import Inlets
 from hucrl_ros.nodes.places import from_message, to_message
-from hucrl_ros.robot import RobotSpec
-from hucrl_ros.runtime.state_reader import StateReader
-from hucrl_ros.runtime.watch import LOCKSTEP_PATIENCE
 
 PERIOD_NS = 10_000_000
 SPEC = RobotSpec(

@@ -6,8 +6,8 @@ from bag_messages import JOINT_STATES, TICKS, Recording, joint_state, record_epi
 from bundle_factory import write_bundle
 
 from hucrl_ros.cli import main
-from hucrl_ros.config import Config
-from hucrl_ros.runs import RunFolder
+from hucrl_ros.config.schema import Config
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import make_task
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hucrl_ros.controller.joint_state import JointReading, JointStateReader
 from hucrl_ros.errors import StateError
-from hucrl_ros.runtime.joint_state import JointReading, JointStateReader
 
 NAMES = ["shoulder", "elbow", "wrist"]
 

@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 import torch
 
-from hucrl_ros.envs import ROBOTS
+from hucrl_ros.robots import ROBOTS
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 
 POSES = 10_000

@@ -7,15 +7,15 @@ import pytest
 from bundle_factory import learned, shake, write_bundle
 from linear_system import A, B, optimal_gain
 
-from hucrl_ros.config import ControlSettings, SafetySettings
-from hucrl_ros.robot import RobotSpec
-from hucrl_ros.runtime.agent import Agent
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.control_loop import ControlLoop
-from hucrl_ros.runtime.guard import Guard
-from hucrl_ros.runtime.joint_state import JointReading
-from hucrl_ros.runtime.latency import DelayCompensation, InForce
-from hucrl_ros.runtime.tick import Source, Tick
+from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.schema import ControlSettings, SafetySettings
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.control_loop import ControlLoop
+from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.joint_state import JointReading
+from hucrl_ros.controller.latency import DelayCompensation, InForce
+from hucrl_ros.controller.tick import Source, Tick
 
 PERIOD = 0.01
 SPEC = RobotSpec("cart", ("rail",), ("rail",), (2.0,), PERIOD)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from quick_run import quick_file
 
-from hucrl_ros import runs
+from hucrl_ros.config.paths import share_directory
 from hucrl_ros.errors import HucrlError
-from hucrl_ros.graph import control_graph, learning_graph
-from hucrl_ros.paths import share_directory
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.summary import read_summary
+from hucrl_ros.run import folder
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.node_list import control_graph, learning_graph
+from hucrl_ros.run.summary import read_summary
 
 LAUNCH = share_directory() / "launch"
 HAS_ROS = all(importlib.util.find_spec(name) for name in ("launch", "launch_ros"))
@@ -92,7 +92,7 @@ def fake_launch(monkeypatch):
     for name, module in fake.modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     yield
-    runs._HELD.close()
+    folder._HELD.close()
 
 
 def evaluate(file: str, is_shutdown: bool = False, **given: str) -> list[Part]:
@@ -138,7 +138,7 @@ def test_launch_arguments_become_the_runs_settings(fake_launch, tmp_path):
 @needs_fakes
 def test_launch_resumes_a_run(fake_launch, tmp_path):
     evaluate("learn.launch.py", out=str(tmp_path / "run"), seed="5")
-    runs._HELD.close()  # as at the end of the first launch
+    folder._HELD.close()  # as at the end of the first launch
     evaluate("learn.launch.py", out=str(tmp_path / "run"), resume="true")
     with pytest.raises(HucrlError, match="--resume"):
         evaluate("learn.launch.py", out=str(tmp_path / "run"))

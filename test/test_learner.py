@@ -10,14 +10,14 @@ import torch
 from safetensors.torch import load_file
 from tiny_learning import STEPS, random_episode, short_episodes, tiny_config  # noqa: F401
 
-from hucrl_ros.config import KERNEL_MODELS, ModelName
+from hucrl_ros.config.schema import KERNEL_MODELS, ModelName
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.manifest import BundleFields, read_manifest
 from hucrl_ros.errors import LearningError
-from hucrl_ros.learner import Learner
+from hucrl_ros.learning.dataset import Recorded, hash_of, join_transitions
+from hucrl_ros.learning.learner import Learner
 from hucrl_ros.models import FitReport, Quality
-from hucrl_ros.recorded import Recorded, hash_of, join_transitions
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.manifest import BundleFields, read_manifest
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.search import SearchResult
 from hucrl_ros.tasks import make_task
 
@@ -54,7 +54,7 @@ class Notebook:
 @pytest.fixture
 def learner_of(tmp_path, monkeypatch):
     """Makes learners of one run that write nothing but their checkpoints."""
-    monkeypatch.setattr("hucrl_ros.learner.BundleExporter", Notebook)
+    monkeypatch.setattr("hucrl_ros.learning.learner.BundleExporter", Notebook)
     run = RunFolder(tmp_path / "run")
 
     def make(**changes):
@@ -114,7 +114,7 @@ def test_learning_goes_on_from_the_last_checkpoint(learner_of):
 
 
 def test_a_missing_checkpoint_is_said_in_the_log(learner_of, caplog):
-    with caplog.at_level(logging.WARNING, logger="hucrl_ros.learner"):
+    with caplog.at_level(logging.WARNING, logger="hucrl_ros.learning.learner"):
         learned(learner_of(), 1)
         assert caplog.messages == []  # there is none before the first learning
         learner_of().run.checkpoint(0).unlink()
@@ -213,7 +213,7 @@ class StagedSearch:
 
 
 def test_the_best_policies_are_played_and_the_newest_are_kept(learner_of, monkeypatch):
-    monkeypatch.setattr("hucrl_ros.learner.make_search", lambda settings: StagedSearch())
+    monkeypatch.setattr("hucrl_ros.learning.learner.make_search", lambda settings: StagedSearch())
     learner = learner_of()
     assert (learned(learner, 1).weights == 1.0).all()
     kept = load_file(learner.run.checkpoint(0))
@@ -319,7 +319,7 @@ def test_no_episode_and_no_transition_are_refused(learner_of):
 
 def test_a_fit_that_diverged_is_refused(learner_of, monkeypatch):
     diverged = FitReport(Quality(0.1, math.nan, 0.9, 0.1))
-    monkeypatch.setattr("hucrl_ros.learner.fit", lambda *_: diverged)
+    monkeypatch.setattr("hucrl_ros.learning.learner.fit", lambda *_: diverged)
     learner = learner_of()
     with pytest.raises(LearningError, match=r"model fit: nll is nan; .*learning_rate"):
         learned(learner, 1)

@@ -10,11 +10,11 @@ import pytest
 from fabricated_run import fabricate_run
 from manifest_factory import write_manifest
 
-from hucrl_ros import ledger
 from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.ledger import MAX_BAG_EVENTS, Ledger, siblings_cpu_s
-from hucrl_ros.runtime.manifest import LearningReport
-from hucrl_ros.summary import episode_return, read_summary
+from hucrl_ros.controller.manifest import LearningReport
+from hucrl_ros.run import summary_writer
+from hucrl_ros.run.summary import episode_return, read_summary
+from hucrl_ros.run.summary_writer import MAX_BAG_EVENTS, Ledger, siblings_cpu_s
 from hucrl_ros.tasks import make_task
 
 REPORT = LearningReport(promised_return=250.0, fit_s=0.5, search_s=1.5)
@@ -92,12 +92,12 @@ def test_what_a_bag_tells_is_an_event_once(run):
 
 
 def test_a_bag_that_tells_much_is_cut_short(run, monkeypatch):
-    read = ledger.read_episode
+    read = summary_writer.read_episode
 
     def talkative(path, spec, steps):
         return dataclasses.replace(read(path, spec, steps), events=[f"gap {i}" for i in range(50)])
 
-    monkeypatch.setattr(ledger, "read_episode", talkative)
+    monkeypatch.setattr(summary_writer, "read_episode", talkative)
     open_ledger(run).write()
     events = [e for e in read_summary(run.summary).events if e.startswith("episode 0: ")]
     assert len(events) == MAX_BAG_EVENTS + 1

@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from hucrl_ros.nodes.lifeline import Lifeline, LifelineWatcher, lifeline_name
+from hucrl_ros.nodes.process_liveness import Lifeline, LifelineWatcher, lifeline_name
 
 HOLD = """
 import sys, time
-from hucrl_ros.nodes.lifeline import Lifeline
+from hucrl_ros.nodes.process_liveness import Lifeline
 lifeline = Lifeline(sys.argv[1])
 print("held", flush=True)
 time.sleep(60)

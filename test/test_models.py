@@ -6,7 +6,7 @@ import pytest
 import torch
 from linear_system import LIMIT, PushedMass, next_state, transitions
 
-from hucrl_ros.config import ModelSettings
+from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.models import Ensemble, Transitions, evaluate, fit
 from hucrl_ros.models.account import visit
 from hucrl_ros.models.ensemble import beta_nll

@@ -10,14 +10,14 @@ from bundle_factory import fields, promise
 from linear_system import LIMIT, PushedMass, next_state, transitions
 from safetensors.torch import load_file, save_file
 
-from hucrl_ros.config import ExplorationSettings, ModelSettings, SearchSettings
-from hucrl_ros.exploration import make_step
-from hucrl_ros.export import BundleExporter
-from hucrl_ros.export.parts import Parts
+from hucrl_ros.config.schema import ExplorationSettings, ModelSettings, SearchSettings
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.engines.engine import make_engine
+from hucrl_ros.learning.export import BundleExporter
+from hucrl_ros.learning.export_modules import Parts
 from hucrl_ros.models import MODELS, Transitions, fit, make_model
+from hucrl_ros.models.exploration import make_step
 from hucrl_ros.models.fit import held_out
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.engine import make_engine
 from hucrl_ros.search import Actors
 from hucrl_ros.tasks import make_task
 

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from hucrl_ros.cli import optimum as command
-from hucrl_ros.envs import Pendulum
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.optimum import find_optimum, pendulum_step
 from hucrl_ros.planners.dynamic_programming import Axis, Grid, backward_induction
+from hucrl_ros.robots import Pendulum
 from hucrl_ros.tasks import PendulumSwingUp
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hucrl_ros.cli import main
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.experiments.oracle import OracleRow, TrueRollouts, append_row, plan_episode
 from hucrl_ros.tasks import TASKS, CartpoleSwingUp, make_task
 

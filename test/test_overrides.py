@@ -1,6 +1,6 @@
 import pytest
 
-from hucrl_ros.config import PlannerSettings, SafetySettings
+from hucrl_ros.config.schema import PlannerSettings, SafetySettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.nodes.overrides import given_settings, override
 

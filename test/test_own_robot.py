@@ -11,14 +11,14 @@ import torch
 import yaml
 from own_robots import ARM, EXAMPLES, PENDULUM, changed, pushing, resolved, task_of, write
 
-from hucrl_ros.config import Config
-from hucrl_ros.description import find_description, read_description
-from hucrl_ros.envs import DescribedRobot, Pendulum, make_robot
-from hucrl_ros.envs.resolve import resolve
+from hucrl_ros.config.schema import Config
+from hucrl_ros.config.task_file import find_description, read_description
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.own_robot import asked_robot
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.starting import RunOptions, asked_config
+from hucrl_ros.robots import DescribedRobot, Pendulum, make_robot
+from hucrl_ros.robots.resolve import resolve
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.own_robot import asked_robot
+from hucrl_ros.run.prepare import RunOptions, asked_config
 from hucrl_ros.tasks import DescribedTask, PendulumSwingUp, make_task
 from hucrl_ros.tasks.export_check import check_export
 

@@ -10,8 +10,8 @@ from quick_run import Up, quick_arguments, wait_until
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
-from hucrl_ros.session import node_environment, resume_command
-from hucrl_ros.summary import read_summary
+from hucrl_ros.run.session import node_environment, resume_command
+from hucrl_ros.run.summary import read_summary
 from hucrl_ros.tasks import make_task
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]

@@ -12,18 +12,18 @@ import yaml
 from own_robots import ARM, changed, pushing, write
 
 from hucrl_ros.cli import main
-from hucrl_ros.config_files import load_config
+from hucrl_ros.config.files import load_config
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle
 from hucrl_ros.experiments.grid import read_grid
 from hucrl_ros.experiments.statistics import collect
 from hucrl_ros.experiments.sweep import Sweep
 from hucrl_ros.experiments.train import train
-from hucrl_ros.graph import learning_graph
-from hucrl_ros.learner import Learner
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.starting import RunOptions, prepare_run, recordings_of
-from hucrl_ros.summary import read_summary, write_summary
+from hucrl_ros.learning.learner import Learner
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.node_list import learning_graph
+from hucrl_ros.run.prepare import RunOptions, prepare_run, recordings_of
+from hucrl_ros.run.summary import read_summary, write_summary
 from hucrl_ros.tasks import export_check
 
 TINY = {
@@ -114,8 +114,8 @@ def test_what_plays_a_bundle_needs_neither_torch_nor_mujoco_nor_the_description(
 import sys, json
 from pathlib import Path
 import numpy as np
-from hucrl_ros.runtime.agent import Agent
-from hucrl_ros.runtime.bundle import load_bundle
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.bundle import load_bundle
 bundle = load_bundle(Path({str(moved)!r}))
 agent = Agent(bundle, None)
 agent.start_episode(0)

@@ -12,8 +12,8 @@ from hucrl_ros.experiments.phase import draw_phase_grid, played_run
 from hucrl_ros.experiments.sweep import Sweep
 from hucrl_ros.experiments.thompson import best_head, draw_thompson, traces
 from hucrl_ros.experiments.train import train
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.summary import read_summary
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import read_summary
 
 
 def is_picture(path):

@@ -10,13 +10,13 @@ from geometry_msgs.msg import PoseStamped
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
-from hucrl_ros.config import Config, ModelSettings, PlannerSettings, SearchSettings
-from hucrl_ros.envs import Pr2Pusher, Pr2Reacher
+from hucrl_ros.config.schema import Config, ModelSettings, PlannerSettings, SearchSettings
+from hucrl_ros.controller.tick import Source
 from hucrl_ros.experiments.in_process import play_episode
 from hucrl_ros.nodes.places import to_message
 from hucrl_ros.nodes.qos import LATCHED, STREAM
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.tick import Source
+from hucrl_ros.robots import Pr2Pusher, Pr2Reacher
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import TASKS, make_task
 
 pytestmark = pytest.mark.ros

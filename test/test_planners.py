@@ -15,7 +15,7 @@ from planning_system import (
     planner,
 )
 
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners import DynaMpc, make_planner
 from hucrl_ros.planners.icem import refits
 from hucrl_ros.planners.mppi import softmax

@@ -16,7 +16,7 @@ from planning_system import (
 )
 from pydantic import ValidationError
 
-from hucrl_ros.config import PlannerName, PlannerSettings
+from hucrl_ros.config.schema import PlannerName, PlannerSettings
 from hucrl_ros.planners import PLANNERS as ALL_PLANNERS
 
 ON_THE_SYSTEM = ("ilqr", "exact")

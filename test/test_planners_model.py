@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from planning_system import HORIZON, NO_NOISE, OPTIMAL_GAIN, START, SYSTEM, allow, always
 
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.planners.exact import Exact
 from hucrl_ros.planners.ilqr import Ilqr

@@ -9,8 +9,8 @@ import time
 import psutil
 import pytest
 
-from hucrl_ros import processes
-from hucrl_ros.processes import FIRST_S, GRACE_S, KILL_S, Exit, ProcessGroup
+from hucrl_ros.run import processes
+from hucrl_ros.run.processes import FIRST_S, GRACE_S, KILL_S, Exit, ProcessGroup
 
 READY = "print('ready', flush=True); "
 SLEEPER = READY + "import time; time.sleep(60)"
@@ -170,7 +170,7 @@ def test_telling_a_dead_process_does_nothing(group):
 def test_children_die_with_a_parent_that_was_killed(tmp_path):
     code = (
         "import os, sys, time; from pathlib import Path\n"
-        "from hucrl_ros.processes import ProcessGroup\n"
+        "from hucrl_ros.run.processes import ProcessGroup\n"
         f"group = ProcessGroup(Path({str(tmp_path)!r}), os.environ)\n"
         f"print(group.start('child', {python(SLEEPER)!r}), flush=True)\n"
         "time.sleep(60)\n"

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hucrl_ros import live_view
-from hucrl_ros.config import Config
-from hucrl_ros.live_view import LineView, LiveView, make_view, render
-from hucrl_ros.monitor import EpisodeMonitor
-from hucrl_ros.progress import Phase, Progress, describe_phase
-from hucrl_ros.runtime.joint_state import JointReading
-from hucrl_ros.summary import EpisodeSummary, TickStatistics
+from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.joint_state import JointReading
+from hucrl_ros.controller.ticks import TickRecord
+from hucrl_ros.run import live_view
+from hucrl_ros.run.live_view import LineView, LiveView, make_view, render
+from hucrl_ros.run.monitor import EpisodeMonitor
+from hucrl_ros.run.progress import Phase, Progress, describe_phase
+from hucrl_ros.run.summary import EpisodeSummary, TickStatistics
 from hucrl_ros.tasks import make_task
-from hucrl_ros.ticks import TickRecord
 
 
 def finished(index=0, value=12.34, **changes):

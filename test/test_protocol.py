@@ -12,18 +12,18 @@ pytest.importorskip("lifecycle_msgs", reason="the protocol speaks in ROS 2's ser
 import numpy as np
 from lifecycle_msgs.msg import Transition
 
-from hucrl_ros.config import Config
+from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.manifest import LearningReport
+from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.errors import HucrlError, RunError
-from hucrl_ros.ledger import Ledger
-from hucrl_ros.monitor import EpisodeMonitor
 from hucrl_ros.nodes import protocol
-from hucrl_ros.nodes.peers import LearnerReport
+from hucrl_ros.nodes.node_clients import LearnerReport
 from hucrl_ros.nodes.protocol import Protocol
-from hucrl_ros.progress import Phase, Progress
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.manifest import LearningReport
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.monitor import EpisodeMonitor
+from hucrl_ros.run.progress import Phase, Progress
+from hucrl_ros.run.summary_writer import Ledger
 from hucrl_ros.tasks import make_task
-from hucrl_ros.ticks import TickRecord
 
 TRANSITIONS = {
     Transition.TRANSITION_CONFIGURE: "configure",

@@ -12,18 +12,18 @@ import torch
 import yaml
 from pydantic import BaseModel
 
-from hucrl_ros.bags.topics import RECORDED
 from hucrl_ros.cli import COMMANDS, main
-from hucrl_ros.config import Config
-from hucrl_ros.config_files import parse_config, task_config_path
-from hucrl_ros.description import is_description, read_description
-from hucrl_ros.graph import OWN_TOPICS
+from hucrl_ros.config.files import parse_config, task_config_path
+from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.reward import RewardSettings, TermSettings
+from hucrl_ros.config.robot import RobotSettings
+from hucrl_ros.config.schema import Config
+from hucrl_ros.config.task_file import is_description, read_description
+from hucrl_ros.controller.topics import RECORDED
 from hucrl_ros.nodes import topics
-from hucrl_ros.paths import share_directory
-from hucrl_ros.reward_settings import RewardSettings, TermSettings
-from hucrl_ros.robot_settings import RobotSettings
-from hucrl_ros.starting import RunOptions, asked_config, parse_setting
-from hucrl_ros.summary import EpisodeSummary, Summary, TickStatistics
+from hucrl_ros.run.node_list import OWN_TOPICS
+from hucrl_ros.run.prepare import RunOptions, asked_config, parse_setting
+from hucrl_ros.run.summary import EpisodeSummary, Summary, TickStatistics
 from hucrl_ros.tasks import make_task
 from hucrl_ros.tasks.terms import TERMS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hucrl_ros.config import ControlSettings
+from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.nodes import realtime
 
 

@@ -6,15 +6,15 @@ import pytest
 from fabricated_run import fabricate_run, swing_up
 from PIL import Image
 
-from hucrl_ros.envs import HalfCheetah, Pendulum
+from hucrl_ros.controller.bundle import PROMISE
 from hucrl_ros.experiments import rendering, video
 from hucrl_ros.experiments.figures import PlayedEpisode
 from hucrl_ros.experiments.phase import VIEWS, phase_points, select_episodes, unbroken
 from hucrl_ros.experiments.report import choose_clips, make_report
 from hucrl_ros.experiments.video import Clip, load_clips, render_videos, save_clips
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.bundle import PROMISE
-from hucrl_ros.summary import Summary, read_summary, write_summary
+from hucrl_ros.robots import HalfCheetah, Pendulum
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import Summary, read_summary, write_summary
 
 VIEW = VIEWS["pendulum"]
 

@@ -4,9 +4,9 @@ import mujoco
 import numpy as np
 import pytest
 
-from hucrl_ros.envs import TASK_ROBOTS, Cartpole, HalfCheetah, Pr2Pusher, Pr2Reacher
-from hucrl_ros.envs.extras import Extras
-from hucrl_ros.envs.pr2_reacher import JOINTS
+from hucrl_ros.robots import TASK_ROBOTS, Cartpole, HalfCheetah, Pr2Pusher, Pr2Reacher
+from hucrl_ros.robots.extras import Extras
+from hucrl_ros.robots.pr2_reacher import JOINTS
 from hucrl_ros.tasks import TASKS
 
 OBJECT_SPEEDS = 2

@@ -9,7 +9,7 @@ from linear_system import DISCOUNT, LIMIT, ExactStep, PushedMass, next_state
 from searching import Climb, actors_of, generator, settings_of, some_states, starts_of
 from torch import nn
 
-from hucrl_ros.config import SearchSettings
+from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.search import Actors, Imagination, Mpo, Starts, make_search
 from hucrl_ros.search.imagination import Pool, finite_part, trace_targets
 from hucrl_ros.search.mpo import e_step_temperature

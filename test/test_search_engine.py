@@ -10,9 +10,9 @@ from own_robots import pushing, task_of
 from searching import actors_of, generator, settings_of
 from touching import touching
 
-from hucrl_ros.config import ExplorationSettings, ModelSettings, SearchSettings
-from hucrl_ros.exploration import make_step
+from hucrl_ros.config.schema import ExplorationSettings, ModelSettings, SearchSettings
 from hucrl_ros.models import make_model
+from hucrl_ros.models.exploration import make_step
 from hucrl_ros.search import SEARCHES, Actors, Imagination, Starts, make_imagination, make_search
 from hucrl_ros.search.compiled import CompiledImagination
 from hucrl_ros.tasks import make_task

@@ -6,12 +6,12 @@ import pytest
 import torch
 from tiny_learning import STEPS, random_episode, short_episodes, tiny_config  # noqa: F401
 
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.manifest import LearningReport
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.learner import Learner
+from hucrl_ros.learning.learner import Learner
 from hucrl_ros.nodes.learning_worker import Status
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.manifest import LearningReport
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.search import SEARCHES, SearchResult
 from hucrl_ros.tasks import PendulumSwingUp, make_task
 
@@ -72,7 +72,7 @@ def test_what_a_search_refused_is_in_the_manifest_and_on_the_topic(tmp_path, mon
 
 
 def test_the_account_of_a_run_is_logged(tmp_path, caplog):
-    with caplog.at_level(logging.INFO, "hucrl_ros.learner"):
+    with caplog.at_level(logging.INFO, "hucrl_ros.learning.learner"):
         learner = learner_of(tmp_path, "lookahead")
         learner._exporter = Reports()
         learner.learn_from(EPISODES[:1], silent)

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from hucrl_ros import session
 from hucrl_ros.errors import RunError
-from hucrl_ros.session import Session, node_environment
-from hucrl_ros.summary import Summary, read_summary, write_summary
+from hucrl_ros.run import session
+from hucrl_ros.run.session import Session, node_environment
+from hucrl_ros.run.summary import Summary, read_summary, write_summary
 
 SLEEP = "import time; time.sleep(60)"
 FAIL = "import sys; sys.stderr.write('no such robot\\n'); sys.exit(2)"

@@ -11,10 +11,10 @@ import pytest
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from ros_harness import PATIENCE, Harness, ScriptedController, stamp_ns, stop
 
-from hucrl_ros.envs import TASK_ROBOTS, HalfCheetah, Pendulum, Pr2Pusher, Pr2Reacher
-from hucrl_ros.envs.plant import RESET_PERIODS, Plant
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.pacing import Lockstep, RealTime
+from hucrl_ros.robots import TASK_ROBOTS, HalfCheetah, Pendulum, Pr2Pusher, Pr2Reacher
+from hucrl_ros.robots.plant import RESET_PERIODS, Plant
 from hucrl_ros.tasks import TASKS
 
 PERIOD_NS = 12_500_000

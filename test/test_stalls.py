@@ -11,14 +11,14 @@ import pytest
 from bench import PERIOD, Bench, Process, short_bundle
 from bundle_factory import PLANNER, learned, shake, write_bundle
 
-from hucrl_ros.config import SafetySettings
-from hucrl_ros.runtime.agent import GRACE, Agent
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.control_loop import ControlLoop
-from hucrl_ros.runtime.deadline import DeadlinePlanner, Planned
-from hucrl_ros.runtime.guard import Guard
-from hucrl_ros.runtime.joint_state import JointReading
-from hucrl_ros.runtime.tick import Source
+from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.controller.agent import GRACE, Agent
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.control_loop import ControlLoop
+from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.joint_state import JointReading
+from hucrl_ros.controller.planning_thread import DeadlinePlanner, Planned
+from hucrl_ros.controller.tick import Source
 
 ITERATION_S = 0.002
 BUDGET_S = 0.7 * PERIOD
@@ -220,7 +220,7 @@ STATES = 160
 STALLING = """
 import sys, time
 from hucrl_ros.nodes.controller import main
-from hucrl_ros.runtime.agent import Agent
+from hucrl_ros.controller.agent import Agent
 plan, calls = Agent._plan_now, 0
 def stall(self):
     global calls

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hucrl_ros.config import Config
-from hucrl_ros.config_files import dump_config
+from hucrl_ros.config.files import dump_config
+from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.starting import RunOptions, asked_config, parse_setting, prepare_run
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prepare import RunOptions, asked_config, parse_setting, prepare_run
 
 
 def refused(error, options, *named):

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hucrl_ros.envs import ROBOTS, HalfCheetah, Pr2Pusher, Pr2Reacher
-from hucrl_ros.envs.plant import RESET_PERIODS, Plant
+from hucrl_ros.config.robot_spec import RobotSpec, sources
+from hucrl_ros.controller.joint_state import JointReading
+from hucrl_ros.controller.state_reader import Place, Places, StateReader, Surroundings
 from hucrl_ros.errors import ConfigError, StateError
-from hucrl_ros.robot import RobotSpec, sources
-from hucrl_ros.runtime.joint_state import JointReading
-from hucrl_ros.runtime.state_reader import Place, Places, StateReader, Surroundings
+from hucrl_ros.robots import ROBOTS, HalfCheetah, Pr2Pusher, Pr2Reacher
+from hucrl_ros.robots.plant import RESET_PERIODS, Plant
 
 PERIOD_NS = 10_000_000
 SPEC = RobotSpec(

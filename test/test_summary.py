@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hucrl_ros.config import Config
+from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import RunError
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.summary import (
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import (
     EpisodeSummary,
     Summary,
     TickStatistics,

@@ -13,7 +13,7 @@ import pytest
 from pretended_training import FAILS, HANGS
 
 from hucrl_ros.cli import sweep as command
-from hucrl_ros.config import Config
+from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.experiments.grid import NOTHING, make_cells, one_setting
 from hucrl_ros.experiments.statistics import (
@@ -29,8 +29,8 @@ from hucrl_ros.experiments.statistics import (
 from hucrl_ros.experiments.sweep import PARTIAL, Sweep
 from hucrl_ros.experiments.sweep_report import markdown_table, write_report
 from hucrl_ros.experiments.workers import LocalWorkers, child_environment
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.starting import RunOptions, asked_config
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prepare import RunOptions, asked_config
 from hucrl_ros.tasks import PendulumSwingUp
 
 PRETENDED = "pretended_training"

@@ -1,7 +1,7 @@
 import pytest
 
+from hucrl_ros.controller.ticks import TickRecord, decode_tick, encode_tick, tick_labels
 from hucrl_ros.errors import HucrlError
-from hucrl_ros.ticks import TickRecord, decode_tick, encode_tick, tick_labels
 
 TICK = TickRecord(12, 987_654_321, 7, 1.5, 1, True, False, 2, 30.25, 0.5, 0.25, 0.75, (0.5, -1.0))
 

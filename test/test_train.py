@@ -12,15 +12,15 @@ from tiny_learning import STEPS, short_episodes, tiny_config  # noqa: F401
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.control_loop import ControlLoop
+from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.controller.tick import Source
 from hucrl_ros.errors import RunError
 from hucrl_ros.experiments.train import train
-from hucrl_ros.learner import Learner
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.control_loop import ControlLoop
-from hucrl_ros.runtime.manifest import read_manifest
-from hucrl_ros.runtime.tick import Source
-from hucrl_ros.summary import read_summary
+from hucrl_ros.learning.learner import Learner
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import read_summary
 from hucrl_ros.tasks import make_task
 
 pytestmark = pytest.mark.usefixtures("short_episodes")

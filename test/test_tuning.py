@@ -8,11 +8,11 @@ from hucrl_ros.benchmarks import tuning
 from hucrl_ros.benchmarks.tick import Size
 from hucrl_ros.benchmarks.tuning import FEWEST, MOST, MOST_ITERATIONS, STEP, Trial, tune
 from hucrl_ros.cli import main
-from hucrl_ros.config import ControlSettings
-from hucrl_ros.config_files import load_config
+from hucrl_ros.config.files import load_config
+from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.schema import ControlSettings
+from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import HucrlError
-from hucrl_ros.paths import share_directory
-from hucrl_ros.runtime.bundle import load_bundle
 
 FIXED, EACH = 1e-3, 2e-6
 

@@ -17,12 +17,12 @@ from quick_run import PATIENCE, Up, quick_arguments, wait_until
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
-from hucrl_ros.learner import Learner
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.manifest import read_manifest
-from hucrl_ros.starting import RunOptions, parse_setting, prepare_run
-from hucrl_ros.summary import episode_return, read_summary
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.learning.learner import Learner
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prepare import RunOptions, parse_setting, prepare_run
+from hucrl_ros.run.summary import episode_return, read_summary
 from hucrl_ros.tasks import make_task
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]

@@ -1,6 +1,6 @@
 import pytest
 
-from hucrl_ros.runtime.watch import FIRST_PATIENCE, LOCKSTEP_PATIENCE, Watch, patience
+from hucrl_ros.controller.watch import FIRST_PATIENCE, LOCKSTEP_PATIENCE, Watch, patience
 
 LIMIT = 0.03
 

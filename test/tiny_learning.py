@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from hucrl_ros.config import Config
-from hucrl_ros.envs import Pendulum
-from hucrl_ros.recorded import Recorded
+from hucrl_ros.config.schema import Config
+from hucrl_ros.learning.dataset import Recorded
+from hucrl_ros.robots import Pendulum
 from hucrl_ros.tasks import PendulumSwingUp
 
 STEPS = 40

@@ -13,7 +13,7 @@ from mcap.stream_reader import CRCValidationError, StreamReader, breakup_chunk
 from rosbags.rosbag2 import Reader, ReaderError
 
 from hucrl_ros.bags.metadata import FILE_NAME, Outcome, read_outcome
-from hucrl_ros.bags.topics import OWN_NAME, is_named
+from hucrl_ros.controller.topics import OWN_NAME, is_named
 from hucrl_ros.errors import BagError
 
 _DAMAGE = (ReaderError, McapError, OSError, struct.error, ValueError, TypeError, KeyError)

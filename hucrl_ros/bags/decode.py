@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from hucrl_ros.bags.contents import RawMessage
 from hucrl_ros.bags.messages import Message, deserialize, stamp_ns
+from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.controller.joint_state import JointReading
+from hucrl_ros.controller.state_reader import Place, Places, StateReader, Surroundings
+from hucrl_ros.controller.ticks import TickRecord, decode_tick
 from hucrl_ros.errors import BagError, HucrlError, StateError
-from hucrl_ros.robot import RobotSpec
-from hucrl_ros.runtime.joint_state import JointReading
-from hucrl_ros.runtime.state_reader import Place, Places, StateReader, Surroundings
-from hucrl_ros.ticks import TickRecord, decode_tick
 
 _LEVEL_OK = 0
 

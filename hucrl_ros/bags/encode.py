@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 
 from hucrl_ros.bags.messages import NANOSECONDS, Message, typestore
-from hucrl_ros.ticks import TickRecord, encode_tick, tick_labels
+from hucrl_ros.controller.ticks import TickRecord, encode_tick, tick_labels
 
 
 def joint_state(

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from hucrl_ros.bags.messages import type_hash
-from hucrl_ros.bags.topics import RecordedTopic
+from hucrl_ros.controller.topics import RecordedTopic
 from hucrl_ros.errors import BagError
 
 FILE_NAME = "metadata.yaml"

@@ -16,9 +16,9 @@ from hucrl_ros.bags.decode import (
     decode_trips,
 )
 from hucrl_ros.bags.metadata import Outcome
-from hucrl_ros.bags.topics import GOAL, JOINT_STATES, OBJECT_POSE, TICKS, TRIPPED
+from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE, TICKS, TRIPPED
 from hucrl_ros.errors import BagError
-from hucrl_ros.robot import RobotSpec
 
 Array = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ class Episode:
     stamps_ns: NDArray[np.int64]
     """`(T + 1,)` stamps of the states [ns]."""
     ticks: NDArray[np.void]
-    """`(N,)` structured: `stamp_ns` and the fields of `hucrl_ros.ticks.TickRecord`."""
+    """`(N,)` structured: `stamp_ns` and the fields of `hucrl_ros.controller.ticks.TickRecord`."""
     interrupted: bool
     """The recording ended before the episode did."""
     events: list[str]

@@ -5,8 +5,8 @@ from pathlib import Path
 from hucrl_ros.bags.contents import RawMessage, read_contents
 from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.metadata import Outcome
-from hucrl_ros.bags.topics import RECORDED, RecordedTopic
 from hucrl_ros.bags.writer import EpisodeWriter
+from hucrl_ros.controller.topics import RECORDED, RecordedTopic
 from hucrl_ros.errors import BagError
 
 

@@ -19,9 +19,9 @@ from hucrl_ros.bags.metadata import (
     dump_metadata,
     qos_profiles,
 )
-from hucrl_ros.bags.topics import OWN_NAME, RECORDED, RecordedTopic, is_named
+from hucrl_ros.config.yaml_files import write_atomically
+from hucrl_ros.controller.topics import OWN_NAME, RECORDED, RecordedTopic, is_named
 from hucrl_ros.errors import BagError
-from hucrl_ros.runs import write_atomically
 
 CHUNK_SIZE = 16 * 1024
 """[bytes] A chunk goes to the file when it is this large ..."""

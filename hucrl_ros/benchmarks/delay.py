@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.benchmarks.trials import NODES, run_trial
-from hucrl_ros.config import ControlSettings
+from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.graph import NodeSpec, Value
+from hucrl_ros.run.node_list import NodeSpec, Value
 
 if TYPE_CHECKING:
     from hucrl_ros.benchmarks.results import DelayRow
-    from hucrl_ros.envs import MujocoRobot
-    from hucrl_ros.runtime.bundle import Bundle
+    from hucrl_ros.controller.bundle import Bundle
+    from hucrl_ros.robots import MujocoRobot
     from hucrl_ros.tasks import Task
 
 Array = NDArray[np.float64]
@@ -131,9 +131,9 @@ def _train(seeds: list[int], folder: Path) -> list[Path]:
     """The last bundle of a run with each seed."""
     import torch
 
-    from hucrl_ros.config_files import load_config, task_config_path
+    from hucrl_ros.config.files import load_config, task_config_path
     from hucrl_ros.experiments.train import train
-    from hucrl_ros.runs import RunFolder
+    from hucrl_ros.run.folder import RunFolder
 
     torch.set_num_threads(1)
     paths = []
@@ -226,9 +226,9 @@ def play_delayed(
         tick_s: What a tick takes, on the simulated clock [s].
         control: Says whether and for how long a delay is compensated.
     """
-    from hucrl_ros.runtime.agent import Agent
-    from hucrl_ros.runtime.guard import Guard
-    from hucrl_ros.runtime.latency import DelayCompensation
+    from hucrl_ros.controller.agent import Agent
+    from hucrl_ros.controller.guard import Guard
+    from hucrl_ros.controller.latency import DelayCompensation
 
     spec, robot = task.spec, task.robot()
     agent, guard = Agent(bundle, None), Guard(spec, bundle.manifest.safety)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.tables import Column, Table
-from hucrl_ros.starting import RunOptions, asked_config, parse_setting
+from hucrl_ros.run.prepare import RunOptions, asked_config, parse_setting
 
 if TYPE_CHECKING:
-    from hucrl_ros.config import Config
-    from hucrl_ros.recorded import Recorded
+    from hucrl_ros.config.schema import Config
+    from hucrl_ros.learning.dataset import Recorded
     from hucrl_ros.tasks import Task
 
 EPISODES = (10, 50, 200)
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             if value < 1:
                 raise ConfigError(f"{name} = {value}: at least 1")
     # Each learning starts at untrained weights on purpose, so it needn't warn of that.
-    logging.getLogger("hucrl_ros.learner").setLevel(logging.ERROR)
+    logging.getLogger("hucrl_ros.learning.learner").setLevel(logging.ERROR)
     overrides = dict(parse_setting(text) for text in args.set)
     config = asked_config(RunOptions(args.task, overrides=overrides))
     print(TABLE.header)
@@ -90,9 +90,9 @@ def measure(config: "Config", episodes: list[int], threads: int) -> Iterator[Row
     """
     import torch
 
-    from hucrl_ros.learner import Learner
-    from hucrl_ros.runs import RunFolder
-    from hucrl_ros.runtime.manifest import read_manifest
+    from hucrl_ros.controller.manifest import read_manifest
+    from hucrl_ros.learning.learner import Learner
+    from hucrl_ros.run.folder import RunFolder
 
     least = config.exploration.random_episodes
     if min(episodes) < least:
@@ -110,7 +110,7 @@ def measure(config: "Config", episodes: list[int], threads: int) -> Iterator[Row
 def _random_episodes(task: "Task", count: int, seed: int) -> "list[Recorded]":
     import numpy as np
 
-    from hucrl_ros.recorded import Recorded
+    from hucrl_ros.learning.dataset import Recorded
 
     robot, limits, recorded = task.robot(), np.array(task.spec.effort_limits), []
     for index in range(count):

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hucrl_ros.benchmarks.trials import NODES, run_trial
+from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.graph import NodeSpec, Value
-from hucrl_ros.runtime.manifest import MANIFEST, dump_manifest, read_manifest
-from hucrl_ros.starting import parse_setting
+from hucrl_ros.run.node_list import NodeSpec, Value
+from hucrl_ros.run.prepare import parse_setting
 
 if TYPE_CHECKING:
     from hucrl_ros.benchmarks.results import LoopRow
@@ -138,7 +138,7 @@ def _measure(args: argparse.Namespace) -> "Iterator[LoopRow]":
 def _untrained(task: str, folder: Path) -> Path:
     """A bundle of random networks."""
     from hucrl_ros.benchmarks.synthetic import Arm, untrained_bundle
-    from hucrl_ros.config import ModelSettings
+    from hucrl_ros.config.schema import ModelSettings
 
     made = Arm(0.1) if task == "arm" else task
     return untrained_bundle(folder, made, ModelSettings(layers=LAYERS[task])).path

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.starting import parse_setting
+from hucrl_ros.run.prepare import parse_setting
 
 if TYPE_CHECKING:
     from hucrl_ros.benchmarks.results import PlannerRow, Size
+    from hucrl_ros.controller.bundle import Bundle
     from hucrl_ros.experiments.evaluation import Played
-    from hucrl_ros.runtime.bundle import Bundle
     from hucrl_ros.tasks import Task
 
 SIZES = ("64x1", "64x3", "192x1", "192x3")

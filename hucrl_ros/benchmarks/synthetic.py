@@ -7,19 +7,20 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from hucrl_ros.config import (
+from hucrl_ros.config.schema import (
     ExplorationSettings,
     ModelSettings,
     PlannerSettings,
     SafetySettings,
     SearchSettings,
 )
-from hucrl_ros.envs import Pr2Reacher, RobotSpec
-from hucrl_ros.envs.pr2_reacher import GOAL_MEAN
-from hucrl_ros.exploration import make_step
-from hucrl_ros.export import BundleExporter, BundleFields
+from hucrl_ros.controller.bundle import Bundle, load_bundle
+from hucrl_ros.controller.manifest import BundleFields
+from hucrl_ros.learning.export import BundleExporter
 from hucrl_ros.models import make_model
-from hucrl_ros.runtime.bundle import Bundle, load_bundle
+from hucrl_ros.models.exploration import make_step
+from hucrl_ros.robots import Pr2Reacher, RobotSpec
+from hucrl_ros.robots.pr2_reacher import GOAL_MEAN
 from hucrl_ros.search import Actors
 from hucrl_ros.tasks import Task, make_task
 from hucrl_ros.tasks.kinematics import ForwardKinematics

@@ -20,7 +20,7 @@ from hucrl_ros.errors import ConfigError
 if TYPE_CHECKING:
     from hucrl_ros.benchmarks.results import TickRow
     from hucrl_ros.benchmarks.timing import Timing
-    from hucrl_ros.runtime.bundle import Bundle
+    from hucrl_ros.controller.bundle import Bundle
 
 BUDGETS = ("64x5x3", "200x10x3")
 ENGINES = ("compiled", "onnx")
@@ -167,9 +167,9 @@ def _row(system: System, size: Size, engine: str, threads: int, timed: "Timing")
 def _bundles(path: Path | None, folder: Path) -> "Iterator[tuple[System, Bundle]]":
     """What to measure."""
     from hucrl_ros.benchmarks.synthetic import untrained_bundle
-    from hucrl_ros.config import ModelSettings
+    from hucrl_ros.config.schema import ModelSettings
+    from hucrl_ros.controller.bundle import load_bundle
     from hucrl_ros.errors import BundleError
-    from hucrl_ros.runtime.bundle import load_bundle
 
     if path is not None:
         bundle = load_bundle(path)

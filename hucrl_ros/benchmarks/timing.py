@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
+from hucrl_ros.controller.bundle import Bundle, load_bundle
+from hucrl_ros.controller.engines.engine import Engine, make_engine
+from hucrl_ros.controller.engines.networks import Networks
 from hucrl_ros.planners import make_planner
-from hucrl_ros.runtime.bundle import Bundle, load_bundle
-from hucrl_ros.runtime.engine import Engine, make_engine
-from hucrl_ros.runtime.networks import Networks
 
 PRODUCT_SIZE = 512
 ROUNDS, PRODUCTS = 5, 8

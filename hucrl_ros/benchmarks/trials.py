@@ -11,11 +11,11 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from hucrl_ros.domain import Domain
 from hucrl_ros.errors import RunError
 from hucrl_ros.experiments.workers import child_environment
-from hucrl_ros.graph import CONTROLLER, NodeSpec, Value
-from hucrl_ros.processes import ProcessGroup
+from hucrl_ros.run.node_list import CONTROLLER, NodeSpec, Value
+from hucrl_ros.run.processes import ProcessGroup
+from hucrl_ros.run.ros_domain import Domain
 
 NODES = "hucrl_ros.benchmarks.nodes"
 """Package of the nodes that only benchmarks start."""

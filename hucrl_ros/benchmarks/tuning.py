@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.benchmarks.tick import Size
-from hucrl_ros.config import ControlSettings
+from hucrl_ros.config.schema import ControlSettings
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.errors import HucrlError
-from hucrl_ros.runtime.agent import Agent
-from hucrl_ros.runtime.bundle import Bundle
 
 STEP = 16
 """Step between tried numbers of particles: so many are computed together, fewer save nothing."""

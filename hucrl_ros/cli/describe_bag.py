@@ -13,14 +13,14 @@ from hucrl_ros.bags.contents import BagContents, RawMessage, read_contents
 from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import Episode, read_episode
-from hucrl_ros.bags.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.cli.describe_bundle import pairs
-from hucrl_ros.config import Config
-from hucrl_ros.envs import ROBOTS
+from hucrl_ros.config.robot_spec import RobotSpec, sources
+from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.tick import Source
+from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.errors import BagError, HucrlError
-from hucrl_ros.robot import RobotSpec, sources
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.tick import Source
+from hucrl_ros.robots import ROBOTS
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import Task, make_task
 
 ANY_STEPS = 2**31

@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hucrl_ros.runtime.bundle import Bundle, Promise
-from hucrl_ros.runtime.manifest import Manifest
+from hucrl_ros.controller.bundle import Bundle, Promise
+from hucrl_ros.controller.manifest import Manifest
 
 HASH_DIGITS = 12
 

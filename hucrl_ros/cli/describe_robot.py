@@ -7,11 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from hucrl_ros.cli.describe_bundle import pairs
-from hucrl_ros.description import Description, dump_description
-from hucrl_ros.own_robot import asked_robot
-from hucrl_ros.robot import sources
-from hucrl_ros.robot_settings import Draw, Reach
-from hucrl_ros.starting import RunOptions, asked_config
+from hucrl_ros.config.robot import Draw, Reach
+from hucrl_ros.config.robot_spec import sources
+from hucrl_ros.config.task_file import Description, dump_description
+from hucrl_ros.run.own_robot import asked_robot
+from hucrl_ros.run.prepare import RunOptions, asked_config
 from hucrl_ros.tasks.described import DescribedTask
 from hucrl_ros.tasks.terms import TERMS
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config import PlannerName
+from hucrl_ros.config.schema import PlannerName
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.starting import parse_setting
+from hucrl_ros.run.prepare import parse_setting
 
 if TYPE_CHECKING:
+    from hucrl_ros.controller.manifest import Manifest
     from hucrl_ros.experiments.evaluation import Played
-    from hucrl_ros.runtime.manifest import Manifest
     from hucrl_ros.tasks import Task
 
 
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _write_videos(args: argparse.Namespace, films: "Sequence[tuple[Path, Task, Played]]") -> None:
     from hucrl_ros.experiments.video import Clip, render_videos
-    from hucrl_ros.runs import ROBOT
+    from hucrl_ros.run.folder import ROBOT
 
     names = [path.absolute().name for path, _, _ in films]
     if len(set(names)) < len(names):  # bundles of several runs

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hucrl_ros.cli.run_sweep import add_worker_arguments, check_worker_arguments
-from hucrl_ros.description import task_name
+from hucrl_ros.config.task_file import task_name
 from hucrl_ros.errors import RunError
-from hucrl_ros.starting import RUNS
+from hucrl_ros.run.prepare import RUNS
 
 if TYPE_CHECKING:
     from hucrl_ros.experiments.grid import Grid

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hucrl_ros.cli.run_sweep import add_worker_arguments, check_worker_arguments
+from hucrl_ros.config.paths import share_directory
 from hucrl_ros.errors import RunError
-from hucrl_ros.paths import share_directory
-from hucrl_ros.starting import RUNS
+from hucrl_ros.run.prepare import RUNS
 
 if TYPE_CHECKING:
     from hucrl_ros.experiments.sweep import Sweep

@@ -6,9 +6,9 @@ from pathlib import Path
 from rich.console import Console
 
 from hucrl_ros.bags.metadata import FILE_NAME
-from hucrl_ros.description import is_description
+from hucrl_ros.config.task_file import is_description
+from hucrl_ros.controller.manifest import MANIFEST
 from hucrl_ros.errors import ConfigError, HucrlError
-from hucrl_ros.runtime.manifest import MANIFEST
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from hucrl_ros.bags.repair import repair
     from hucrl_ros.cli.describe_bag import describe_bag
     from hucrl_ros.cli.describe_bundle import describe_bundle
-    from hucrl_ros.runtime.bundle import load_bundle
+    from hucrl_ros.controller.bundle import load_bundle
 
     path: Path = args.path
     console = Console(highlight=False)

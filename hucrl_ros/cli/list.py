@@ -23,9 +23,9 @@ class Registry(NamedTuple):
 
 REGISTRIES = {
     "tasks": Registry("hucrl_ros.tasks", "TASKS", "hucrl up TASK"),
-    "robots": Registry("hucrl_ros.envs", "ROBOTS", "by the task"),
+    "robots": Registry("hucrl_ros.robots", "ROBOTS", "by the task"),
     "rewards": Registry("hucrl_ros.tasks.terms", "TERMS", "reward.terms of a robot of your own"),
-    "strategies": Registry("hucrl_ros.exploration", "STRATEGIES", "--strategy"),
+    "strategies": Registry("hucrl_ros.models.exploration", "STRATEGIES", "--strategy"),
     "models": Registry("hucrl_ros.models", "MODELS", "model.kind"),
     "searches": Registry("hucrl_ros.search", "SEARCHES", "search.algorithm"),
     "planners": Registry("hucrl_ros.planners", "PLANNERS", "planner.algorithm"),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.starting import RunOptions, asked_config
+from hucrl_ros.run.prepare import RunOptions, asked_config
 
 if TYPE_CHECKING:
     from hucrl_ros.experiments.optimum import Optimum
@@ -79,7 +79,7 @@ def _run_grid(args: argparse.Namespace) -> int:
 
 
 def _run_planner(args: argparse.Namespace) -> int:
-    from hucrl_ros.config_files import parse_config  # torch takes seconds
+    from hucrl_ros.config.files import parse_config  # torch takes seconds
     from hucrl_ros.experiments.oracle import OracleRow, append_row, plan_episode
     from hucrl_ros.tasks import make_task
 

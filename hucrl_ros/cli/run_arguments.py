@@ -3,11 +3,11 @@
 import argparse
 from pathlib import Path
 
-from hucrl_ros.description import is_description
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.session import shown_path
-from hucrl_ros.starting import RunOptions, parse_setting, prepare_run
-from hucrl_ros.summary import Summary, read_summary
+from hucrl_ros.config.task_file import is_description
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prepare import RunOptions, parse_setting, prepare_run
+from hucrl_ros.run.session import shown_path
+from hucrl_ros.run.summary import Summary, read_summary
 
 _SETTINGS = ("episodes", "action_penalty", "strategy", "seed", "mode", "device")
 

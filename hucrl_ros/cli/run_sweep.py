@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from hucrl_ros.experiments.grid import Cell
     from hucrl_ros.experiments.sweep import Sweep
     from hucrl_ros.experiments.workers import Workers
-    from hucrl_ros.processes import Exit
+    from hucrl_ros.run.processes import Exit
 
 
 def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def workers_for(sweep: "Sweep", args: argparse.Namespace) -> "Workers":
 
 def train(sweep: "Sweep", workers: "Workers") -> list[str]:
     """Run what isn't finished, a line for each; returns a line for each that failed."""
-    from hucrl_ros.summary import read_summary
+    from hucrl_ros.run.summary import read_summary
 
     finished = f"{len(sweep.finished)} of {len(sweep.cells)}"
     print(f"{finished} runs are finished already", flush=True)

@@ -11,8 +11,8 @@ import yaml
 
 from hucrl_ros.cli.run_sweep import add_worker_arguments, check_worker_arguments
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.own_robot import asked_robot
-from hucrl_ros.starting import RUNS, RunOptions, asked_config, parse_setting
+from hucrl_ros.run.own_robot import asked_robot
+from hucrl_ros.run.prepare import RUNS, RunOptions, asked_config, parse_setting
 
 if TYPE_CHECKING:
     from hucrl_ros.experiments.grid import Variation

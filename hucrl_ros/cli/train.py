@@ -9,10 +9,10 @@ from hucrl_ros.cli.run_arguments import (
     new_or_continued_run,
     print_end,
 )
-from hucrl_ros.progress import format_number, format_ticks
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.session import resume_command, shown_path
-from hucrl_ros.summary import EpisodeSummary, read_summary
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.progress import format_number, format_ticks
+from hucrl_ros.run.session import resume_command, shown_path
+from hucrl_ros.run.summary import EpisodeSummary, read_summary
 
 COLUMNS = ("episode", "return", "promised", "p50 ms", "p99 ms", "clamps", "fit s", "search s")
 

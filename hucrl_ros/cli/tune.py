@@ -48,8 +48,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Try sizes, a line each, and write the last one."""
     from hucrl_ros.benchmarks.tuning import measure_agent, tune
-    from hucrl_ros.config import ControlSettings
-    from hucrl_ros.runtime.bundle import load_bundle
+    from hucrl_ros.config.schema import ControlSettings
+    from hucrl_ros.controller.bundle import load_bundle
 
     if args.period is not None and not args.period > 0:
         raise ConfigError(f"--period = {args.period:g}: more than 0")

@@ -11,11 +11,11 @@ from hucrl_ros.cli.run_arguments import (
     new_or_continued_run,
     print_end,
 )
-from hucrl_ros.domain import Domain, wished_domain
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.session import Session, shown_path
-from hucrl_ros.summary import read_summary
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.ros_domain import Domain, wished_domain
+from hucrl_ros.run.session import Session, shown_path
+from hucrl_ros.run.summary import read_summary
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

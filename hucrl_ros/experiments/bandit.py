@@ -12,8 +12,8 @@ import scipy.linalg
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.style import BLUE, GREY, INK, VERMILION, headline, save, styled
+from hucrl_ros.robots.mujoco_robot import Array
 
 DOMAIN: Array = np.linspace(-1.0, 1.0, 401, dtype=np.float64)
 LENGTH, SIGNAL, NOISE = 0.2, 1.0, 0.05

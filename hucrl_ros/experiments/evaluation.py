@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from hucrl_ros.config import Config
-from hucrl_ros.config_files import parse_config
-from hucrl_ros.envs.base import Array
+from hucrl_ros.config.files import parse_config
+from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.bundle import Bundle, load_bundle
+from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import BundleError, ConfigError
-from hucrl_ros.runs import ROBOT
-from hucrl_ros.runtime.agent import Agent
-from hucrl_ros.runtime.bundle import Bundle, load_bundle
-from hucrl_ros.runtime.guard import Guard
-from hucrl_ros.runtime.manifest import read_manifest
-from hucrl_ros.starting import override
+from hucrl_ros.robots.mujoco_robot import Array
+from hucrl_ros.run.folder import ROBOT
+from hucrl_ros.run.prepare import override
 from hucrl_ros.tasks import Task, make_task
 
 CHANGEABLE = ("planner", "safety")

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.envs.base import Array
+from hucrl_ros.controller.bundle import PROMISE, Promise
 from hucrl_ros.errors import BagError
 from hucrl_ros.experiments.style import (
     BLUE,
@@ -24,9 +24,9 @@ from hucrl_ros.experiments.style import (
     signed,
     styled,
 )
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.bundle import PROMISE, Promise
-from hucrl_ros.summary import Summary
+from hucrl_ros.robots.mujoco_robot import Array
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import Summary
 from hucrl_ros.tasks import Task
 
 logger = logging.getLogger(__name__)

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from hucrl_ros.config import Config, Settings
-from hucrl_ros.description import Description, is_description
+from hucrl_ros.config.schema import Config, Settings
+from hucrl_ros.config.task_file import Description, is_description
+from hucrl_ros.config.yaml_files import checked, read_mapping
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.own_robot import asked_robot
-from hucrl_ros.starting import RunOptions, asked_config, override
-from hucrl_ros.yaml_files import checked, read_mapping
+from hucrl_ros.run.own_robot import asked_robot
+from hucrl_ros.run.prepare import RunOptions, asked_config, override
 
 Strategy = Literal["greedy", "thompson", "optimistic"]
 Changes = dict[str, Any]

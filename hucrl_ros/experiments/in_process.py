@@ -4,17 +4,17 @@ import time
 from pathlib import Path
 
 from hucrl_ros.bags import encode
-from hucrl_ros.bags.recording import Recording
-from hucrl_ros.bags.topics import ACTIVE, COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS
-from hucrl_ros.config import Config
-from hucrl_ros.envs.plant import Plant, Sample
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.agent import Agent
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.control_loop import ControlLoop
-from hucrl_ros.runtime.guard import Guard
-from hucrl_ros.runtime.joint_state import JointReading
-from hucrl_ros.runtime.state_reader import FRAME, Place, StateReader, Surroundings
+from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.control_loop import ControlLoop
+from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.joint_state import JointReading
+from hucrl_ros.controller.state_reader import FRAME, Place, StateReader, Surroundings
+from hucrl_ros.controller.topics import ACTIVE, COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS
+from hucrl_ros.robots.plant import Plant, Sample
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.recording import Recording
 from hucrl_ros.tasks import Task
 
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hucrl_ros.envs.base import Array
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.planners.dynamic_programming import (
     Axis,
@@ -16,6 +15,7 @@ from hucrl_ros.planners.dynamic_programming import (
     ValueTable,
     backward_induction,
 )
+from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.tasks import Task
 
 

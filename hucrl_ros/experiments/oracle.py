@@ -12,10 +12,10 @@ import torch
 from mujoco.rollout import Rollout
 from numpy.typing import NDArray
 
-from hucrl_ros.config import PlannerSettings
-from hucrl_ros.envs import MujocoRobot
-from hucrl_ros.envs.base import Array
+from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners import Rollouts, make_planner
+from hucrl_ros.robots import MujocoRobot
+from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.tasks import Task
 
 

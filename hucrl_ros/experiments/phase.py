@@ -17,12 +17,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from hucrl_ros.envs.base import Array
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.experiments.figures import PlayedEpisode, load_episodes, run_title
 from hucrl_ros.experiments.style import EFFORT_COLOURS, INK, VERMILION, save, signed, styled
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.summary import Summary
+from hucrl_ros.robots.mujoco_robot import Array
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import Summary
 from hucrl_ros.tasks import make_task
 
 MAX_PANELS = 12

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.experiments.workers import TRAIN, Workers
-from hucrl_ros.processes import Exit
+from hucrl_ros.run.processes import Exit
 
 LOCAL = "local"
 """Address of a cluster that is started on this machine and ends with the sweep."""

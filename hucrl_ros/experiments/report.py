@@ -12,8 +12,8 @@ from hucrl_ros.experiments.figures import (
 )
 from hucrl_ros.experiments.phase import VIEWS, phase_plot
 from hucrl_ros.experiments.video import Clip, render_videos
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.summary import read_summary
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import read_summary
 from hucrl_ros.tasks import make_task
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,6 @@ import numpy as np
 import scipy.stats
 from matplotlib.colors import to_hex
 
-from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.style import (
     EFFORT_COLOURS,
     STRATEGY_COLOURS,
@@ -16,6 +15,7 @@ from hucrl_ros.experiments.style import (
     signed,
 )
 from hucrl_ros.experiments.tables import write_csv
+from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.tasks import known_optimum
 
 CONFIDENCE = 0.95

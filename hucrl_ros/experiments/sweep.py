@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hucrl_ros.description import find_description
+from hucrl_ros.config.task_file import find_description
+from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import BundleError, ConfigError, RunError
 from hucrl_ros.experiments.grid import Cell
 from hucrl_ros.experiments.statistics import Row
 from hucrl_ros.experiments.workers import Workers
-from hucrl_ros.processes import Exit
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.manifest import read_manifest
-from hucrl_ros.summary import read_summary
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.processes import Exit
+from hucrl_ros.run.summary import read_summary
 
 POLL_S = 0.1
 """[s] Between two looks at the processes."""

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.statistics import (
     Group,
     Interval,
@@ -23,6 +22,7 @@ from hucrl_ros.experiments.statistics import (
 )
 from hucrl_ros.experiments.style import GREY, INK, draw_optimum, save, signed, styled
 from hucrl_ros.experiments.tables import Column, Table, write_page
+from hucrl_ros.robots.mujoco_robot import Array
 
 HANDLE_IN, LETTER_IN = 0.75, 0.085
 """Width of a legend's line with its distances, and of a letter [inch]."""

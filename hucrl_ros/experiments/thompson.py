@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from hucrl_ros.envs.base import Array
+from hucrl_ros.controller.bundle import Bundle, load_bundle
 from hucrl_ros.experiments.grid import Cell
 from hucrl_ros.experiments.statistics import Series
 from hucrl_ros.experiments.style import (
@@ -23,12 +23,12 @@ from hucrl_ros.experiments.style import (
 )
 from hucrl_ros.experiments.sweep import Sweep
 from hucrl_ros.experiments.sweep_report import draw_curve
-from hucrl_ros.exploration import ThompsonStep
-from hucrl_ros.learner import Learner
+from hucrl_ros.learning.learner import Learner
 from hucrl_ros.models import Ensemble
-from hucrl_ros.runtime.bundle import Bundle, load_bundle
+from hucrl_ros.models.exploration import ThompsonStep
+from hucrl_ros.robots.mujoco_robot import Array
+from hucrl_ros.run.summary import read_summary
 from hucrl_ros.search import Actors, Starts, make_imagination, make_search
-from hucrl_ros.summary import read_summary
 
 
 class Trace(NamedTuple):

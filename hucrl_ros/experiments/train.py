@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from hucrl_ros.config import Config
+from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import HucrlError
 from hucrl_ros.experiments.in_process import play_episode
-from hucrl_ros.learner import Learner
-from hucrl_ros.ledger import Ledger
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.summary import EpisodeSummary, Summary, read_summary
+from hucrl_ros.learning.learner import Learner
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import EpisodeSummary, Summary, read_summary
+from hucrl_ros.run.summary_writer import Ledger
 from hucrl_ros.tasks import make_task
 
 Report = Callable[[EpisodeSummary], None]

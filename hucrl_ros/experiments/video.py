@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hucrl_ros.envs.base import Array
 from hucrl_ros.experiments.workers import child_environment
+from hucrl_ros.robots.mujoco_robot import Array
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ import sys
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from hucrl_ros.processes import Exit, ProcessGroup
+from hucrl_ros.run.processes import Exit, ProcessGroup
 
 TRAIN = "hucrl_ros.experiments.train"
 """Python module that trains in the run's folder that it gets as argument."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from hucrl_ros.config import ModelSettings
+from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.models.base import DynamicsModel, Prediction, Sampled, Transitions
 from hucrl_ros.models.deterministic_ensemble import DeterministicEnsemble
 from hucrl_ros.models.ensemble import Ensemble

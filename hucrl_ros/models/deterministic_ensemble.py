@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from hucrl_ros.config import ModelSettings
+from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.models.base import DynamicsModel, Prediction, Progress, Sampled
 from hucrl_ros.models.heads import Heads
 from hucrl_ros.tasks import Task

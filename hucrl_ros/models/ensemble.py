@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hucrl_ros.config import ModelSettings
+from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.models.base import DynamicsModel, Prediction, Progress, Sampled
 from hucrl_ros.models.heads import Heads
 from hucrl_ros.tasks import Task

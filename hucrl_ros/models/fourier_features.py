@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hucrl_ros.config import ModelSettings
+from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.models.squared_exponential import SquaredExponential
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from hucrl_ros.config import ModelSettings
+from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.models.base import DynamicsModel, Prediction, Progress, Sampled, independent
 from hucrl_ros.models.fourier_features import random_features
 from hucrl_ros.models.squared_exponential import (

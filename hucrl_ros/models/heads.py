@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hucrl_ros.config import ModelSettings
+from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.models.base import Prediction, Progress
 
 ACTIVATIONS = {"relu": torch.relu, "silu": functional.silu, "tanh": torch.tanh}

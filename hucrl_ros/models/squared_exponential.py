@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from hucrl_ros.config import ModelSettings
+from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.errors import LearningError
 
 FITTED_POINTS = 200

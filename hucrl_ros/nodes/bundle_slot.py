@@ -8,19 +8,19 @@ from rclpy.node import Node
 from rclpy.subscription import Subscription
 from std_msgs.msg import String
 
-from hucrl_ros.config import Config
+from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.control_loop import ControlLoop
+from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.latency import DelayCompensation
+from hucrl_ros.controller.state_reader import StateReader, Surroundings
 from hucrl_ros.errors import BundleError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.bundle_loader import BundleLoader, Outcome
 from hucrl_ros.nodes.overrides import given_settings, override
 from hucrl_ros.nodes.qos import LATCHED
-from hucrl_ros.robot import RobotSpec
-from hucrl_ros.runtime.agent import Agent
-from hucrl_ros.runtime.bundle import load_bundle
-from hucrl_ros.runtime.control_loop import ControlLoop
-from hucrl_ros.runtime.guard import Guard
-from hucrl_ros.runtime.latency import DelayCompensation
-from hucrl_ros.runtime.state_reader import StateReader, Surroundings
 
 
 class BundleSlot:

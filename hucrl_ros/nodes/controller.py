@@ -7,17 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
+from hucrl_ros.controller.control_loop import Answer, ControlLoop
+from hucrl_ros.controller.planning_thread import PLANNING_THREAD
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.bundle_slot import BundleSlot
+from hucrl_ros.nodes.controller_topics import Heard, Inlets
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
-from hucrl_ros.nodes.inlets import Heard, Inlets
-from hucrl_ros.nodes.lifeline import Lifeline, lifeline_name
 from hucrl_ros.nodes.outlets import Outlets
 from hucrl_ros.nodes.parameters import own_parameter, read_config
 from hucrl_ros.nodes.plan_markers import PlanPublisher
+from hucrl_ros.nodes.process_liveness import Lifeline, lifeline_name
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.runtime.control_loop import Answer, ControlLoop
-from hucrl_ros.runtime.deadline import PLANNING_THREAD
 
 LOG_PERIOD = 1.0
 """[s] At most one line of a kind in this time."""

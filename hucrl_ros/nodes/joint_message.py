@@ -3,8 +3,8 @@
 from builtin_interfaces.msg import Time
 from sensor_msgs.msg import JointState
 
-from hucrl_ros.runtime.joint_state import JointReading
-from hucrl_ros.ticks import NANOSECONDS
+from hucrl_ros.controller.joint_state import JointReading
+from hucrl_ros.controller.ticks import NANOSECONDS
 
 
 def nanoseconds(stamp: Time) -> int:

@@ -10,14 +10,14 @@ from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
-from hucrl_ros.config import Config
+from hucrl_ros.config.schema import Config
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.learning_worker import LearnerFactory, LearnerLike, LearningWorker, Status
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.qos import LATCHED
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.runs import RunFolder
+from hucrl_ros.run.folder import RunFolder
 
 REPORT_PERIOD = 0.1
 """[s] Between two looks at what the worker is doing."""
@@ -27,7 +27,7 @@ CLOSE_TIMEOUT = 2.0
 
 def make_learner(config: Config, run: RunFolder) -> LearnerLike:
     """The learner of a run."""
-    from hucrl_ros.learner import Learner  # With torch: it takes seconds.
+    from hucrl_ros.learning.learner import Learner  # With torch: it takes seconds.
 
     return Learner(config, run)
 

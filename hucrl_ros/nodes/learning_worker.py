@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from hucrl_ros.config import Config
+from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.manifest import LearningReport, read_manifest
 from hucrl_ros.errors import HucrlError
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.manifest import LearningReport, read_manifest
+from hucrl_ros.run.folder import RunFolder
 
 NICENESS = 5
 """Lower priority than the control loop's, where both share a machine."""
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class LearnerLike(Protocol):
-    """What the worker needs of `hucrl_ros.learner.Learner`."""
+    """What the worker needs of `hucrl_ros.learning.learner.Learner`."""
 
     def export_initial(self) -> Path:
         """Write bundle 0."""

@@ -5,10 +5,10 @@ from numpy.typing import NDArray
 from rclpy.node import Node
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayLayout
 
+from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.qos import LATCHED, STREAM
 from hucrl_ros.nodes.tick_message import tick_layout, to_message
-from hucrl_ros.ticks import TickRecord
 
 
 class Outlets:

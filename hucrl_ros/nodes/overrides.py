@@ -5,7 +5,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 from rclpy.node import Node
 
-from hucrl_ros.config import Settings
+from hucrl_ros.config.schema import Settings
 from hucrl_ros.errors import ConfigError
 
 Group = TypeVar("Group", bound=Settings)

@@ -1,4 +1,4 @@
-"""ROS parameters of a node, checked by the one schema of `hucrl_ros.config`."""
+"""ROS parameters of a node, checked by the one schema of `hucrl_ros.config.schema`."""
 
 import array
 from collections.abc import Collection
@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from rclpy.node import Node
 
-from hucrl_ros.config import Config
-from hucrl_ros.config_files import merge, parse_config
+from hucrl_ros.config.files import merge, parse_config
+from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.runs import RunFolder
+from hucrl_ros.run.folder import RunFolder
 
 ROS_PARAMETERS = ("use_sim_time", "start_type_description_service")
 ROS_PREFIXES = ("qos_overrides.",)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from geometry_msgs.msg import PoseStamped
 from rclpy.node import Node
 
+from hucrl_ros.controller.state_reader import FRAME, Place, Places, Surroundings
+from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.joint_message import nanoseconds
 from hucrl_ros.nodes.qos import LATCHED, STREAM
-from hucrl_ros.runtime.state_reader import FRAME, Place, Places, Surroundings
-from hucrl_ros.ticks import NANOSECONDS
 
 
 def to_message(position: Sequence[float], stamp_ns: int) -> PoseStamped:

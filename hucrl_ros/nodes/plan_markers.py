@@ -10,8 +10,8 @@ from rclpy.node import Node
 from std_msgs.msg import ColorRGBA
 from visualization_msgs.msg import Marker, MarkerArray
 
+from hucrl_ros.config.robot_spec import RobotSpec
 from hucrl_ros.nodes import topics
-from hucrl_ros.robot import RobotSpec
 
 PERIOD = 0.1
 """[s] Shortest time between two plans."""

@@ -12,15 +12,15 @@ from lifecycle_msgs.srv import ChangeState
 from rclpy.client import Client
 from std_srvs.srv import SetBool, Trigger
 
-from hucrl_ros.config import Config
+from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import RunError
-from hucrl_ros.ledger import Ledger
-from hucrl_ros.monitor import EpisodeMonitor
-from hucrl_ros.nodes.peers import LearnerReport, Peers
+from hucrl_ros.nodes.node_clients import LearnerReport, Peers
 from hucrl_ros.nodes.script import Script, Wait, pause
-from hucrl_ros.progress import Phase, Progress
-from hucrl_ros.runs import RunFolder
-from hucrl_ros.runtime.manifest import read_manifest
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.monitor import EpisodeMonitor
+from hucrl_ros.run.progress import Phase, Progress
+from hucrl_ros.run.summary_writer import Ledger
 
 MEET_S = 120.0
 """[s] For all nodes to appear."""

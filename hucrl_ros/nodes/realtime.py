@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hucrl_ros.config import ControlSettings
-from hucrl_ros.runtime.deadline import PLANNING_THREAD
+from hucrl_ros.config.schema import ControlSettings
+from hucrl_ros.controller.planning_thread import PLANNING_THREAD
 
 logger = logging.getLogger(__name__)
 

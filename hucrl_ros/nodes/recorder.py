@@ -14,14 +14,14 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray
 from std_srvs.srv import SetBool
 
-from hucrl_ros.bags.recording import Recording
-from hucrl_ros.bags.topics import RECORDED
+from hucrl_ros.controller.topics import RECORDED
 from hucrl_ros.errors import BagError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.parameters import own_run, read_config
 from hucrl_ros.nodes.qos import ARCHIVE, ARCHIVE_LATCHED
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.run.recording import Recording
 
 MESSAGE_CLASSES = {
     "sensor_msgs/msg/JointState": JointState,

@@ -11,9 +11,6 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
-from hucrl_ros.envs import make_robot
-from hucrl_ros.envs.base import Array
-from hucrl_ros.envs.plant import Plant, Sample
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.nodes import places, topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
@@ -21,7 +18,10 @@ from hucrl_ros.nodes.pacing import Lockstep, Pacing, RealTime
 from hucrl_ros.nodes.parameters import own_parameter, read_config
 from hucrl_ros.nodes.qos import LATCHED, STREAM
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.runs import RunFolder
+from hucrl_ros.robots import make_robot
+from hucrl_ros.robots.mujoco_robot import Array
+from hucrl_ros.robots.plant import Plant, Sample
+from hucrl_ros.run.folder import RunFolder
 
 REPEAT_PERIOD = 0.05
 """[s] In lockstep, between two copies of a joint state that nobody has answered."""

@@ -11,19 +11,19 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from hucrl_ros.errors import HucrlError, RunError
-from hucrl_ros.ledger import Ledger
-from hucrl_ros.live_view import make_view
-from hucrl_ros.monitor import EpisodeMonitor
 from hucrl_ros.nodes import joint_message, places, topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
+from hucrl_ros.nodes.node_clients import Peers
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
-from hucrl_ros.nodes.peers import Peers
 from hucrl_ros.nodes.protocol import Protocol
 from hucrl_ros.nodes.qos import ARCHIVE
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.script import Wait
 from hucrl_ros.nodes.tick_message import from_message
-from hucrl_ros.progress import Phase, Progress
+from hucrl_ros.run.live_view import make_view
+from hucrl_ros.run.monitor import EpisodeMonitor
+from hucrl_ros.run.progress import Phase, Progress
+from hucrl_ros.run.summary_writer import Ledger
 
 ADVANCE_PERIOD = 0.05
 """[s] Between two looks at what is waited for; messages are looked at as they come."""

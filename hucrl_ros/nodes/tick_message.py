@@ -1,8 +1,8 @@
-"""`hucrl_ros.ticks` as messages on `controller/ticks`."""
+"""`hucrl_ros.controller.ticks` as messages on `controller/ticks`."""
 
 from std_msgs.msg import Float64MultiArray, MultiArrayDimension, MultiArrayLayout
 
-from hucrl_ros.ticks import TickRecord, decode_tick, encode_tick, tick_labels
+from hucrl_ros.controller.ticks import TickRecord, decode_tick, encode_tick, tick_labels
 
 
 def tick_layout(action_dim: int) -> MultiArrayLayout:

@@ -1,6 +1,6 @@
 """Names of topics and services, all relative, so that launch files can remap them."""
 
-from hucrl_ros.bags.topics import (
+from hucrl_ros.controller.topics import (
     ACTIVE,
     COMMANDS,
     GOAL,

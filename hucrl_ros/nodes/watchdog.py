@@ -12,19 +12,19 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 
+from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.joint_state import JointStateReader
+from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.controller.watch import Watch, patience
 from hucrl_ros.errors import HucrlError, StateError
 from hucrl_ros.nodes import joint_message, topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
-from hucrl_ros.nodes.lifeline import LifelineWatcher, lifeline_name
 from hucrl_ros.nodes.overrides import given_settings, override
 from hucrl_ros.nodes.parameters import read_config
+from hucrl_ros.nodes.process_liveness import LifelineWatcher, lifeline_name
 from hucrl_ros.nodes.qos import LATCHED, NEWEST, STREAM
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.runtime.guard import Guard
-from hucrl_ros.runtime.joint_state import JointStateReader
-from hucrl_ros.runtime.manifest import read_manifest
-from hucrl_ros.runtime.watch import Watch, patience
 
 LABEL = "watchdog"
 """Label in the layout of the watchdog's commands, which tells them from the controller's."""

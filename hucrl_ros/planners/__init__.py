@@ -1,6 +1,6 @@
 """Planners: what to do in the next H control periods. numpy only."""
 
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners.base import Imagine, Plan, Planner, Rollouts, System
 from hucrl_ros.planners.cem import Cem
 from hucrl_ros.planners.dyna_mpc import DynaMpc

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
 
 Array = NDArray[np.float32]
 

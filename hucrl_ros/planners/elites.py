@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners.base import Array, Rollouts
 from hucrl_ros.planners.sampling import Noise
 from hucrl_ros.planners.shooting import OPEN_LOOP, Proposal, Shot

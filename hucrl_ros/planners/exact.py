@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.planners.base import Imagine, Plan, Planner, System
 from hucrl_ros.planners.dynamic_programming import Axis, Grid, ValueTable, backward_induction

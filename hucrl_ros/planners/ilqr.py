@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners.base import Imagine, Plan, Planner, System
 from hucrl_ros.planners.derivatives import STEP, Expansion, expand, scalar_derivatives
 

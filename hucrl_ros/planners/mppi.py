@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners.base import Array, Plan, Rollouts
 from hucrl_ros.planners.sampling import Noise
 from hucrl_ros.planners.shooting import OPEN_LOOP, Proposal, ShootingPlanner, Shot

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners.base import Imagine, Plan, Planner, draw_noise
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hucrl_ros.config import PlannerSettings
+from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners.base import Array, Imagine, Plan, Planner, Rollouts, draw_noise
 from hucrl_ros.planners.sampling import Matrix, Noise, geometric, shifted
 

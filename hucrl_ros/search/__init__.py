@@ -1,6 +1,6 @@
 """Policy search on the imagined system."""
 
-from hucrl_ros.config import SearchSettings
+from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.base import PolicySearch, SearchResult
 from hucrl_ros.search.bptt import Bptt

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from hucrl_ros.config import SearchSettings
+from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.search.networks import ActionValues, Critic, Policy, noise_network
 from hucrl_ros.tasks import Task
 

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hucrl_ros.config import SearchSettings
+from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.errors import LearningError
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.imagination import (

@@ -6,16 +6,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hucrl_ros.exploration import Step
-from hucrl_ros.runtime import kernel
-from hucrl_ros.runtime.networks import Floats, Networks
-from hucrl_ros.runtime.program import (
+from hucrl_ros.controller.engines import kernel
+from hucrl_ros.controller.engines.networks import Floats, Networks
+from hucrl_ros.controller.engines.program import (
     compile_program,
     padded,
     scratch_memory,
     write_layers,
 )
-from hucrl_ros.runtime.threads import run_shared, shares
+from hucrl_ros.controller.engines.threads import run_shared, shares
+from hucrl_ros.models.exploration import Step
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.imagination import Imagination
 from hucrl_ros.search.weights import critic_of, policies_of

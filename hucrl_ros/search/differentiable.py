@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hucrl_ros.config import SearchSettings
+from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.search.imagination import Imagination
 
 Penalty = Callable[[Tensor, Tensor], Tensor]

@@ -2,7 +2,7 @@
 
 import logging
 
-from hucrl_ros.exploration import Step
+from hucrl_ros.models.exploration import Step
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.imagination import Imagination
 from hucrl_ros.search.weights import networks_of

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hucrl_ros.config import SearchSettings
-from hucrl_ros.exploration import Step
+from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.models import Transitions
+from hucrl_ros.models.exploration import Step
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.tasks import Task
 

@@ -10,7 +10,7 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.policies import ContinuousCritic
 from torch import Tensor, nn
 
-from hucrl_ros.config import SearchSettings
+from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.search.model_free import drawing_from, set_up
 from hucrl_ros.search.replay import Replay

@@ -7,7 +7,7 @@ import torch
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from torch import Tensor
 
-from hucrl_ros.config import SearchSettings
+from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.models import Transitions
 from hucrl_ros.search.imagination import Imagination
 

@@ -4,10 +4,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hucrl_ros.exploration import GreedyStep, OptimisticStep, Step, ThompsonStep
+from hucrl_ros.controller.engines.networks import GEOMETRY, Dense, Floats, Networks
 from hucrl_ros.models import DeterministicEnsemble, Ensemble
+from hucrl_ros.models.exploration import GreedyStep, OptimisticStep, Step, ThompsonStep
 from hucrl_ros.models.heads import Heads
-from hucrl_ros.runtime.networks import GEOMETRY, Dense, Floats, Networks
 from hucrl_ros.search.actors import Actors
 from hucrl_ros.tasks import Task
 from hucrl_ros.tasks.contact import NEAR_CONTACT

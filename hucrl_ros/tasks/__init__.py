@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from hucrl_ros.description import find_description, is_description, read_description
-from hucrl_ros.envs.resolve import resolve
+from hucrl_ros.config.task_file import find_description, is_description, read_description
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.robots.resolve import resolve
 from hucrl_ros.tasks.base import Task
 from hucrl_ros.tasks.cartpole import CartpoleSwingUp
 from hucrl_ros.tasks.described import DescribedTask

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hucrl_ros.envs import MujocoRobot, RobotSpec
-from hucrl_ros.envs.base import Array
+from hucrl_ros.robots import MujocoRobot, RobotSpec
+from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.tasks.geometry import Geometry
 
 Reach = float | tuple[float, float]

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from hucrl_ros.envs import Cartpole, RobotSpec
-from hucrl_ros.envs.cartpole import START_STD
+from hucrl_ros.robots import Cartpole, RobotSpec
+from hucrl_ros.robots.cartpole import START_STD
 from hucrl_ros.tasks.base import Task
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hucrl_ros.nearness import ROUNDS, TINY
+from hucrl_ros.controller.nearness import ROUNDS, TINY
 from hucrl_ros.tasks.kinematics import Point, is_moved_by, point_of
 
 NEAR_CONTACT = 0.01

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hucrl_ros.description import Description
-from hucrl_ros.envs.described import DescribedRobot
+from hucrl_ros.config.robot import Draw
+from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.robot import RobotSpec
-from hucrl_ros.robot_settings import Draw
+from hucrl_ros.robots.described_robot import DescribedRobot
 from hucrl_ros.tasks.base import Task
 from hucrl_ros.tasks.geometry import Geometry, Stop, Vector
 from hucrl_ros.tasks.reward_function import RewardFunction, explain, load_function

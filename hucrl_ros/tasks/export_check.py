@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.quiet_export import quiet_export
+from hucrl_ros.learning.quiet_export import quiet_export
 from hucrl_ros.tasks.described import DescribedTask
 from hucrl_ros.tasks.reward_function import first_line
 

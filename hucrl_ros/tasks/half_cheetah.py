@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from hucrl_ros.envs import HalfCheetah, RobotSpec
-from hucrl_ros.envs.half_cheetah import START_ANGLE, START_SPEED_STD
+from hucrl_ros.robots import HalfCheetah, RobotSpec
+from hucrl_ros.robots.half_cheetah import START_ANGLE, START_SPEED_STD
 from hucrl_ros.tasks.base import Task
 
 FASTEST = 10.0

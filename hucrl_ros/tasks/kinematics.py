@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hucrl_ros.envs.extras import joints_of
+from hucrl_ros.robots.extras import joints_of
 
 Array = NDArray[np.float64]
 GROUP = 3

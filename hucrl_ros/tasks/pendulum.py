@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hucrl_ros.envs import Pendulum, RobotSpec
+from hucrl_ros.robots import Pendulum, RobotSpec
 from hucrl_ros.tasks.base import Task
 from hucrl_ros.tasks.tolerance import tolerance
 

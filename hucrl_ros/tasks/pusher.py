@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from hucrl_ros.envs import Pr2Pusher, RobotSpec
-from hucrl_ros.envs.pr2_pusher import GOAL, OBJECT_OFFSET, OBJECT_STD
+from hucrl_ros.robots import Pr2Pusher, RobotSpec
+from hucrl_ros.robots.pr2_pusher import GOAL, OBJECT_OFFSET, OBJECT_STD
 from hucrl_ros.tasks.base import Task
 from hucrl_ros.tasks.geometry import Geometry, Stop, Vector
 from hucrl_ros.tasks.kinematics import ForwardKinematics

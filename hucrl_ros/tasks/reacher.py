@@ -6,8 +6,8 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from hucrl_ros.envs import Pr2Reacher, RobotSpec
-from hucrl_ros.envs.pr2_reacher import GOAL_MEAN, GOAL_STD
+from hucrl_ros.robots import Pr2Reacher, RobotSpec
+from hucrl_ros.robots.pr2_reacher import GOAL_MEAN, GOAL_STD
 from hucrl_ros.tasks.base import Task
 from hucrl_ros.tasks.geometry import Geometry, Stop, Vector
 from hucrl_ros.tasks.kinematics import ForwardKinematics

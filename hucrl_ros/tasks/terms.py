@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hucrl_ros.errors import ConfigError
-from hucrl_ros.reward_settings import (
+from hucrl_ros.config.reward import (
     DistanceSettings,
     EffortSettings,
     GentleSettings,
@@ -22,6 +21,7 @@ from hucrl_ros.reward_settings import (
     VelocitySettings,
     WithinSettings,
 )
+from hucrl_ros.errors import ConfigError
 from hucrl_ros.tasks.tolerance import tolerance
 from hucrl_ros.tasks.view import RobotView
 

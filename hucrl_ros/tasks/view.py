@@ -4,9 +4,9 @@ import mujoco
 import torch
 from torch import Tensor, nn
 
+from hucrl_ros.config.reward import Point
+from hucrl_ros.config.robot_spec import RobotSpec
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.reward_settings import Point
-from hucrl_ros.robot import RobotSpec
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 
 AXES = "xyz"

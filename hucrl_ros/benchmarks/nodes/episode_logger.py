@@ -9,13 +9,13 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
 from hucrl_ros.benchmarks.nodes.episode_client import EpisodeClient
+from hucrl_ros.controller.joint_state import JointStateReader
+from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.nodes import joint_message, topics
 from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.qos import STREAM
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.tick_message import from_message
-from hucrl_ros.runtime.joint_state import JointStateReader
-from hucrl_ros.runtime.manifest import read_manifest
 
 
 class EpisodeLogger(EpisodeClient):

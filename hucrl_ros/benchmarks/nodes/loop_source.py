@@ -16,14 +16,14 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from hucrl_ros.benchmarks.nodes.episode_client import EpisodeClient
-from hucrl_ros.config import ControlSettings
+from hucrl_ros.config.schema import ControlSettings
+from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.qos import STREAM
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.tick_message import from_message
-from hucrl_ros.runtime.manifest import read_manifest
-from hucrl_ros.ticks import NANOSECONDS
 
 SWING = 0.3
 """[rad or m] Amplitude of the joints' motion."""

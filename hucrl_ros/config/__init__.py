@@ -1,0 +1,1 @@
+"""Settings: one schema, its defaults, overlays, and a robot's and task's YAML."""

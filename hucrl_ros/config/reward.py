@@ -1,0 +1,207 @@
+"""Schema of a reward that a user describes: a Python function, or a sum of given terms."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from hucrl_ros.config.schema import Settings
+
+Coordinates = tuple[float, float, float]
+Point = str | Coordinates
+"""Name of a site, or of a body among the state's entries; or world coordinates [m]."""
+
+
+class TermSettings(Settings):
+    """What all terms have."""
+
+    term: str
+    """Its name; `hucrl list rewards` explains them."""
+    weight: float = 1.0
+    """Factor on the term [reward]."""
+
+
+class DistanceSettings(TermSettings):
+    """Two points."""
+
+    term: Literal["distance"]
+    of: str
+    """Site or body that has to get somewhere."""
+    to: Point
+    """Where."""
+
+
+class NearSettings(TermSettings):
+    """Two points, and a length."""
+
+    term: Literal["near"]
+    of: str
+    to: Point
+    length: float = Field(gt=0)
+    """Distance at which the term is 1/e [m]."""
+
+
+class HeightSettings(TermSettings):
+    """A point."""
+
+    term: Literal["height"]
+    of: str
+
+
+class UprightSettings(TermSettings):
+    """A revolute joint, and a band of the cosine."""
+
+    term: Literal["upright"]
+    joint: str
+    target: float = 0.0
+    """Angle to be at; whole turns don't matter [rad]."""
+    cosine: float = Field(0.95, ge=-1, le=1)
+    """Least cosine of the angle from the target that is as good as can be [1]."""
+    margin: float = Field(0.1, gt=0)
+    """How far below it the term is 0.1 [1]."""
+
+
+class PositionSettings(TermSettings):
+    """A joint and where it should be."""
+
+    term: Literal["position"]
+    joint: str
+    target: float = 0.0
+    """[rad or m]"""
+
+
+class WithinSettings(TermSettings):
+    """A joint and the band where it should be."""
+
+    term: Literal["within"]
+    joint: str
+    low: float
+    """[rad or m]"""
+    high: float
+    """[rad or m]"""
+    margin: float = Field(gt=0)
+    """How far outside the term is 0.1 [rad or m]."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "WithinSettings":
+        if self.low > self.high:
+            raise ValueError(f"low = {self.low:g} exceeds high = {self.high:g}")
+        return self
+
+
+class SlowSettings(TermSettings):
+    """A joint and the speed that is as good as rest."""
+
+    term: Literal["slow"]
+    joint: str
+    band: float = Field(ge=0)
+    """[rad/s or m/s]"""
+    margin: float = Field(gt=0)
+    """How far above it the term is 0.1 [rad/s or m/s]."""
+
+
+class SpeedSettings(TermSettings):
+    """A joint that should move forward."""
+
+    term: Literal["speed"]
+    joint: str
+    cap: float | None = None
+    """Speed beyond which more earns nothing; none: there is none [rad/s or m/s]."""
+
+
+class VelocitySettings(TermSettings):
+    """Joints that should be slow."""
+
+    term: Literal["velocity"]
+    joints: tuple[str, ...] = ()
+    """Empty: all of the state's."""
+
+
+class EffortSettings(TermSettings):
+    """Unit of the efforts."""
+
+    term: Literal["effort"]
+    scale: float = Field(1.0, gt=0)
+    """Effort that costs ρ [N m or N]."""
+
+
+class GentleSettings(TermSettings):
+    """Effort that is free."""
+
+    term: Literal["gentle"]
+    band: float = Field(ge=0)
+    """[N m or N]"""
+    margin: float = Field(gt=0)
+    """How far above it the tolerance is 0.1 [N m or N]."""
+
+
+class ProductSettings(TermSettings):
+    """Terms that count only together."""
+
+    term: Literal["product"]
+    factors: "tuple[AnyTerm, ...]" = Field(min_length=2)
+
+
+AnyTerm = Annotated[
+    DistanceSettings
+    | NearSettings
+    | HeightSettings
+    | UprightSettings
+    | PositionSettings
+    | WithinSettings
+    | SlowSettings
+    | SpeedSettings
+    | VelocitySettings
+    | EffortSettings
+    | GentleSettings
+    | ProductSettings,
+    Field(discriminator="term"),
+]
+ProductSettings.model_rebuild()
+
+
+class SuccessSettings(Settings):
+    """What counts as success at the end of an episode."""
+
+    of: str
+    """Site or body."""
+    to: Point
+    """Where it should be."""
+    within: float = Field(gt=0)
+    """Largest distance that counts [m]."""
+
+
+class RewardSettings(Settings):
+    """Either a function or terms."""
+
+    function: str = Field("", pattern=r"^$|^[^:]+\.py:[A-Za-z_]\w*$")
+    """`file.py:name` of a function `(state, action, robot) -> reward`; the file's path is
+    relative to the description."""
+    terms: tuple[AnyTerm, ...] = ()
+    """Summed."""
+    success: SuccessSettings | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "RewardSettings":
+        if bool(self.function) == bool(self.terms):
+            raise ValueError("expected either function: FILE.py:NAME or a list of terms")
+        return self
+
+    @property
+    def file(self) -> str:
+        """Of the function; empty where there is none."""
+        return self.function.rpartition(":")[0]
+
+    @property
+    def name(self) -> str:
+        """Of the function; empty where there is none."""
+        return self.function.rpartition(":")[2]
+
+    def all_terms(self) -> Iterator[TermSettings]:
+        """Every term, factors of products included."""
+        waiting: list[TermSettings] = list(self.terms)
+        while waiting:
+            term = waiting.pop(0)
+            yield term
+            if isinstance(term, ProductSettings):
+                waiting += term.factors

@@ -1,0 +1,225 @@
+"""Plays a bundle: one state in, one action out."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.controller.budget import Budget
+from hucrl_ros.controller.bundle import Bundle
+from hucrl_ros.controller.engines.engine import make_engine
+from hucrl_ros.controller.latency import InForce
+from hucrl_ros.controller.planning_thread import DeadlinePlanner, Planned
+from hucrl_ros.controller.system import BundleSystem
+from hucrl_ros.controller.tick import Source, Tick
+from hucrl_ros.planners import Plan, make_planner
+
+WARM_UP_TICKS = 3
+GRACE = 0.25
+"""Share of what the budget leaves of the period that an iteration may take longer than expected;
+the rest is for sending what is sent in its place."""
+
+
+class Agent:
+    """Plans each tick within a budget.
+
+    Out of budget it sends what the previous plan has for this period, and when that is used up
+    π(s). The budget is looked at between iterations; where an `executor` plans, a tick doesn't
+    wait for one that stalls longer than `GRACE` allows.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        budget_s: float | None,
+        clock: Callable[[], float] = time.perf_counter,
+        executor: Executor | None = None,
+        engine: str = "auto",
+        threads: int = 1,
+    ) -> None:
+        """Play `bundle`.
+
+        Args:
+            bundle: What to play.
+            budget_s: Time for planning in a tick [s]; None: no limit, so that equal states and
+                seeds give equal actions.
+            clock: Seconds from any start.
+            executor: Has one thread, which plans; None: the calling thread does. Ignored where
+                there is no limit, and nothing to plan.
+            engine: Engine that rolls out, and
+            threads: its threads; see `runtime.engine.make_engine`.
+        """
+        self.bundle = bundle
+        self.fallbacks = 0
+        """Ticks of this episode that had no time to plan, or no finite plan."""
+        manifest = bundle.manifest
+        self._limits = np.asarray(manifest.effort_limits)
+        self._target_std = np.asarray(manifest.target_std, np.float32)
+        self._planner = make_planner(manifest.planner, manifest.spec.predicted_dim, manifest.width)
+        self._planner.prepare(BundleSystem(bundle))
+        self._engine = make_engine(
+            bundle, self._planner.particles, manifest.planner.horizon, engine, threads
+        )
+        self._budget = Budget(budget_s, clock)
+        # To follow the policy takes less time than to have another thread do it.
+        waits = budget_s is not None and manifest.planner.algorithm != "policy"
+        self._deadline = DeadlinePlanner(executor if waits else None)
+        self._grace_s = GRACE * (manifest.period - (budget_s or 0.0))
+        self._plan: Plan | None = None
+        self._plan_state: NDArray[np.float64] = np.zeros(manifest.spec.state_dim)
+        self._asked_state: NDArray[np.float64] = self._plan_state
+        self._plan_age = self._asked_age = 0
+        self.start_episode(manifest.seed)
+
+    def start_episode(self, seed: int) -> None:
+        """Forget the last plan and draw from a generator of this seed and the bundle's episode."""
+        self._deadline.finish()
+        self._rng = np.random.default_rng((seed, self.bundle.manifest.episode))
+        self._planner.reset(self._rng)
+        self._plan, self._plan_age = None, 0
+        self.fallbacks = 0
+
+    def warm_up(self) -> None:
+        """Run some ticks, so that the first one of an episode isn't slow; then forget them.
+
+        `start_episode` has to follow.
+        """
+        # In this thread: another bundle's agent may be using the planning one.
+        deadline, self._deadline = self._deadline, DeadlinePlanner()
+        coming = [InForce(np.zeros(len(self._limits)), 1.0)]
+        for _ in range(WARM_UP_TICKS):
+            self._budget.forget()  # The first iterations take longer than the later ones will,
+            self.act(np.zeros_like(self._plan_state), coming=coming)
+            self.expected_plan()
+        self._budget.forget()  # and all of them longer than in a thread with priority.
+        self._deadline = deadline
+        self.start_episode(self.bundle.manifest.seed)
+
+    def act(
+        self,
+        state: NDArray[np.float64],
+        spent_s: float = 0.0,
+        coming: Sequence[InForce] = (),
+        periods: int = 1,
+    ) -> Tick:
+        """Choose the effort for the next control period.
+
+        Args:
+            state: `(p,)`, finite.
+            spent_s: Part of the budget that is gone already [s].
+            coming: Commands that the robot is under before this one takes effect.
+            periods: Since the last call, by the stamps [control periods].
+        """
+        if self.bundle.manifest.random:
+            action = self._rng.uniform(-self._limits, self._limits)
+            return Tick(action, Source.RANDOM, 0, math.nan, math.nan, math.nan, 0.0, None)
+        self._grow_older(periods)
+        busy = self._deadline.busy
+        if not busy:
+            self._budget.start(spent_s)
+        ahead = self._predict(state, coming)
+        plan, in_time = Planned(None, False) if busy else self._make_plan(ahead)
+        if plan is None:
+            self.fallbacks += 1
+            return self._fall_back(state, ahead)._replace(overrun=not in_time)
+        self._plan, self._plan_age, self._plan_state = plan, 0, ahead
+        planned = self.bundle.manifest.planner.algorithm != "policy"
+        source = Source.PLANNED if planned else Source.POLICY
+        return self._tick(state, plan.actions[0], source, plan)
+
+    @property
+    def optimistic_plan(self) -> NDArray[np.float32] | None:
+        """`(H + 1, p)` that the strategy imagines of the last plan."""
+        return self._plan.states if self._plan else None
+
+    def expected_plan(self) -> NDArray[np.float32] | None:
+        """`(H + 1, p)` that the ensemble's mean expects of the last plan's efforts (η = 0).
+
+        It takes one run of the model a step, so ask for it outside the tick.
+        """
+        if self._plan is None:
+            return None
+        states = [self._plan_state.astype(np.float32)]
+        shares = self._plan.actions[:, : len(self._limits)]
+        for action in (shares * self._limits).astype(np.float32):
+            states.append(self._expect(states[-1], action))
+        return np.stack(states)
+
+    def _grow_older(self, periods: int) -> None:
+        """`periods` have passed; a plan that came too late for its tick is the newest one now."""
+        self._plan_age += periods
+        self._asked_age += periods
+        late = self._deadline.late()
+        if late is not None:
+            self._plan, self._plan_age = late, self._asked_age
+            self._plan_state = self._asked_state
+
+    def _expect(
+        self, state: NDArray[np.float32], action: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """`(p,)` that the ensemble's mean expects after a period; the context stays."""
+        mean = self.bundle.run("dynamics", state=state[None], action=action[None])[0][0]
+        return np.concatenate([mean, state[len(mean) :]])
+
+    def _predict(
+        self, state: NDArray[np.float64], coming: Sequence[InForce]
+    ) -> NDArray[np.float64]:
+        """Where the robot will be after `coming`: whole periods by the model's mean.
+
+        Within a period it is taken to move along a straight line. The measured state is kept
+        where the model leads nowhere.
+        """
+        ahead: NDArray[np.float32] = state.astype(np.float32)
+        for effort, share in coming:
+            ahead = ahead + np.float32(share) * (
+                self._expect(ahead, effort.astype(np.float32)) - ahead
+            )
+        return ahead.astype(np.float64) if coming and np.isfinite(ahead).all() else state.copy()
+
+    def _make_plan(self, state: NDArray[np.float64]) -> Planned:
+        self._asked_state, self._asked_age = state, 0
+        self._engine.set_state(state)
+        return self._deadline.run(self._plan_now, self._budget.left() + self._grace_s)
+
+    def _plan_now(self) -> Plan | None:
+        plan = self._planner.plan(self._engine, self._budget.go_on)
+        self._budget.stop()
+        return plan
+
+    def _fall_back(self, state: NDArray[np.float64], ahead: NDArray[np.float64]) -> Tick:
+        if self._plan is not None and self._plan_age < len(self._plan.actions):
+            return self._tick(state, self._plan.actions[self._plan_age], Source.PREVIOUS)
+        (pi,) = self.bundle.run("policy", state=ahead[None].astype(np.float32))
+        if np.isfinite(pi).all():
+            return self._tick(state, pi[0], Source.POLICY)
+        return self._tick(state, np.zeros(len(self._limits), np.float32), Source.SAFE)
+
+    def _tick(
+        self,
+        state: NDArray[np.float64],
+        share: NDArray[np.float32],
+        source: Source,
+        plan: Plan | None = None,
+    ) -> Tick:
+        """The tick that applies `share` `(q,)` or `(q + h,)`, in [-1, 1], told of `state`."""
+        action_dim = len(self._limits)
+        action = np.clip(share[:action_dim].astype(np.float64), -1.0, 1.0) * self._limits
+        eta = share[action_dim:]
+        _, epistemic, aleatoric = self.bundle.run(
+            "dynamics",
+            state=state[None].astype(np.float32),
+            action=action[None].astype(np.float32),
+        )
+        return Tick(
+            action=action,
+            source=source,
+            iterations=plan.iterations if plan else 0,
+            planned_return=plan.planned_return if plan else math.nan,
+            epistemic_std=float(np.mean(epistemic / self._target_std)),
+            aleatoric_std=float(np.mean(aleatoric / self._target_std)),
+            hallucination=float(np.abs(eta).mean()) if eta.size else 0.0,
+            optimistic=plan.states if plan else None,
+        )

@@ -1,0 +1,219 @@
+"""Loads a bundle and refuses one that isn't what it says."""
+
+import hashlib
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.controller.engines.networks import NETWORKS, Networks, from_arrays
+from hucrl_ros.controller.manifest import Manifest, read_manifest
+from hucrl_ros.controller.signature import Shape, Signature, fits, signatures
+from hucrl_ros.errors import BundleError
+
+PARITY = "parity.npz"
+PROMISE = "promise.npz"
+
+
+class Promise(NamedTuple):
+    """The episode that the strategy imagines, from the start state to the end."""
+
+    states: NDArray[np.float64]
+    """`(T + 1, p)`."""
+    actions: NDArray[np.float64]
+    """`(T, q)` efforts [N m or N]."""
+    rewards: NDArray[np.float64]
+    """`(T,)`."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A checked bundle, ready to run."""
+
+    path: Path
+    manifest: Manifest
+    graphs: Mapping[str, onnxruntime.InferenceSession]
+    """By file name without `.onnx`, see `signature.signatures`."""
+    networks: Networks | None
+    """Weights for the compiled engine; None where it can't play this bundle."""
+    parity: Mapping[str, NDArray[np.float32]]
+    """Inputs and torch's outputs of every graph, keyed `<graph>.in|out.<name>`."""
+    promise: Promise | None
+    """The imagined episode; None for a random bundle."""
+
+    def run(self, graph: str, **inputs: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """Outputs of a graph, in the order of its signature."""
+        outputs: list[NDArray[np.float32]] = self.graphs[graph].run(None, inputs)
+        return outputs
+
+
+def load_bundle(path: Path, spec: RobotSpec | None = None, threads: int = 1) -> Bundle:
+    """Load a bundle and verify schema, robot, hashes, shapes and parity.
+
+    Args:
+        path: Its folder.
+        spec: The robot it has to be made for, if that is to be checked.
+        threads: Threads of `rollout.onnx`.
+
+    Raises:
+        BundleError: it isn't what it says, or isn't made for `spec`; names what differs.
+    """
+    manifest = read_manifest(path)
+    if spec is not None:
+        _check_robot(path, manifest.spec, spec)
+    expected = signatures(manifest)
+    contents = _read_files(path, manifest, {f"{name}.onnx" for name in expected} | {PARITY})
+    graphs = {
+        # The others are too small to be worth a second thread.
+        name: _open_graph(
+            path, name, contents[f"{name}.onnx"], signature, threads if name == "rollout" else 1
+        )
+        for name, signature in expected.items()
+    }
+    parity = _read_arrays(path, PARITY, contents[PARITY])
+    networks = promise = None
+    if NETWORKS in contents:
+        networks = _read_networks(path, manifest, contents[NETWORKS])
+    if PROMISE in contents:
+        promise = _read_promise(path, manifest, contents[PROMISE])
+    bundle = Bundle(path, manifest, graphs, networks, parity, promise)
+    for name, signature in expected.items():
+        _check_graph(bundle, name, signature)
+    return bundle
+
+
+def check_outputs(
+    bundle: Bundle, source: str, graph: str, outputs: Mapping[str, NDArray[np.float32]]
+) -> None:
+    """Compare outputs on a graph's parity inputs with torch's.
+
+    Args:
+        bundle: The bundle.
+        source: Name of the file that they come from.
+        graph: Name of the graph that computes the same.
+        outputs: By their names.
+
+    Raises:
+        BundleError: they differ by more than the manifest tolerates.
+    """
+    tolerance = bundle.manifest.parity_tolerance
+    for key, output in outputs.items():
+        reference = bundle.parity[f"{graph}.out.{key}"]
+        difference = np.max(np.abs(output - reference) / (1.0 + np.abs(reference)), initial=0.0)
+        if not difference <= tolerance:
+            raise BundleError(
+                f"{bundle.path}: {source}: output {key!r} differs from torch's by "
+                f"{difference:.3g} (relative to 1 + |value|), more than the tolerance of "
+                f"{tolerance:.3g}"
+            )
+
+
+def _check_robot(path: Path, made_for: RobotSpec, here: RobotSpec) -> None:
+    for field in fields(RobotSpec):
+        theirs, ours = getattr(made_for, field.name), getattr(here, field.name)
+        if theirs != ours:
+            raise BundleError(
+                f"{path}: made for another robot: {field.name} is {theirs!r} in the bundle, "
+                f"{ours!r} here"
+            )
+
+
+def _read_files(path: Path, manifest: Manifest, required: set[str]) -> dict[str, bytes]:
+    """Contents of the listed files, each equal to its hash."""
+    for name in sorted(required - manifest.files.keys()):
+        raise BundleError(f"{path}: the manifest doesn't list {name}")
+    contents = {}
+    for name, digest in manifest.files.items():
+        try:
+            content = (path / name).read_bytes()
+        except OSError as error:
+            raise BundleError(f"{path}: {name}: {error.strerror}") from None
+        found = hashlib.sha256(content).hexdigest()
+        if found != digest:
+            raise BundleError(
+                f"{path}: {name} was changed: its SHA-256 is {found[:12]}…, "
+                f"the manifest says {digest[:12]}…"
+            )
+        contents[name] = content
+    return contents
+
+
+def _open_graph(
+    path: Path, name: str, content: bytes, signature: Signature, threads: int
+) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # Threads that spin while they wait would take the core from the rest of the robot.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's own errors share no base class.
+        reason = " ".join(str(error).split())
+        raise BundleError(f"{path}: {name}.onnx can't be loaded: {reason}") from None
+    for kind, found, expected in (
+        ("input", session.get_inputs(), signature.inputs),
+        ("output", session.get_outputs(), signature.outputs),
+    ):
+        shapes = {value.name: tuple(value.shape) for value in found}
+        if shapes != expected:
+            raise BundleError(f"{path}: {name}.onnx: {kind}s are {shapes}, expected {expected}")
+    return session
+
+
+def _read_arrays(path: Path, name: str, content: bytes) -> dict[str, NDArray[np.float32]]:
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            return {key: arrays[key] for key in arrays.files}
+    except (ValueError, OSError, EOFError, KeyError) as error:
+        raise BundleError(f"{path}: {name} can't be read: {error}") from None
+
+
+def _check_graph(bundle: Bundle, name: str, signature: Signature) -> None:
+    """Compare a graph with what torch computed on the same inputs."""
+    shapes = {f"{name}.in.{key}": shape for key, shape in signature.inputs.items()}
+    shapes |= {f"{name}.out.{key}": shape for key, shape in signature.outputs.items()}
+    _check_arrays(bundle.path, PARITY, bundle.parity, shapes)
+    inputs = {
+        key: bundle.parity[f"{name}.in.{key}"].astype(np.float32) for key in signature.inputs
+    }
+    outputs = dict(zip(signature.outputs, bundle.run(name, **inputs), strict=True))
+    check_outputs(bundle, f"{name}.onnx", name, outputs)
+
+
+def _read_networks(path: Path, manifest: Manifest, content: bytes) -> Networks:
+    try:
+        return from_arrays(_read_arrays(path, NETWORKS, content), manifest)
+    except (KeyError, ValueError) as error:
+        raise BundleError(f"{path}: {NETWORKS}: {error.args[0]}") from None
+
+
+def _read_promise(path: Path, manifest: Manifest, content: bytes) -> Promise:
+    arrays = _read_arrays(path, PROMISE, content)
+    steps = len(arrays["rewards"]) if "rewards" in arrays else 0
+    shapes: dict[str, Shape] = {
+        "states": (steps + 1, manifest.spec.state_dim),
+        "actions": (steps, manifest.spec.action_dim),
+        "rewards": (steps,),
+    }
+    _check_arrays(path, PROMISE, arrays, shapes)
+    return Promise(*(np.asarray(arrays[key], dtype=np.float64) for key in Promise._fields))
+
+
+def _check_arrays(
+    path: Path, name: str, arrays: Mapping[str, NDArray[np.generic]], shapes: Mapping[str, Shape]
+) -> None:
+    for key, shape in shapes.items():
+        if key not in arrays:
+            raise BundleError(f"{path}: {name} has no array {key!r}")
+        if not fits(arrays[key].shape, shape):
+            raise BundleError(
+                f"{path}: {name}: {key} has the shape {arrays[key].shape}, expected {shape}"
+            )

@@ -1,0 +1,78 @@
+"""Which engine rolls particles out in the planning tick."""
+
+import logging
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.controller.bundle import Bundle, check_outputs
+from hucrl_ros.controller.engines.onnx_engine import OnnxEngine
+from hucrl_ros.controller.signature import signatures
+from hucrl_ros.errors import BundleError
+from hucrl_ros.planners import Rollouts
+from hucrl_ros.planners.base import Array
+
+logger = logging.getLogger(__name__)
+
+
+class Engine(Protocol):
+    """Rolls out a fixed number of particles over a fixed horizon; is a `planners.Imagine`."""
+
+    @property
+    def state(self) -> Array:
+        """Start of the rollouts `(p,)`."""
+
+    def set_state(self, state: NDArray[np.float64]) -> None:
+        """Start of the rollouts from now on: `(p,)`."""
+
+    def __call__(self, offsets: Array, noise: Array, feedback: float) -> Rollouts:
+        """Roll out. The result is overwritten by the next call."""
+
+
+def make_engine(
+    bundle: Bundle, particles: int, horizon: int, engine: str = "auto", threads: int = 1
+) -> Engine:
+    """Build the engine that a setting asks for.
+
+    Args:
+        bundle: What it plays.
+        particles: N.
+        horizon: H.
+        engine: `compiled`, `onnx`, or `auto`: compiled where that is possible.
+        threads: Threads of the compiled engine; those of ONNX Runtime belong to the bundle.
+
+    Raises:
+        BundleError: the bundle's networks don't compute what torch computed, or the compiled
+            engine is asked for and impossible.
+    """
+    if engine != "onnx":
+        compiled = _compiled(bundle, particles, horizon, threads)
+        if not isinstance(compiled, str):
+            return compiled
+        if engine == "compiled":
+            raise BundleError(f"{bundle.path}: control.engine = 'compiled': {compiled}")
+        logger.info("planning with ONNX Runtime: %s", compiled)
+    signature = signatures(bundle.manifest)["rollout"]
+    return OnnxEngine(bundle.graphs["rollout"], signature, particles, horizon)
+
+
+def _compiled(bundle: Bundle, particles: int, horizon: int, threads: int) -> Engine | str:
+    """The compiled engine, checked against torch; or why there is none."""
+    if bundle.networks is None:
+        return (
+            "the bundle has no networks.npz, because its model, strategy or features are special"
+        )
+    try:
+        from hucrl_ros.controller.engines.compiled import CompiledEngine
+    except (ImportError, RuntimeError) as error:  # RuntimeError: no place for numba's cache
+        return f"numba can't be used: {error}"
+    parity, score = bundle.parity, bundle.graphs["score"]
+    offsets = parity["rollout.in.offsets"].astype(np.float32)
+    count, steps = offsets.shape[:2]
+    trial = CompiledEngine(bundle.networks, score, count, steps, threads)
+    trial.set_state(parity["rollout.in.state"].astype(np.float64))
+    noise, feedback = (parity[f"rollout.in.{name}"] for name in ("noise", "feedback"))
+    found = trial(offsets, noise.astype(np.float32), float(feedback))
+    check_outputs(bundle, "networks.npz", "rollout", found._asdict())
+    return CompiledEngine(bundle.networks, score, particles, horizon, threads)

@@ -1,0 +1,202 @@
+"""`networks.npz`: the weights of a bundle, for the compiled planning kernel."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.controller.manifest import Manifest
+
+NETWORKS = "networks.npz"
+Arrays = Mapping[str, NDArray[np.generic]]
+Floats = NDArray[np.float32]
+
+
+LINK = 18
+"""Numbers that describe a link."""
+
+
+class Dense(NamedTuple):
+    """One layer; `(heads, ...)` for the model's."""
+
+    weights: Floats
+    """`(inputs, outputs)`."""
+    biases: Floats
+    """`(outputs,)`."""
+
+
+class Networks(NamedTuple):
+    """Everything that an imagined step needs, besides the reward."""
+
+    policy: list[Dense]
+    """π: SiLU between the layers, tanh at the end."""
+    hallucination: list[Dense]
+    """η, like π; empty for a strategy without one."""
+    model: list[Dense]
+    """Ensemble: features and efforts, normalised, to 2 m outputs."""
+    activation: str
+    """Of the model: relu, silu or tanh."""
+    constants: dict[str, Floats]
+    """`CONSTANTS`, and `limits`, `reach` and `target_std`."""
+    angles: tuple[int, ...]
+    """State entries that are angles."""
+    joints: int
+    """Positions, then velocities, at the beginning of the state."""
+    period: float
+    """Control period [s]."""
+    geometry: dict[str, Floats]
+    """`GEOMETRY`: what networks see besides the state's entries; see `tasks.geometry`."""
+
+
+CONSTANTS = (
+    "scales",
+    "input_mean",
+    "input_std",
+    "target_mean",
+    "choice",
+    "epistemic_scale",
+    "min_aleatoric",
+    "beta",
+    "total",
+)
+"""What the file holds: fields of `program.Program`; the manifest has the other three."""
+GEOMETRY = {
+    "stops": (0, 3),
+    "links": (0, LINK),
+    "tips": (0, 3),
+    "vectors": (0, 3),
+    "units": (2,),
+    "touches": (0, 3),
+    "object": (0, 6),
+}
+"""Shapes of the arrays where networks see nothing besides the state's entries.
+
+Stops: joint, lower and upper limit [rad]. Links, from each site to the world: site, joint, whether
+it slides, axis, and the constant transform from the link before, 3 × 4 in rows. Tips: the sites in
+the frames of their last links [m]. Vectors: site, axis, entry of the state. Units: `NEAR_STOP`
+and `VECTOR_UNIT`. Touches: the two ends of a link, which are sites, and its reach [m]. Object, at
+most one: entries of its coordinates, radius and half height [m], `NEAR_CONTACT`.
+"""
+_NETWORKS = ("policy", "hallucination", "model")
+
+
+def to_arrays(networks: Networks) -> dict[str, NDArray[np.generic]]:
+    """What goes into the file."""
+    arrays: dict[str, NDArray[np.generic]] = {
+        "activation": np.array(networks.activation),
+        **networks.geometry,
+        **{name: networks.constants[name] for name in CONSTANTS},
+    }
+    for name in _NETWORKS:
+        for index, layer in enumerate(getattr(networks, name)):
+            arrays[f"{name}.{index}.weights"] = layer.weights
+            arrays[f"{name}.{index}.biases"] = layer.biases
+    return arrays
+
+
+def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
+    """Check and sort the arrays of the file.
+
+    Raises:
+        KeyError, ValueError: it doesn't fit the manifest; says what differs.
+    """
+    networks = Networks(
+        policy=_layers(arrays, "policy"),
+        hallucination=_layers(arrays, "hallucination"),
+        model=_layers(arrays, "model"),
+        activation=str(arrays["activation"]),
+        constants={
+            **{name: arrays[name].astype(np.float32) for name in CONSTANTS},
+            "limits": np.array(manifest.effort_limits, np.float32),
+            "target_std": np.array(manifest.target_std, np.float32),
+            "reach": manifest.bounds,
+        },
+        angles=manifest.angles,
+        joints=len(manifest.spec.joint_names),
+        period=manifest.spec.period,
+        # The first bundles had none.
+        geometry={
+            name: np.asarray(arrays.get(name, np.ones(shape)), np.float32)
+            for name, shape in GEOMETRY.items()
+        },
+    )
+    spec, entries = manifest.spec, len(networks.angles) * 2 + len(networks.constants["scales"])
+    _check_geometry(networks.geometry, networks.joints, spec.state_dim)
+    vectors, stops = networks.geometry["vectors"], networks.geometry["stops"]
+    predicted, actions = spec.predicted_dim, spec.action_dim
+    moving = int((vectors[:, 2] < predicted).sum())
+    features = entries + len(vectors)
+    ramps = 2 * len(stops) + 3 * len(networks.geometry["object"])
+    seen = entries - len(spec.context) + ramps + moving + actions
+    heads = len(networks.constants["choice"])
+    shapes = {
+        "scales": (spec.state_dim - len(networks.angles),),
+        **dict.fromkeys(("input_mean", "input_std"), (seen,)),
+        **dict.fromkeys(("target_mean", "epistemic_scale"), (predicted,)),
+        "choice": (heads,),
+        **dict.fromkeys(("min_aleatoric", "beta", "total"), ()),
+    }
+    for name, shape in shapes.items():
+        if networks.constants[name].shape != shape:
+            raise ValueError(f"{name} has the shape {networks.constants[name].shape}, not {shape}")
+    _check_chain("policy", networks.policy, (), features, actions)
+    if manifest.hallucination_dim:
+        _check_chain("hallucination", networks.hallucination, (), features, predicted)
+    elif networks.hallucination:
+        raise ValueError("hallucination has layers, but hallucination_dim is 0")
+    _check_chain("model", networks.model, (heads,), seen, 2 * predicted)
+    return networks
+
+
+def _check_geometry(geometry: dict[str, Floats], joints: int, state_dim: int) -> None:
+    """The kernel reads what these name without a look at its bounds."""
+    for name, shape in GEOMETRY.items():
+        found = geometry[name]
+        if found.shape[-1:] != shape[-1:] or found.ndim != len(shape):
+            raise ValueError(f"{name} has the shape {found.shape}, not {('k', *shape[1:])}")
+        if not np.isfinite(found).all():
+            raise ValueError(f"{name} isn't finite")
+    if len(geometry["object"]) > 1 or (geometry["object"][:, 5] <= 0.0).any():
+        raise ValueError("object is more than one, or has no distance from which it is near")
+    sites = len(geometry["tips"])
+    for name, column, count in (
+        ("stops", 0, joints),
+        ("links", 0, sites),
+        ("links", 1, joints),
+        ("vectors", 0, sites),
+        ("vectors", 1, 3),
+        ("vectors", 2, state_dim),
+        ("touches", 0, sites),
+        ("touches", 1, sites),
+        ("object", 0, state_dim),
+        ("object", 1, state_dim),
+        ("object", 2, state_dim),
+    ):
+        for index in geometry[name][:, column]:
+            if index not in range(count):
+                raise ValueError(f"{name} has {index:g}, of {count} that there are")
+
+
+def _layers(arrays: Arrays, name: str) -> list[Dense]:
+    layers: list[Dense] = []
+    while f"{name}.{len(layers)}.weights" in arrays:
+        key = f"{name}.{len(layers)}"
+        weights, biases = arrays[f"{key}.weights"], arrays[f"{key}.biases"]
+        layers.append(Dense(weights.astype(np.float32), biases.astype(np.float32)))
+    return layers
+
+
+def _check_chain(
+    name: str, layers: list[Dense], batch: tuple[int, ...], inputs: int, outputs: int
+) -> None:
+    """Each layer takes what the one before gives."""
+    for index, layer in enumerate(layers):
+        given = layer.weights.shape
+        if len(given) != len(batch) + 2 or given[:-1] != (*batch, inputs):
+            raise ValueError(f"{name}.{index}.weights has the shape {given}, inputs are {inputs}")
+        if layer.biases.shape != (*batch, given[-1]):
+            raise ValueError(f"{name}.{index}.biases has the shape {layer.biases.shape}")
+        inputs = given[-1]
+    if not layers or inputs != outputs:
+        raise ValueError(f"{name} has {inputs} outputs in {len(layers)} layers, not {outputs}")

@@ -1,0 +1,198 @@
+"""`manifest.yaml`: what a bundle is, for which robot, and how it was learned."""
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
+
+from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.schema import PlannerSettings, SafetySettings, Settings
+from hucrl_ros.config.yaml_files import checked, read_mapping
+from hucrl_ros.errors import BundleError
+
+SCHEMA_VERSION = 2
+MANIFEST = "manifest.yaml"
+
+
+class LearningReport(Settings):
+    """How learning went; a field is None where there was nothing to learn from."""
+
+    model_error: float | None = None
+    """Root mean squared error on held-out transitions [standard deviations of the targets]."""
+    nll: float | None = None
+    """Mean negative log-likelihood of a held-out transition."""
+    coverage: float | None = None
+    """Share of held-out changes of state within two predicted standard deviations [1]."""
+    calibration_error: float | None = None
+    """Mean |claimed − observed| coverage of held-out changes by intervals of 5% to 95% [1]."""
+    uncalibrated_coverage: float | None = None
+    """Coverage before recalibration."""
+    uncalibrated_error: float | None = None
+    """Calibration error before recalibration."""
+    epistemic_scale: float | None = None
+    """Mean factor on the epistemic deviation from recalibration [1]."""
+    surprise: float | None = None
+    """Like `model_error`, of the whole last episode under the model from before it."""
+    complexity: float | None = None
+    """Σ‖σ‖² of the last episode under the model that played it [units of the state, squared]."""
+    information_gain: float | None = None
+    """I(y; f) of the transitions, for a model with a prior [nats]."""
+    promised_return: float | None = None
+    """Return of the imagined episode, not discounted."""
+    fit_s: float | None = None
+    """Duration of the model's fit [s]."""
+    search_s: float | None = None
+    """Duration of the policy search [s]."""
+    refused: int = 0
+    """Gradient steps of the search that were refused, and imagined trajectories that were left
+    out, because something in them was not finite [1]."""
+
+
+class BundleFields(Settings):
+    """What the learner says of a bundle; the exporter knows the rest."""
+
+    strategy: Literal["greedy", "thompson", "optimistic"]
+    """Exploration strategy."""
+    seed: int
+    """Seed of the run."""
+    episode: int = Field(ge=0)
+    """Episode that the bundle plays."""
+    random: bool
+    """Play uniformly random efforts: the networks are untrained."""
+    beta: float = Field(ge=0)
+    """Scale of the hallucinated action [1]."""
+    planner: PlannerSettings
+    """Planning in the control tick."""
+    safety: SafetySettings
+    """What the guard lets through."""
+    report: LearningReport = LearningReport()
+    """How learning went."""
+    data_hash: str
+    """SHA-256 over the episodes learned from, or empty."""
+    versions: dict[str, str]
+    """Versions of the libraries that made the bundle."""
+    revision: str
+    """Revision of the code that made the bundle, or its version."""
+    parity_tolerance: float = Field(1e-3, gt=0)
+    """Largest |onnx − torch| / (1 + |torch|) allowed [1]. float32 rounds at 1e-7, which a
+    rollout of an unstable robot amplifies; forgotten weights show as 1e-2 and more."""
+
+
+class Manifest(BundleFields):
+    """All of `manifest.yaml`."""
+
+    schema_version: int
+    """Version of this schema."""
+    task: str
+    """Name of the task."""
+    action_penalty: float
+    """ρ, weight of the action's cost in the reward [1]."""
+    discount: float = Field(gt=0, lt=1)
+    """γ, for one control period [1]."""
+    steps: int = Field(ge=1)
+    """Control periods in an episode [1]."""
+    robot: str
+    """Name of the robot."""
+    joint_names: tuple[str, ...] = Field(min_length=1)
+    """Joints of the state: positions in this order, then velocities in this order."""
+    observed: tuple[str, ...] = ()
+    """Entries of the state after them that move as well, e.g. `object_x`."""
+    context: tuple[str, ...] = ()
+    """Last entries of the state, which stay as they are for an episode, e.g. `goal_x`."""
+    actuated_joints: tuple[str, ...] = Field(min_length=1)
+    """Joints of the action."""
+    effort_limits: tuple[float, ...]
+    """Largest absolute effort of each actuated joint [N m or N]."""
+    period: float = Field(gt=0)
+    """Control period [s]."""
+    angles: tuple[int, ...]
+    """Entries of the state that are angles."""
+    reach: tuple[float | tuple[float, float] | None, ...]
+    """How far each predicted entry is imagined [its unit]: largest absolute value, or least and
+    largest value; None: any."""
+    hallucination_dim: int = Field(ge=0)
+    """Length h of the hallucinated action: m, or 0 for a strategy without one."""
+    target_std: tuple[float, ...]
+    """Standard deviation of the model's targets, of each predicted entry [its unit]."""
+    files: dict[str, str]
+    """SHA-256 of every other file in the folder."""
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> "Manifest":
+        for name, length in (
+            ("effort_limits", self.spec.action_dim),
+            ("target_std", self.spec.predicted_dim),
+            ("reach", self.spec.predicted_dim),
+        ):
+            if len(getattr(self, name)) != length:
+                raise ValueError(f"{name} has {len(getattr(self, name))} entries, not {length}")
+        known = set(self.angles) <= set(range(self.spec.predicted_dim))
+        if not known or len(set(self.angles)) < len(self.angles):
+            raise ValueError(f"angles are {self.angles} of {self.spec.predicted_dim} entries")
+        if self.hallucination_dim not in (0, self.spec.predicted_dim):
+            raise ValueError(
+                f"hallucination_dim is {self.hallucination_dim}, "
+                f"not 0 or {self.spec.predicted_dim}"
+            )
+        return self
+
+    @field_validator("files")
+    @classmethod
+    def _plain_names(cls, files: dict[str, str]) -> dict[str, str]:
+        for name in files:
+            if Path(name).name != name:
+                raise ValueError(f"{name!r} is not a plain file name")
+        return files
+
+    @property
+    def spec(self) -> RobotSpec:
+        """The robot it was made for."""
+        return RobotSpec(
+            name=self.robot,
+            joint_names=self.joint_names,
+            actuated_joints=self.actuated_joints,
+            effort_limits=self.effort_limits,
+            period=self.period,
+            observed=self.observed,
+            context=self.context,
+        )
+
+    @property
+    def bounds(self) -> NDArray[np.float32]:
+        """`reach` as least and largest values `(2, m)`, infinite where there are none."""
+        largest = [np.inf if x is None else x for x in self.reach]
+        pairs = [x if isinstance(x, tuple) else (-x, x) for x in largest]
+        return np.array(pairs, np.float32).T.copy()
+
+    @property
+    def width(self) -> int:
+        """Length q + h of what is planned: efforts and hallucinated actions."""
+        return len(self.actuated_joints) + self.hallucination_dim
+
+
+def dump_manifest(manifest: Manifest) -> str:
+    """The YAML that `read_manifest` reads back to an equal manifest."""
+    return yaml.safe_dump(manifest.model_dump(mode="json"), sort_keys=False)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check `manifest.yaml` alone, not the files that it lists.
+
+    Raises:
+        BundleError: it is missing, isn't YAML, has another schema version, or doesn't fit.
+    """
+    if not folder.is_dir():
+        raise BundleError(f"{folder}: not a bundle: no such folder")
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise BundleError(f"{folder}: not a bundle: it has no {MANIFEST}")
+    document = read_mapping(path, BundleError)
+    version = document.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise BundleError(
+            f"{path}: schema_version is {version!r}; this program reads {SCHEMA_VERSION}"
+        )
+    return checked(Manifest, document, path, BundleError)

@@ -1,0 +1,191 @@
+"""From joint states, object poses and goals to the robot's state, or to one line why not."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.config.robot_spec import AXES, RobotSpec, sources
+from hucrl_ros.controller.joint_state import JointReading, JointStateReader
+from hucrl_ros.controller.topics import GOAL, OBJECT_POSE
+from hucrl_ros.errors import StateError
+
+FRAME = "world"
+"""Frame of all poses: nobody transforms them."""
+KEPT = 100
+"""Poses of a body that are remembered: a joint state may come after those that follow its own."""
+SPEED_PERIODS = (0.9, 8.0)
+"""Two poses tell a velocity if so many control periods lie between them: fewer would make much
+of a camera's noise, more may hold a reset. Without such poses an object is taken to be at rest."""
+
+
+class Place(NamedTuple):
+    """Where a body is, from when on."""
+
+    stamp_ns: int
+    """Simulated or real time, by the clock of the joint states [ns]."""
+    frame: str
+    """Frame of the coordinates."""
+    position: Sequence[float]
+    """`(3,)` [m]"""
+
+
+class Places:
+    """Where a body has been, in the order of the stamps."""
+
+    def __init__(self, kept: int | None) -> None:
+        """Remember the newest `kept` places; None: all."""
+        self._kept = kept
+        self._places: list[Place] = []
+
+    @property
+    def newest_ns(self) -> int | None:
+        """Newest stamp [ns]."""
+        return self._places[-1].stamp_ns if self._places else None
+
+    def add(self, place: Place) -> None:
+        """Take in what was heard; it replaces what has the same stamp or a later one."""
+        # Later ones are of a clock that has started again.
+        while self._places and self._places[-1].stamp_ns >= place.stamp_ns:
+            self._places.pop()
+        self._places.append(place)
+        if self._kept is not None:
+            del self._places[: -self._kept]
+
+    def at(self, stamp_ns: int) -> Place | None:
+        """The newest place that isn't newer than `stamp_ns` [ns]."""
+        after = bisect_right(self._places, stamp_ns, key=lambda place: place.stamp_ns)
+        return self._places[after - 1] if after else None
+
+
+class Surroundings:
+    """What was heard of the object and of the goal."""
+
+    def __init__(self, kept: int | None = KEPT) -> None:
+        """Remember the newest `kept` poses of each; None: all."""
+        self.object, self.goal = Places(kept), Places(kept)
+
+
+class StateReader:
+    """Puts a state together, whatever the order in which its parts have come.
+
+    The context of a state is the newest goal that isn't newer than its joint state, so a goal
+    may change at any time. An object is where the newest pose that isn't newer says; how fast it
+    moves, that pose and the newest one that is a control period older say.
+    """
+
+    def __init__(
+        self, spec: RobotSpec, surroundings: Surroundings | None = None, pose_periods: float = 0.0
+    ) -> None:
+        """Read states of a robot.
+
+        Args:
+            spec: The robot.
+            surroundings: Holds what was heard; None: nothing is needed.
+            pose_periods: How much older than its joint state an object's pose may be
+                [control periods]; 0: they have the same stamp.
+
+        Raises:
+            ConfigError: nobody tells an entry of its states.
+        """
+        self._sources = sources(spec)
+        self.joints = JointStateReader(spec.joint_names, self._sources.further)
+        self._surroundings = surroundings or Surroundings()
+        self._oldest_ns = round(pose_periods * spec.period * 1e9)
+        self._apart_ns = tuple(round(periods * spec.period * 1e9) for periods in SPEED_PERIODS)
+        self._order = np.array(self._sources.order, dtype=np.intp)
+
+    def reset(self) -> None:
+        """An episode begins; the clock may start again."""
+        self.joints.reset()
+
+    @property
+    def needs_goal(self) -> bool:
+        """Whether a goal is needed and none has come."""
+        return bool(self._sources.goal) and self._surroundings.goal.newest_ns is None
+
+    def lacks(self, stamp_ns: int) -> bool:
+        """Whether something of that moment has still to come, where all is told at once.
+
+        That is the object's pose and, at the start of an episode, its goal.
+        """
+        if self.joints.is_repetition(stamp_ns):
+            return False
+        awaited = [self._surroundings.object] if self._sources.object else []
+        if self._sources.goal and self.joints.fresh:
+            awaited.append(self._surroundings.goal)
+        return any(p.newest_ns is None or p.newest_ns < stamp_ns for p in awaited)
+
+    def read(self, reading: JointReading) -> NDArray[np.float64]:
+        """The state `(p,)` of a joint state.
+
+        Raises:
+            StateError: the joint state, the object's pose or the goal is missing or makes no
+                sense, or the pose is too old.
+        """
+        told = self.joints.read(reading)
+        if self._sources.object or self._sources.goal:
+            told = np.concatenate(
+                [told, self._object_at(reading.stamp_ns), self._goal_at(reading.stamp_ns)]
+            )
+        return told[self._order]
+
+    def _object_at(self, stamp_ns: int) -> Sequence[float]:
+        """Coordinates [m] and velocities [m/s], three each."""
+        if not self._sources.object:
+            return (0.0,) * 2 * len(AXES)
+        place = self._surroundings.object.at(stamp_ns)
+        if place is None:
+            _refuse(OBJECT_POSE, f"none up to the joint state of {_seconds(stamp_ns)}")
+        if stamp_ns - place.stamp_ns > self._oldest_ns:
+            _refuse(
+                OBJECT_POSE,
+                f"the newest is {(stamp_ns - place.stamp_ns) / 1e6:.1f} ms older than the joint "
+                f"state of {_seconds(stamp_ns)}; at most {self._oldest_ns / 1e6:.1f} ms",
+            )
+        return (*_coordinates(OBJECT_POSE, place), *self._speeds(place))
+
+    def _speeds(self, place: Place) -> Sequence[float]:
+        """Velocities of the object at `place`, as far as an older pose tells them [m/s]."""
+        least, most = self._apart_ns
+        before = self._surroundings.object.at(place.stamp_ns - least)
+        if before is None or place.stamp_ns - before.stamp_ns > most or _complaint(before):
+            return (0.0,) * len(AXES)
+        seconds = (place.stamp_ns - before.stamp_ns) / 1e9
+        return [(x - y) / seconds for x, y in zip(place.position, before.position, strict=True)]
+
+    def _goal_at(self, stamp_ns: int) -> Sequence[float]:
+        if not self._sources.goal:
+            return (0.0,) * len(AXES)
+        place = self._surroundings.goal.at(stamp_ns)
+        if place is None:
+            _refuse(GOAL, f"none holds yet at the joint state's {_seconds(stamp_ns)}")
+        return _coordinates(GOAL, place)
+
+
+def _coordinates(topic: str, place: Place) -> Sequence[float]:
+    complaint = _complaint(place)
+    if complaint:
+        _refuse(topic, complaint)
+    return place.position
+
+
+def _complaint(place: Place) -> str:
+    """Why a place can't be used; empty where it can."""
+    if place.frame not in (FRAME, ""):
+        return f"frame {place.frame!r}; expected {FRAME!r}, nothing is transformed"
+    for axis, value in zip(AXES, place.position, strict=True):
+        if not math.isfinite(value):
+            return f"{axis} is {value}; expected a finite number"
+    return ""
+
+
+def _seconds(stamp_ns: int) -> str:
+    return f"{stamp_ns / 1e9:.3f} s"
+
+
+def _refuse(topic: str, reason: str) -> NoReturn:
+    raise StateError(f"{topic}: {reason}")

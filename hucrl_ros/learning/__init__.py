@@ -1,0 +1,1 @@
+"""Recorded episodes to a new bundle: data, model, policies, export."""

@@ -1,0 +1,267 @@
+"""Learning between two episodes: data → model → policies → bundle (Algorithm 2)."""
+
+import logging
+import math
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+import hucrl_ros
+from hucrl_ros.bags.reader import read_episode
+from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.bundle import Promise
+from hucrl_ros.controller.manifest import BundleFields, LearningReport
+from hucrl_ros.errors import LearningError
+from hucrl_ros.learning.dataset import Recorded, hash_of, join_transitions
+from hucrl_ros.learning.export import BundleExporter
+from hucrl_ros.learning.memory import keep_freed_memory
+from hucrl_ros.models import FitReport, Transitions, fit, make_model
+from hucrl_ros.models.account import Visit, visit
+from hucrl_ros.models.exploration import OptimisticStep, make_step
+from hucrl_ros.run.combinations import check_combination
+from hucrl_ros.run.device import check_device, moved_to
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import installed_versions
+from hucrl_ros.search import Actors, Imagined, SearchResult, Starts, make_imagination, make_search
+from hucrl_ros.tasks import make_task
+
+Progress = Callable[[str, float], None]
+"""Called with the phase (`fitting`, `searching`, `exporting`) and its done share."""
+START_DRAWS = 8
+logger = logging.getLogger(__name__)
+
+
+class Learner:
+    """Turns the episodes of a run into its next bundle.
+
+    Learning from episode k starts at the weights kept after episode k - 1 and draws from a
+    generator of (seed, k) alone. So it can be killed and done again with the same result.
+    """
+
+    def __init__(self, config: Config, run: RunFolder) -> None:
+        """Build modules for `config`; nothing is written yet.
+
+        Raises:
+            LearningError: the newest weights that the run has kept aren't its own.
+        """
+        keep_freed_memory()
+        self.config = config
+        self.run = run
+        self.task = make_task(config.task, config.action_penalty, run.robot)
+        check_combination(config, self.task)
+        check_device(config.device)
+        generator = torch.Generator().manual_seed(config.seed)
+        self.model = make_model(self.task, config.model, generator)
+        self.step = make_step(config.strategy, self.model, config.exploration)
+        self.actors = Actors(self.task, self.step.hallucination_dim, config.search, generator)
+        self._modules = torch.nn.ModuleDict({"step": self.step, "actors": self.actors})
+        self._untrained = {k: v.clone() for k, v in self._modules.state_dict().items()}
+        self._exporter = BundleExporter(self.task, self.step, self.actors, config.search.discount)
+        self._recorded: list[Recorded] = []
+        kept = [k for k in range(run.finished_episodes()) if run.checkpoint(k).is_file()]
+        if kept:  # What can't be gone on with is refused before another episode is played.
+            self.restore(kept[-1])
+        robot = self.task.robot()
+        starts = [
+            robot.initial_state(np.random.default_rng((config.seed, k)))
+            for k in range(START_DRAWS)
+        ]
+        self.first = torch.as_tensor(np.unique(starts, axis=0), dtype=torch.float32)
+        """`(n, p)` states in which episodes start."""
+
+    def export_initial(self) -> Path:
+        """Write bundle 0, which plays uniformly random efforts; returns its folder."""
+        self._modules.load_state_dict(self._untrained)
+        path = self.run.bundle(0)
+        self._exporter.write(path, self._fields(0, LearningReport(), ""), None)
+        return path
+
+    def learn(self, progress: Progress) -> Path:
+        """Learn from all finished episodes in the run's bags; returns the next bundle's folder.
+
+        Raises:
+            BagError: a bag can't be read.
+            LearningError: nothing finite came out.
+        """
+        for index in range(len(self._recorded), self.run.finished_episodes()):
+            episode = read_episode(self.run.bag(index), self.task.spec, self.task.steps)
+            self._recorded.append(Recorded(episode.states, episode.actions, episode.contiguous))
+        return self.learn_from(self._recorded, progress)
+
+    def learn_from(self, episodes: Sequence[Recorded], progress: Progress) -> Path:
+        """Learn from episodes 0, 1, ... in order; returns the folder of the next bundle.
+
+        Raises:
+            LearningError: there is nothing finite to learn from, or nothing finite came out.
+        """
+        if not episodes:
+            raise LearningError(f"{self.run.root}: no finished episode to learn from")
+        last, following = len(episodes) - 1, len(episodes)
+        self.restore(last - 1)
+        device = self.config.device
+        generator = torch.Generator(device).manual_seed(self.config.seed * 100_003 + following)
+        path = self.run.bundle(following)
+        if following < self.config.exploration.random_episodes:
+            self._exporter.write(path, self._fields(following, LearningReport(), ""), None)
+            return path
+        transitions = join_transitions(episodes, self.run.root)
+        visited = self._visit(episodes[last], following)
+        began = time.perf_counter()
+        progress("fitting", 0.0)
+        with moved_to(device, self._modules):
+            data = Transitions(*(entry.to(device) for entry in transitions))
+            quality = fit(self.model, data, generator, lambda share: progress("fitting", share))
+            _require_finite(quality)
+            fitted = time.perf_counter()
+            self.step.start_episode(self._learned_episode(following), generator)
+            found = self._search(data, generator, lambda share: progress("searching", share))
+        searched = time.perf_counter()
+        self._save(last)
+        self.actors.load_state_dict(found.weights)
+        report = _report(quality, visited, found.episode).model_copy(
+            update={
+                "information_gain": self.model.information_gain,
+                "fit_s": round(fitted - began, 3),
+                "search_s": round(searched - fitted, 3),
+                "refused": found.refused,
+            }
+        )
+        self._log_account(episodes, report)
+        progress("exporting", 0.0)
+        self._exporter.write(
+            path, self._fields(following, report, hash_of(episodes)), _promise(found.episode)
+        )
+        return path
+
+    def _search(
+        self,
+        transitions: Transitions,
+        generator: torch.Generator,
+        progress: Callable[[float], None],
+    ) -> SearchResult:
+        settings = self.config.search
+        if not settings.warm_start:
+            fresh = Actors(self.task, self.step.hallucination_dim, settings, generator)
+            self.actors.load_state_dict(fresh.state_dict())
+        starts = Starts(self.task, transitions.states, settings.visited_starts, transitions)
+        search = make_search(settings)
+        imagination = make_imagination(self.actors, self.step)
+        first = self.first.to(generator.device)
+        return search.improve(imagination, starts, first, generator, progress)
+
+    def _visit(self, played: Recorded, following: int) -> Visit | None:
+        """How the last episode surprised the model; None where nothing was learned before it."""
+        if self._learned_episode(following) <= 1 or not played.contiguous.any():
+            return None
+        return visit(self.model, join_transitions([played], self.run.root))
+
+    def _log_account(self, episodes: Sequence[Recorded], report: LearningReport) -> None:
+        returns = [
+            float(self.task.rewards(episode.states[:-1], episode.actions).sum())
+            for episode in episodes
+        ]
+        optimum = self.task.optimum
+        regret = None if optimum is None else optimum * len(returns) - sum(returns)
+        gain = report.information_gain
+        logger.info(
+            "episode %d: return %.1f, regret of the run %s, complexity %s, information gain %s",
+            len(returns) - 1,
+            returns[-1],
+            "unknown" if regret is None else f"{regret:.1f}",
+            "unknown" if report.complexity is None else f"{report.complexity:.3g}",
+            "unknown" if gain is None else f"{gain:.1f} nats",
+        )
+
+    def _learned_episode(self, episode: int) -> int:
+        """Number of an episode, counted from 1 for the first that isn't random."""
+        return episode - self.config.exploration.random_episodes + 1
+
+    def restore(self, episode: int) -> None:
+        """Go back to the weights after learning from `episode`.
+
+        Raises:
+            LearningError: the kept weights aren't this run's.
+        """
+        path = self.run.checkpoint(episode)
+        if not path.is_file():
+            if self._learned_episode(episode + 1) >= 1:
+                logger.warning("%s is missing: learning starts at untrained weights", path)
+            self._modules.load_state_dict(self._untrained)
+            return
+        try:
+            self._modules.load_state_dict(load_file(path))
+        except (SafetensorError, OSError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise LearningError(
+                f"{path}: not this run's weights, or of another version of this program: {reason}"
+            ) from None
+
+    def _save(self, episode: int) -> None:
+        path = self.run.checkpoint(episode)
+        temporary = path.with_name(f".{path.name}")
+        save_file(
+            {k: v.detach().contiguous() for k, v in self._modules.state_dict().items()}, temporary
+        )
+        temporary.replace(path)
+
+    def _fields(self, episode: int, report: LearningReport, data_hash: str) -> BundleFields:
+        exploration = self.config.exploration
+        return BundleFields(
+            strategy=self.config.strategy,
+            seed=self.config.seed,
+            episode=episode,
+            random=episode < exploration.random_episodes,
+            beta=float(self.step.beta) if isinstance(self.step, OptimisticStep) else 0.0,
+            planner=self.config.planner,
+            safety=self.config.safety,
+            report=report,
+            data_hash=data_hash,
+            versions=installed_versions(),
+            revision=_revision(),
+        )
+
+
+def _require_finite(fitted: FitReport) -> None:
+    for name, value in fitted.quality._asdict().items():
+        if not math.isfinite(value):
+            raise LearningError(
+                f"model fit: {name} is {value}; a smaller model.learning_rate may help"
+            )
+
+
+def _report(fitted: FitReport, visited: Visit | None, imagined: Imagined) -> LearningReport:
+    quality, raw = fitted.quality, fitted.uncalibrated
+    return LearningReport(
+        model_error=quality.model_error,
+        nll=quality.nll,
+        coverage=quality.coverage,
+        calibration_error=quality.calibration_error,
+        uncalibrated_coverage=raw.coverage if raw else None,
+        uncalibrated_error=raw.calibration_error if raw else None,
+        epistemic_scale=fitted.epistemic_scale if raw else None,
+        surprise=visited.surprise if visited else None,
+        complexity=visited.complexity if visited else None,
+        promised_return=float(imagined.rewards.sum(dim=0).mean()),
+    )
+
+
+def _promise(imagined: Imagined) -> Promise:
+    states, actions, rewards = (entry[:, 0].double().cpu().numpy() for entry in imagined)
+    return Promise(states, actions, rewards)
+
+
+def _revision() -> str:
+    """The checkout's commit, or the package's version where there is none."""
+    folder = Path(hucrl_ros.__file__).parent
+    command = ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return hucrl_ros.__version__
+    return done.stdout.strip() if done.returncode == 0 else hucrl_ros.__version__

@@ -1,0 +1,130 @@
+"""What the controller hears in an episode: joint states with the poses that belong to them."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from rclpy.timer import Timer
+from sensor_msgs.msg import JointState
+
+from hucrl_ros.controller.joint_state import JointReading
+from hucrl_ros.controller.state_reader import StateReader, Surroundings
+from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE
+from hucrl_ros.nodes import joint_message, places, topics
+from hucrl_ros.nodes.qos import NEWEST
+
+
+class Heard(NamedTuple):
+    """A joint state."""
+
+    reading: JointReading
+    received: float
+    """When it came, by the steady clock [s]."""
+
+
+class Inlets:
+    """Gives each joint state on when the poses that belong to it are there; tells of silence.
+
+    Topics keep no order among each other. In lockstep a joint state waits for its object's pose,
+    the first of an episode for its goal as well, so that an episode doesn't depend on what came
+    first. In real time nothing waits: the newest pose counts, as far as it isn't too old.
+
+    Silence is judged by the steady clock. In real time only a new stamp ends it, and it is told
+    every period. In lockstep a repetition ends it as well, and it is told once: physics stands
+    still without commands, and each further one would move the simulator by a step that nobody
+    asked for. A joint state whose poses don't come is given on as it is after that time.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        lockstep: bool,
+        hear: Callable[[Heard], bool],
+        miss: Callable[[float], None],
+    ) -> None:
+        """Subscribe; nothing is told before `begin`.
+
+        Args:
+            node: The controller.
+            lockstep: Whether physics waits for each command.
+            hear: Takes a joint state; returns whether it was a new one.
+            miss: Is told of silence, and for how long it has lasted [s].
+        """
+        self.surroundings = Surroundings()
+        """What was heard of object and goal, at any time."""
+        self._node, self._lockstep = node, lockstep
+        self._hear, self._miss = hear, miss
+        self._reader: StateReader | None = None
+        self._held: Heard | None = None
+        self._stale = False
+        self._period = self._patience = self._last = self._looked = 0.0
+        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._timer: Timer | None = None
+        places.listen(node, self.surroundings, self._on_place)
+        node.create_subscription(JointState, topics.JOINT_STATES, self._on_joint_state, NEWEST)
+
+    def set_period(self, period: float, stale_periods: float) -> None:
+        """Joint states should come every `period` [s]; so many without one are silence."""
+        limit = stale_periods * period
+        self._patience = max(limit, LOCKSTEP_PATIENCE) if self._lockstep else limit
+        if period == self._period and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._node.destroy_timer(self._timer)
+        self._period = period
+        self._timer = self._node.create_timer(period, self._on_timer, clock=self._steady)
+        if self._reader is None:
+            self._timer.cancel()
+
+    def begin(self, reader: StateReader) -> None:
+        """An episode begins; `reader` reads its states. Only after `set_period`."""
+        assert self._timer is not None
+        self._reader, self._held = reader, None
+        self._stale = False
+        self._last = self._looked = time.monotonic()
+        self._timer.reset()
+
+    def end(self) -> None:
+        """The episode is over."""
+        self._reader = self._held = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _on_joint_state(self, message: JointState) -> None:
+        received = time.monotonic()
+        if self._reader is None:
+            return
+        reading = joint_message.from_message(message)
+        if not self._lockstep or not self._reader.lacks(reading.stamp_ns):
+            self._give_on(Heard(reading, received))
+        elif self._held is None or self._held.reading.stamp_ns != reading.stamp_ns:
+            self._held = Heard(reading, received)
+
+    def _on_place(self) -> None:
+        if self._held is None or self._reader is None:
+            return
+        if not self._reader.lacks(self._held.reading.stamp_ns):
+            self._give_on(self._held)
+
+    def _give_on(self, heard: Heard) -> None:
+        self._held = None
+        new = self._hear(heard)
+        if new or self._lockstep:
+            # Not when it came: what came during a long tick is still to be read.
+            self._last, self._stale = time.monotonic(), False
+
+    def _on_timer(self) -> None:
+        now = time.monotonic()
+        if self._lockstep:  # while this process was held up, it heard nobody
+            self._last = min(self._last + max(now - self._looked - self._period, 0.0), now)
+        self._looked = now
+        silence = now - self._last
+        if self._reader is None or silence <= self._patience:
+            return
+        if self._held is not None:
+            self._give_on(self._held)
+        elif not (self._lockstep and self._stale):
+            self._stale = True
+            self._miss(silence)

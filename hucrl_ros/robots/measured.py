@@ -1,0 +1,84 @@
+"""What random efforts do to a robot: units for the networks' inputs, and how far it gets."""
+
+import math
+from typing import NamedTuple
+
+import mujoco
+import numpy as np
+
+from hucrl_ros.robots.described_robot import DescribedRobot
+from hucrl_ros.robots.mujoco_robot import Array
+
+EPISODES = 16
+MOST_STEPS = 250
+"""Control periods in one of them."""
+LONGEST_HOLD = 25
+"""Control periods for which an effort is held."""
+USUAL = 0.9
+"""Share of the values that don't exceed a scale."""
+
+
+class Measured(NamedTuple):
+    """Of each entry of the state, in its unit."""
+
+    usual: Array
+    """`(p,)` absolute value that a tenth exceeds."""
+    largest: Array
+    """`(p,)` largest absolute value."""
+
+
+def measure(robot: DescribedRobot, steps: int) -> Measured:
+    """Simulate efforts that are drawn and held, from starts and from poses anywhere.
+
+    The draws have a seed of their own, so that a robot gives the same numbers every time.
+
+    Args:
+        robot: To be moved.
+        steps: Control periods in an episode.
+    """
+    rng = np.random.default_rng(0)
+    visited = []
+    for episode in range(EPISODES):
+        state = robot.initial_state(rng)
+        if episode % 2:
+            state = _elsewhere(robot, state, rng)
+        visited.append(_play(robot, state, min(steps, MOST_STEPS), rng))
+    values = np.abs(np.concatenate(visited))
+    return Measured(np.quantile(values, USUAL, axis=0), values.max(axis=0))
+
+
+def round_up(value: float, digits: int = 2) -> float:
+    """The next larger number of so many decimal digits."""
+    if value <= 0.0:
+        return 0.0
+    power = digits - 1 - math.floor(math.log10(value))
+    return float(f"{math.ceil(round(value * 10.0**power, 9)) / 10.0**power:.12g}")
+
+
+def _elsewhere(robot: DescribedRobot, state: Array, rng: np.random.Generator) -> Array:
+    """The state, its joints anywhere within their limits; without limits up to half a turn."""
+    ranges = robot.ranges
+    half = np.full(len(ranges), math.pi)
+    kinds = np.array([robot.model.joint(name).type[0] for name in robot.spec.joint_names])
+    half[kinds == mujoco.mjtJoint.mjJNT_SLIDE] = 0.0
+    low = np.where(np.isfinite(ranges[:, 0]), ranges[:, 0], -half)
+    high = np.where(np.isfinite(ranges[:, 1]), ranges[:, 1], half)
+    moved = state.copy()
+    moved[: len(ranges)] = rng.uniform(low, high)
+    return moved
+
+
+def _play(robot: DescribedRobot, state: Array, steps: int, rng: np.random.Generator) -> Array:
+    """States `(T, p)`, as far as they are finite."""
+    robot.set_state(state)
+    limits = np.asarray(robot.spec.effort_limits)
+    states, hold, effort = [robot.state], 0, limits
+    for _ in range(steps):
+        if hold == 0:
+            hold, effort = int(rng.integers(1, LONGEST_HOLD)), rng.uniform(-limits, limits)
+        hold -= 1
+        following = robot.step(effort)
+        if not np.isfinite(following).all():
+            break
+        states.append(following)
+    return np.array(states)

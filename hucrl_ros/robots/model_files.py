@@ -1,0 +1,215 @@
+"""A user's MJCF or URDF as a MuJoCo model with one motor for each actuated joint."""
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.config.robot import RobotSettings
+from hucrl_ros.errors import ConfigError
+
+GOAL_SIZE = 0.02
+"""[m] Radius of the sphere that shows a goal which the model has no body for."""
+TOLERANCE = 1e-9
+
+
+class Motor(NamedTuple):
+    """What the model says of a joint's motor."""
+
+    gear: float
+    """Joint effort for a command of 1 [N m or N]."""
+    limit: float | None
+    """Largest absolute command; None: the model has no limit, or an uneven one."""
+    present: bool
+    """The model has it; otherwise it has to be added."""
+
+
+def model_dependencies(path: Path) -> list[Path]:
+    """The model's file and all that it includes: other models, meshes, textures.
+
+    Raises:
+        ConfigError: MuJoCo can't read it.
+    """
+    try:
+        names = mujoco.mju_getXMLDependencies(str(path))
+    except (ValueError, mujoco.FatalError) as error:
+        raise ConfigError(f"{path}: MuJoCo can't read it: {_line(error)}") from None
+    names += _urdf_meshes(path)
+    others = [Path(name) if Path(name).is_absolute() else path.parent / name for name in names]
+    return [path, *(other for other in others if other.resolve() != path.resolve())]
+
+
+def _urdf_meshes(path: Path) -> list[str]:
+    """Mesh files that a URDF names, which MuJoCo doesn't list; nothing for an MJCF.
+
+    MuJoCo looks for them in the folder `meshdir`, with `strippath` by their bare names.
+    """
+    try:
+        root = ElementTree.parse(path).getroot()
+    except ElementTree.ParseError:  # MuJoCo is less strict with an MJCF.
+        return []
+    if root.tag != "robot":
+        return []
+    compilers = root.findall("mujoco/compiler")
+    folder = next((c.get("meshdir", "") for c in compilers if c.get("meshdir")), "")
+    named = {mesh.get("filename", "") for mesh in root.iter("mesh")}
+    places = [
+        f"{folder}/{n}".lstrip("/") for name in sorted(named) for n in (name, Path(name).name)
+    ]
+    return [place for place in dict.fromkeys(places) if (path.parent / place).is_file()]
+
+
+def build_model(path: Path, settings: RobotSettings) -> mujoco.MjModel:
+    """The model, with the sites, goals and motors that `settings` names.
+
+    A model that has just those motors in that order is left as it is.
+
+    Args:
+        path: MJCF or URDF.
+        settings: Where `actuated` is empty, the motors stay as they are.
+
+    Raises:
+        ConfigError: MuJoCo can't load it, or something named in `settings` isn't in it.
+    """
+    spec = _read(path)
+    if settings.timestep is not None:
+        spec.option.timestep = settings.timestep
+    bodies = {body.name: body for body in spec.bodies}
+    for name, site in settings.sites.items():
+        if site.body not in bodies:
+            raise ConfigError(
+                f"{path}: robot.sites.{name}.body = {site.body!r}: the model has no such body; "
+                f"known bodies: {_listed(bodies)}"
+            )
+        bodies[site.body].add_site(name=name, pos=list(site.position), size=[0.01, 0, 0])
+    _add_goals(spec, settings, set(bodies))
+    _add_sky(spec)
+    model = _compile(spec, path)
+    if not settings.actuated:
+        return model
+    motors = read_motors(model, path)
+    driven = [name for name, motor in motors.items() if motor.present]
+    if driven != list(settings.actuated) or model.nu != len(driven):
+        _replace_motors(spec, settings, motors)
+        model = _compile(spec, path)
+    return model
+
+
+def read_motors(model: mujoco.MjModel, path: Path) -> dict[str, Motor]:
+    """Motors by joint: those of the model, in its order, then joints with an effort limit.
+
+    Raises:
+        ConfigError: a joint is driven by something else than a motor.
+    """
+    motors: dict[str, Motor] = {}
+    for index in range(model.nu):
+        if model.actuator_trntype[index] != mujoco.mjtTrn.mjTRN_JOINT:
+            continue
+        moved = int(model.actuator_trnid[index, 0])
+        joint = model.joint(moved).name
+        kinds = (
+            model.actuator_gaintype[index],
+            model.actuator_biastype[index],
+            model.actuator_dyntype[index],
+        )
+        if any(kinds) or model.actuator_gainprm[index, 0] != 1.0:
+            raise ConfigError(
+                f"{path}: actuator {model.actuator(index).name!r} of joint {joint!r} is no motor; "
+                "commands are efforts: make it a <motor>, or take it out"
+            )
+        gear = float(model.actuator_gear[index, 0])
+        limited = bool(model.actuator_ctrllimited[index])
+        limit = _even(model.actuator_ctrlrange[index]) if limited else None
+        motors[joint] = Motor(gear, _least(limit, _joint_limit(model, moved), gear), True)
+    for index in range(model.njnt):
+        joint, effort = model.joint(index).name, _joint_limit(model, index)
+        if joint not in motors and effort is not None:
+            motors[joint] = Motor(1.0, effort, False)
+    return motors
+
+
+def _joint_limit(model: mujoco.MjModel, joint: int) -> float | None:
+    limited = bool(model.jnt_actfrclimited[joint])
+    return _even(model.jnt_actfrcrange[joint]) if limited else None
+
+
+def _even(bounds: NDArray[np.float64]) -> float | None:
+    low, high = float(bounds[0]), float(bounds[1])
+    return high if abs(low + high) < TOLERANCE else None
+
+
+def _least(command: float | None, effort: float | None, gear: float) -> float | None:
+    limits = [command, None if effort is None or not gear else effort / abs(gear)]
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
+
+
+def _replace_motors(
+    spec: mujoco.MjSpec, settings: RobotSettings, motors: dict[str, Motor]
+) -> None:
+    for actuator in list(spec.actuators):
+        spec.delete(actuator)
+    limits = dict(zip(settings.actuated, settings.effort_limits, strict=False))
+    for joint in settings.actuated:
+        motor = motors.get(joint, Motor(1.0, None, False))
+        actuator = spec.add_actuator(name=joint, target=joint, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+        actuator.set_to_motor()
+        actuator.gear[0] = motor.gear
+        limit = limits.get(joint, motor.limit)
+        if limit is not None:
+            actuator.ctrllimited = mujoco.mjtLimited.mjLIMITED_TRUE
+            actuator.ctrlrange = [-limit, limit]
+
+
+def _add_goals(spec: mujoco.MjSpec, settings: RobotSettings, bodies: set[str]) -> None:
+    """A mocap body for each goal without one; it hinders nobody."""
+    for name in dict.fromkeys(entry.rpartition("_")[0] for entry in settings.context):
+        if name and name not in bodies:
+            goal = spec.worldbody.add_body(name=name, mocap=True)
+            goal.add_geom(
+                type=mujoco.mjtGeom.mjGEOM_SPHERE,
+                size=[GOAL_SIZE, 0, 0],
+                contype=0,
+                conaffinity=0,
+                rgba=np.array([0.8, 0.15, 0.12, 0.6]),
+            )
+
+
+def _add_sky(spec: mujoco.MjSpec) -> None:
+    """Something brighter than black behind a model without textures, such as a URDF."""
+    if not spec.textures:
+        spec.add_texture(
+            name="hucrl_sky",
+            type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+            builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+            rgb1=[1.0, 1.0, 1.0],
+            rgb2=[0.90, 0.93, 0.96],
+            width=64,
+            height=384,
+        )
+
+
+def _read(path: Path) -> mujoco.MjSpec:
+    try:
+        return mujoco.MjSpec.from_file(str(path))
+    except (ValueError, mujoco.FatalError) as error:
+        raise ConfigError(f"{path}: MuJoCo can't read it: {_line(error)}") from None
+
+
+def _compile(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
+    try:
+        return spec.compile()
+    except (ValueError, mujoco.FatalError) as error:
+        raise ConfigError(f"{path}: MuJoCo can't compile it: {_line(error)}") from None
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(name for name in names if name))

@@ -1,0 +1,217 @@
+"""From what a user's description says to one that says everything."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+import mujoco
+import numpy as np
+
+from hucrl_ros.config.robot import Draw, Reach, RobotSettings
+from hucrl_ros.config.robot_spec import sources
+from hucrl_ros.config.task_file import Description
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.robots.described_robot import DescribedRobot, joint_ranges
+from hucrl_ros.robots.measured import Measured, measure, round_up
+from hucrl_ros.robots.model_files import build_model, model_dependencies, read_motors
+from hucrl_ros.robots.mujoco_robot import Array
+
+STRETCH = 0.3
+"""[rad] How far an imagined joint may get into its stop."""
+SLIDE_STRETCH = 0.1
+"""Share of its larger limit by which an imagined prismatic joint may get into its stop."""
+BEYOND = 2.0
+"""Share of the largest value seen up to which an entry is imagined."""
+TURN = 2.0 * np.pi
+
+
+def resolve(found: Description) -> Description:
+    """Derive what a description leaves out: joints, limits, starts, scales and reach.
+
+    Raises:
+        ConfigError: the model and the description don't fit together.
+    """
+    found = dataclasses.replace(found, files=tuple(model_dependencies(found.model)))
+    # Motors that are asked for are checked before they are made.
+    model = build_model(found.model, found.robot.model_copy(update={"actuated": ()}))
+    robot = _with_joints(found, model)
+    robot = _with_motors(found, robot, model)
+    _check_period(found, robot, model)
+    _check_context(found, robot, model)
+    _check_entries(found, robot)
+    described = dataclasses.replace(found, robot=robot)
+    robot = _with_start(robot, DescribedRobot(described))
+    described = dataclasses.replace(found, robot=robot)
+    return dataclasses.replace(found, robot=_with_scales(robot, DescribedRobot(described)))
+
+
+def _with_joints(found: Description, model: mujoco.MjModel) -> RobotSettings:
+    robot = found.robot
+    kinds = {
+        model.joint(k).name: mujoco.mjtJoint(int(model.jnt_type[k])) for k in range(model.njnt)
+    }
+    movable = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+    known = [name for name, kind in kinds.items() if name and kind in movable]
+    objects = {entry.rpartition("_")[0] for entry in robot.observed}
+    joints = robot.joints or tuple(
+        name
+        for name in known
+        if name not in objects and model.body(int(model.joint(name).bodyid[0])).name not in objects
+    )
+    _require_known(found, "joints", joints, known, "revolute or prismatic joint of the model")
+    if not joints:
+        raise ConfigError(f"{found.model}: the model has no revolute or prismatic joint")
+    revolute = [name for name in joints if kinds[name] == mujoco.mjtJoint.mjJNT_HINGE]
+    ranges = dict(zip(joints, np.ptp(joint_ranges(model, joints), axis=1), strict=True))
+    # More than a turn, and the angle itself tells more than its cosine and sine.
+    usual = tuple(name for name in revolute if not TURN < ranges[name] < np.inf)
+    angles = usual if robot.angles is None else robot.angles
+    _require_known(found, "angles", angles, revolute, "revolute one of robot.joints")
+    return robot.model_copy(update={"joints": joints, "angles": angles})
+
+
+def _with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> RobotSettings:
+    motors = {k: m for k, m in read_motors(model, found.model).items() if k in robot.joints}
+    present = [joint for joint, motor in motors.items() if motor.present]
+    actuated = robot.actuated or tuple(present or motors)
+    if not actuated:
+        raise ConfigError(
+            f"{found.path}: robot.actuated is missing: {found.model.name} has neither motors nor "
+            f"effort limits; joints: {', '.join(robot.joints)}"
+        )
+    _require_known(found, "actuated", actuated, robot.joints, "one of robot.joints")
+    given = robot.effort_limits
+    if given and len(given) != len(actuated):
+        raise ConfigError(
+            f"{found.path}: robot.effort_limits = {list(given)}: expected {len(actuated)}, one "
+            f"for each of {', '.join(actuated)}"
+        )
+    limits = []
+    for k, joint in enumerate(actuated):
+        most = motors[joint].limit if joint in motors else None
+        if not given and most is None:
+            raise ConfigError(
+                f"{found.path}: robot.effort_limits is missing: {found.model.name} has no "
+                f"symmetric limit for joint {joint!r}"
+            )
+        if given and most is not None and given[k] > most + 1e-9:
+            raise ConfigError(
+                f"{found.path}: robot.effort_limits: {given[k]:g} for joint {joint!r} exceeds the "
+                f"limit of {found.model.name}, {most:g}"
+            )
+        limits.append(given[k] if given else most)
+    return robot.model_copy(update={"actuated": actuated, "effort_limits": tuple(limits)})
+
+
+def _check_period(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> None:
+    timestep = float(model.opt.timestep)
+    steps = robot.period / timestep
+    if round(steps) < 1 or abs(steps - round(steps)) > 1e-6:
+        near = max(round(steps), 1) * timestep
+        raise ConfigError(
+            f"{found.path}: robot.period = {robot.period:g} s is no multiple of the timestep "
+            f"{timestep:g} s; take {near:g}, or set robot.timestep"
+        )
+
+
+def _check_context(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> None:
+    for entry in robot.context:
+        name = entry.rpartition("_")[0]
+        body = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, name)
+        if body < 0 or model.body_mocapid[body] < 0:
+            raise ConfigError(
+                f"{found.path}: robot.context: {entry!r}: expected <body>_x, <body>_y or <body>_z "
+                f'of a mocap body (mocap="true"), or of a name that {found.model.name} doesn\'t '
+                "have: then a sphere is added"
+            )
+
+
+def _check_entries(found: Description, robot: RobotSettings) -> None:
+    try:
+        sources(robot.spec)  # Who tells what through ROS.
+    except ConfigError as error:
+        raise ConfigError(f"{found.path}: {error}") from None
+    entries = robot.entries
+    moving = entries[: len(entries) - len(robot.context)]
+    scaled = [entry for entry in entries if entry not in (robot.angles or ())]
+    for name, keys, accepted in (
+        ("start", robot.start, entries),
+        ("scales", robot.scales, tuple(scaled)),
+        ("reach", robot.reach, moving),
+    ):
+        _require_known(found, name, keys, accepted, "entry of the state")
+    for name in ("joints", "actuated", "observed", "context"):
+        values = getattr(robot, name)
+        if len(set(values)) < len(values):
+            raise ConfigError(f"{found.path}: robot.{name} = {list(values)}: names one twice")
+
+
+def _with_start(robot: RobotSettings, built: DescribedRobot) -> RobotSettings:
+    """Where a draw has no mean, that of the model: joints at their zero, bodies where they are."""
+    mujoco.mj_resetData(built.model, built.data)
+    model_has = dict(zip(robot.entries, built.state.tolist(), strict=True))
+    start = {}
+    for entry, value in model_has.items():
+        draw = robot.start.get(entry, Draw())
+        if draw.mean is None and draw.low is None:
+            draw = draw.model_copy(update={"mean": round(value, 9)})
+        start[entry] = draw
+    return robot.model_copy(update={"start": start})
+
+
+def _with_scales(robot: RobotSettings, built: DescribedRobot) -> RobotSettings:
+    entries = robot.entries
+    angles = set(robot.angles or ())
+    moving = entries[: len(entries) - len(robot.context)]
+    scaled = [entry for entry in entries if entry not in angles]
+    if set(scaled) <= set(robot.scales) and set(moving) <= set(robot.reach):
+        return robot
+    measured = measure(built, robot.steps)
+    usual = _usual(robot, built, measured)
+    largest = _largest(robot, built, measured)
+    return robot.model_copy(
+        update={
+            "scales": {entry: robot.scales.get(entry, usual[entry]) for entry in scaled},
+            "reach": {
+                entry: robot.reach[entry] if entry in robot.reach else largest[entry]
+                for entry in moving
+            },
+        }
+    )
+
+
+def _usual(robot: RobotSettings, built: DescribedRobot, measured: Measured) -> dict[str, float]:
+    usual = dict(zip(robot.entries, measured.usual.tolist(), strict=True))
+    for joint, limits in zip(robot.joints, built.ranges, strict=True):
+        if np.isfinite(limits).all():
+            usual[joint] = float(np.abs(limits).max())
+    for entry in robot.context:
+        usual[entry] = robot.start[entry].largest
+    return {entry: round_up(value) or 1.0 for entry, value in usual.items()}
+
+
+def _largest(robot: RobotSettings, built: DescribedRobot, measured: Measured) -> dict[str, Reach]:
+    seen = dict(zip(robot.entries, measured.largest.tolist(), strict=True))
+    largest: dict[str, Reach] = {
+        entry: round_up(BEYOND * value) or 1.0 for entry, value in seen.items()
+    }
+    for joint, limits in zip(robot.joints, built.ranges, strict=True):
+        largest[joint] = _joint_reach(joint in (robot.angles or ()), limits, largest[joint])
+    return largest
+
+
+def _joint_reach(angle: bool, limits: Array, seen: Reach) -> Reach:
+    if not np.isfinite(limits).all():
+        return None if angle else seen
+    beyond = STRETCH if angle else SLIDE_STRETCH * float(np.abs(limits).max())
+    lower, upper = round(float(limits[0]) - beyond, 6), round(float(limits[1]) + beyond, 6)
+    return upper if lower == -upper else (lower, upper)
+
+
+def _require_known(
+    found: Description, key: str, names: Iterable[str], known: Sequence[str], kind: str
+) -> None:
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"{found.path}: robot.{key}: {name!r} is no {kind}; known: {', '.join(known)}"
+            )

@@ -1,0 +1,1 @@
+"""A run: its folder, preparation, summary, progress, processes."""

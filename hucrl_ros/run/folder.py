@@ -1,0 +1,213 @@
+"""The folder of a run: the only place that knows its file names."""
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from hucrl_ros.config.files import dump_config, load_config
+from hucrl_ros.config.schema import Config
+from hucrl_ros.config.task_file import Description, store_description
+from hucrl_ros.config.yaml_files import write_atomically
+from hucrl_ros.errors import RunError
+
+ROBOT = "robot"
+"""Folder in a run's folder: the description of a robot of one's own."""
+_HELD = ExitStack()
+"""Locks that this process keeps until it ends."""
+
+
+class RunFolder:
+    """Paths inside `runs/<name>/`, see `docs/contracts.md`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+
+    @classmethod
+    def create(
+        cls, root: Path, config: Config, described: Description | None = None
+    ) -> "RunFolder":
+        """Make a new run's folder and store its settings.
+
+        Args:
+            root: The folder.
+            config: The settings.
+            described: A robot of one's own, which the run keeps a copy of.
+
+        Raises:
+            RunError: a run lies there already.
+        """
+        run = cls(root)
+        if run.config_path.exists():
+            raise RunError(f"{root}: a run lies there already; continue it with --resume")
+        for folder in (run.episodes, run.bundles, run.checkpoints, run.logs):
+            folder.mkdir(parents=True, exist_ok=True)
+        if described is not None:
+            store_description(described, run.robot)
+        write_atomically(run.config_path, dump_config(config))
+        return run
+
+    @classmethod
+    def open(cls, root: Path) -> "RunFolder":
+        """An existing run.
+
+        Raises:
+            RunError: none lies there.
+        """
+        run = cls(root)
+        if not run.config_path.is_file():
+            raise RunError(f"{root}: no run lies there (no config.yaml)")
+        return run
+
+    @property
+    def config_path(self) -> Path:
+        """Settings of the run, in ROS parameter form."""
+        return self.root / "config.yaml"
+
+    @property
+    def config(self) -> Config:
+        """Settings of the run."""
+        return load_config(self.config_path)
+
+    def change(self, config: Config) -> None:
+        """Let the run go on with other settings: those of `config`.
+
+        Raises:
+            RunError: a process plays it.
+        """
+        with self.locked(on_robot=self.on_robot.exists()):
+            write_atomically(self.config_path, dump_config(config))
+
+    @property
+    def robot(self) -> Path:
+        """Folder of the description of a robot of one's own; the paper's have none."""
+        return self.root / ROBOT
+
+    @property
+    def on_robot(self) -> Path:
+        """Exists where the episodes are played by a robot and not by our simulator."""
+        return self.root / ".on_robot"
+
+    @property
+    def summary(self) -> Path:
+        """`summary.json`."""
+        return self.root / "summary.json"
+
+    @property
+    def episodes(self) -> Path:
+        """Folder of the bags."""
+        return self.root / "episodes"
+
+    @property
+    def bundles(self) -> Path:
+        """Folder of the bundles."""
+        return self.root / "bundles"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the learner's weights."""
+        return self.root / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of the nodes' logs."""
+        return self.root / "logs"
+
+    @property
+    def figures(self) -> Path:
+        """Folder of the pictures."""
+        return self.root / "figures"
+
+    @property
+    def videos(self) -> Path:
+        """Folder of the videos."""
+        return self.root / "videos"
+
+    def bag(self, episode: int) -> Path:
+        """rosbag2 folder of an episode."""
+        return self.episodes / f"episode_{episode:03d}"
+
+    def bundle(self, episode: int) -> Path:
+        """Bundle that plays an episode."""
+        return self.bundles / f"bundle_{episode:03d}"
+
+    def checkpoint(self, episode: int) -> Path:
+        """Learner's weights after learning from an episode."""
+        return self.checkpoints / f"episode_{episode:03d}.safetensors"
+
+    def finished_episodes(self) -> int:
+        """Number of episodes, from 0 without a gap, whose bag was closed properly."""
+        count = 0
+        while (self.bag(count) / "metadata.yaml").is_file():
+            count += 1
+        return count
+
+    @contextmanager
+    def locked(self, on_robot: bool = False) -> Iterator[None]:
+        """Keep other processes from playing the same run.
+
+        Args:
+            on_robot: A robot plays it, not our simulator.
+
+        Raises:
+            RunError: another process plays it, an episode is missing that others follow, or
+                episodes of a robot would get mixed with those of a simulator.
+        """
+        with (self.root / ".lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                raise RunError(f"{self.root}: process {file.read()} is playing this run") from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            self.require_order()
+            self._note_who_plays(on_robot)
+            yield
+
+    def lock_until_exit(self) -> None:
+        """Take the lock of `locked` for the rest of this process, on behalf of its children.
+
+        Raises:
+            RunError: as `locked` does.
+        """
+        _HELD.enter_context(self.locked())
+
+    def require_order(self) -> None:
+        """Look whether anything came after an episode that isn't there any more.
+
+        Raises:
+            RunError: so it is.
+        """
+        finished = self.finished_episodes()
+        for folder in (self.episodes, self.bundles):
+            for path in sorted(folder.glob("*")):
+                numbered = re.fullmatch(r"(?:episode|bundle)_(\d+)", path.name)
+                if numbered and int(numbered[1]) > finished:
+                    raise RunError(
+                        f"{self.bag(finished)}: there is no finished bag, but {path.name} came "
+                        "after it; put the bag back, or delete all that followed"
+                    )
+
+    def _note_who_plays(self, on_robot: bool) -> None:
+        """Nobody may learn for a robot from simulated episodes by mistake, or the reverse."""
+        if self.finished_episodes() and self.on_robot.exists() != on_robot:
+            played, advice = (
+                ("in simulation", "leave out --no-simulator")
+                if on_robot
+                else ("on a robot", "go on with `hucrl up --no-simulator`")
+            )
+            raise RunError(f"{self.root}: was played {played}; {advice}, or start a new run")
+        if on_robot:
+            self.on_robot.touch()
+        else:
+            self.on_robot.unlink(missing_ok=True)
+
+    def next_unfinished_name(self, episode: int) -> Path:
+        """Where the bag of an interrupted episode is kept: `episode_003_interrupted_1`."""
+        taken = re.compile(rf"episode_{episode:03d}_interrupted_(\d+)")
+        numbers = [int(m[1]) for p in self.episodes.iterdir() if (m := taken.fullmatch(p.name))]
+        return self.episodes / f"episode_{episode:03d}_interrupted_{max(numbers, default=0) + 1}"

@@ -1,0 +1,132 @@
+"""The one list of nodes: `hucrl up` and the launch files take it from here."""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hucrl_ros.config.robot import Topic
+from hucrl_ros.config.task_file import find_description
+from hucrl_ros.run.folder import RunFolder
+
+PACKAGE = "hucrl_ros"
+SUPERVISOR = "supervisor"
+CONTROLLER = "controller"
+SIMULATOR = "simulator"
+
+OWN_TOPICS: Mapping[Topic, str] = {
+    "joint_states": "joint_states",
+    "commands": "controller/commands",
+    "goal": "goal",
+    "object_pose": "object_pose",
+}
+"""What a robot's description calls a topic, and what the nodes call it."""
+
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """A node as an operating system process of its own."""
+
+    name: str
+    """Name of the node, of its module in `package` and of its executable."""
+    parameter_file: Path | None = None
+    """Settings in ROS parameter form; None: the schema's defaults."""
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    """What only this node is told; it replaces what the file says."""
+    remappings: Mapping[str, str] = field(default_factory=dict)
+    """Topic or service name to the name used instead."""
+    required: bool = True
+    """The others can't go on without it."""
+    package: str = f"{PACKAGE}.nodes"
+    """Python package that holds its module."""
+
+    @property
+    def module(self) -> str:
+        """Python module that runs the node."""
+        return f"{self.package}.{self.name}"
+
+    @property
+    def executable(self) -> str:
+        """Name of the installed executable, in `lib/hucrl_ros/`."""
+        return self.name
+
+    @property
+    def command(self) -> list[str]:
+        """Command line that runs the node with this interpreter."""
+        # The process's output is its log; a second file of the same lines would only confuse.
+        arguments = ["--ros-args", "--disable-external-lib-logs"]
+        if self.parameter_file is not None:
+            arguments += ["--params-file", str(self.parameter_file)]
+        for name, value in self.parameters.items():
+            # The value is parsed as YAML, of which JSON is a part: quotes keep a text a text.
+            arguments += ["-p", f"{name}:={json.dumps(value, ensure_ascii=False)}"]
+        for name, other in self.remappings.items():
+            arguments += ["-r", f"{name}:={other}"]
+        return [sys.executable, "-m", self.module, *arguments]
+
+
+def learning_graph(
+    run: RunFolder, *, parent_reports: bool = False, simulated: bool = True
+) -> tuple[NodeSpec, ...]:
+    """All nodes that teach a robot, the supervisor last.
+
+    Args:
+        run: The run they work on.
+        parent_reports: The parent process tells the supervisor on its standard input which
+            process was lost.
+        simulated: With our simulator; otherwise a robot stands in its place.
+    """
+    described = find_description(run.robot, run.config.task)
+    topics = described.robot.topics if described else {}
+    names = (SIMULATOR, "recorder", "watchdog", CONTROLLER, "learner", SUPERVISOR)
+    own: dict[str, Mapping[str, Value]] = {SUPERVISOR: {"parent_reports": parent_reports}}
+    return tuple(
+        NodeSpec(
+            name=name,
+            parameter_file=run.config_path,
+            parameters={"run": str(run.root), **own.get(name, {})},
+            remappings={OWN_TOPICS[topic]: other for topic, other in topics.items()},
+        )
+        for name in names
+        if simulated or name != SIMULATOR
+    )
+
+
+def control_graph(
+    bundle: Path,
+    task: str,
+    *,
+    parameter_file: Path | None = None,
+    remappings: Mapping[str, str] | None = None,
+    run: RunFolder | None = None,
+) -> tuple[NodeSpec, ...]:
+    """What plays a bundle on a robot: controller, watchdog and, given a run, recorder.
+
+    Args:
+        bundle: The bundle; its planner and safety settings hold where no file gives others.
+        task: The bundle's task.
+        parameter_file: Settings in ROS parameter form.
+        remappings: Names of the robot's topics, e.g. `controller/commands` to
+            `/forward_command_controller/commands`; for every node the same.
+        run: Where to record.
+    """
+    settings: dict[str, Value] = {"task": task, "mode": "real_time"}
+    own: dict[str, Mapping[str, Value]] = {
+        "watchdog": {},
+        CONTROLLER: {"bundle": str(bundle.absolute())},
+    }
+    if run is not None:
+        own["recorder"] = {"run": str(run.root)}
+    return tuple(
+        NodeSpec(
+            name=name,
+            parameter_file=parameter_file,
+            parameters={**settings, **parameters},
+            remappings=remappings or {},
+            required=name != "recorder",
+        )
+        for name, parameters in own.items()
+    )

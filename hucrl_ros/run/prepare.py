@@ -1,0 +1,225 @@
+"""From what a person asked for to a run's folder, new or continued.
+
+`hucrl up`, `hucrl train` and the launch files share it.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hucrl_ros.config.files import (
+    load_config,
+    merge,
+    parse_config,
+    task_config_file,
+    task_config_path,
+)
+from hucrl_ros.config.schema import Config
+from hucrl_ros.config.task_file import is_description
+from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.own_robot import asked_robot, continued_robot, own_settings
+
+RUNS = Path("runs")
+"""Where new runs go, below the working directory."""
+COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a person asked for."""
+
+    task: str
+    """Its name, or the path of the YAML that describes a robot of one's own."""
+    config: Path | None = None
+    """Settings; None: the task's file in `config/`, or the robot's own."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Dotted keys and values that replace those of the file."""
+    out: Path | None = None
+    """The run's folder; None: a new one below `RUNS`."""
+    resume: bool = False
+    """Continue the run in `out`."""
+    prefix: str = ""
+    """Start of the name of a new folder below `RUNS`."""
+
+
+def prepare_run(options: RunOptions) -> RunFolder:
+    """Make the run's folder, or open the one to continue.
+
+    Raises:
+        ConfigError: a setting is wrong, or a continued run has another one.
+        RunError: a run lies there already, or none to continue.
+    """
+    if options.resume:
+        return _continued(options)
+    config = asked_config(options)
+    described = asked_robot(options.task, config)
+    if described is None:
+        _check_choices(options.task, config)
+    _check_device(config)
+    folder = options.out or _new_folder(config, options.prefix)
+    try:
+        return RunFolder.create(folder, config, described)
+    except OSError as error:
+        raise RunError(f"{folder}: can't make a run there: {error.strerror}") from None
+
+
+def asked_config(options: RunOptions) -> Config:
+    """The settings of a new run.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+    if is_description(options.task):
+        base = own_settings(Path(options.task), options.config)
+    else:
+        standard = task_config_path(options.task)
+        base = load_config(options.config or standard)
+        if base.task != options.task:
+            raise ConfigError(
+                f"{options.config}: task = {base.task!r}, but {options.task!r} was asked for"
+            )
+    return override(base, options.overrides)
+
+
+def _check_device(config: Config) -> None:
+    if config.device != "cpu":  # torch takes seconds to load.
+        from hucrl_ros.run.device import check_device
+
+        check_device(config.device)
+
+
+def _check_choices(task: str, config: Config) -> None:
+    """Look whether search and planner fit one of the paper's tasks.
+
+    What its own settings choose does; tests see to that, and torch need not be loaded here.
+
+    Raises:
+        ConfigError: they don't.
+    """
+    own = load_config(task_config_path(task))
+    if [own.search.algorithm, own.planner.algorithm] == [
+        config.search.algorithm,
+        config.planner.algorithm,
+    ]:
+        return
+    from hucrl_ros.run.combinations import check_combination
+    from hucrl_ros.tasks import make_task
+
+    check_combination(config, make_task(task, config.action_penalty))
+
+
+def recordings_of(bundle: Path, task: str, folder: Path) -> RunFolder:
+    """A folder for recordings of a bundle, new or continued.
+
+    The machine at the robot has neither torch nor what the bundle was learned with: where the
+    bundle's run is at hand its robot is kept with the recordings, as it is.
+
+    Raises:
+        RunError: no folder can be made there.
+    """
+    exists = (folder / "config.yaml").is_file()
+    if exists or task_config_file(task).is_file():
+        return prepare_run(RunOptions(task, out=folder, resume=exists))
+    robot = RunFolder(bundle.absolute().parent.parent).robot
+    try:
+        run = RunFolder.create(folder, Config(task=task))
+        if robot.is_dir():
+            shutil.copytree(robot, run.robot, dirs_exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{folder}: can't record there: {error.strerror}") from None
+    return run
+
+
+def override(base: Config, overrides: Mapping[str, Any]) -> Config:
+    """The settings `base` with some of them replaced.
+
+    Args:
+        base: Settings.
+        overrides: Dotted keys, e.g. `planner.horizon`, and values.
+
+    Raises:
+        ConfigError: a key is unknown, or its value wrong.
+    """
+    values = base.model_dump(mode="json")
+    for key in overrides:
+        group = key.rpartition(".")[0]
+        if group and not isinstance(values.get(group), dict):
+            groups = ", ".join(name for name, value in values.items() if isinstance(value, dict))
+            raise ConfigError(
+                f"{COMMAND_LINE}: unknown key {key!r}; {group!r} is no group; groups: {groups}"
+            )
+    return parse_config(merge(values, overrides), COMMAND_LINE)
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Key and value of `key=value`, the value in YAML.
+
+    Raises:
+        ConfigError: it has another form.
+    """
+    key, equals, value = text.partition("=")
+    if not key.strip() or not equals:
+        raise ConfigError(f"{COMMAND_LINE}: {text!r}: expected KEY=VALUE, e.g. planner.horizon=30")
+    try:
+        return key.strip(), yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ConfigError(f"{COMMAND_LINE}: {text!r}: the value is not YAML") from None
+
+
+def _continued(options: RunOptions) -> RunFolder:
+    if options.out is None:
+        raise ConfigError(f"{COMMAND_LINE}: to resume, name the run's folder: --out DIR --resume")
+    run = RunFolder.open(options.out)
+    stored = run.config
+    task = options.task
+    if is_description(task):
+        task = continued_robot(Path(task), run)
+    asked = stored if options.config is None else load_config(options.config, {"task": task})
+    # Which device it was is nothing that a file of settings should change by its default.
+    here = {"task": task, "device": stored.device}
+    asked = override(asked, {**here, **options.overrides})
+    before, after = _flat(stored), _flat(asked)
+    free = {"device", *(("episodes",) if asked.episodes > stored.episodes else ())}
+    for key, value in after.items():
+        if value != before[key] and key not in free:
+            raise ConfigError(
+                f"{key} = {value!r}, but the run in {options.out} has {before[key]!r}; a resumed "
+                "run keeps its settings, but may get more episodes and another device: leave the "
+                "option out, or start a new run"
+            )
+    if "device" in options.overrides:
+        _check_device(asked)
+    if asked != stored:
+        run.change(asked)
+    return run
+
+
+def _flat(config: Config) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.model_dump(mode="json").items():
+        if isinstance(value, dict):
+            flat.update({f"{key}.{name}": entry for name, entry in value.items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def _new_folder(config: Config, prefix: str) -> Path:
+    """A folder that nobody has, made now, so that another run can't take the same."""
+    name = f"{prefix}{config.task}-{config.strategy}-{datetime.now():%Y%m%d-%H%M%S}"
+    for suffix in ("", *(f"-{i}" for i in range(2, 100))):
+        folder = RUNS / (name + suffix)
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise RunError(f"{folder}: {error.strerror}") from None
+        return folder
+    raise RunError(f"{RUNS / name}: a hundred runs of that name lie there already")

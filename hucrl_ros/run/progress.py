@@ -1,0 +1,111 @@
+"""What a run is doing, as data and in single lines."""
+
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+
+from hucrl_ros.config.schema import Config
+from hucrl_ros.run.summary import EpisodeSummary
+
+
+class Phase(Enum):
+    """What the run is doing."""
+
+    WAITING = "waiting for the nodes"
+    RESETTING = "resetting the robot"
+    RUNNING = "running"
+    FITTING = "fitting the model"
+    SEARCHING = "searching policies"
+    EXPORTING = "writing the bundle"
+    LOADING = "loading the bundle"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+
+
+@dataclass
+class Progress:
+    """The present state of a run; the supervisor changes it, a view draws it."""
+
+    config: Config
+    steps: int = 0
+    """Steps in an episode [1]; 0: not known yet."""
+    optimum: float | None = None
+    """Best achievable return, where it is known."""
+    episode: int = 0
+    """Number of the present episode, from 0."""
+    step: int = 0
+    """Ticks of the present episode so far [1]."""
+    phase: Phase = Phase.WAITING
+    detail: str = ""
+    """What is waited for, or the share of the work that is done."""
+    return_so_far: float | None = None
+    promised_return: float | None = None
+    """Of the bundle that plays the present episode."""
+    model_error: float | None = None
+    """Held-out error of the newest model [standard deviations of the targets]."""
+    tick_p50: float | None = None
+    """Of the present episode [ms]."""
+    tick_p99: float | None = None
+    """Of the present episode [ms]."""
+    misses: int = 0
+    finished: list[EpisodeSummary] = field(default_factory=list)
+    model_errors: dict[int, float] = field(default_factory=dict)
+    """Model error after learning from an episode, by the episode's number."""
+    started: float = field(default_factory=time.monotonic)
+
+    def enter(self, phase: Phase, episode: int | None = None) -> None:
+        """Begin a phase, with nothing of it done."""
+        self.phase, self.detail = phase, ""
+        self.episode = self.episode if episode is None else episode
+        if phase in (Phase.RESETTING, Phase.LOADING):
+            self.step = self.misses = 0
+            self.return_so_far = self.tick_p50 = self.tick_p99 = None
+
+    @property
+    def best_return(self) -> float | None:
+        """Best return of the finished episodes."""
+        return max((episode.return_ for episode in self.finished), default=None)
+
+
+def describe_phase(progress: Progress) -> str:
+    """One line: episode and phase."""
+    total = progress.config.episodes
+    if progress.phase in (Phase.FINISHED, Phase.STOPPED):
+        return f"{progress.phase.value} after {len(progress.finished)} of {total} episodes"
+    number = f"episode {progress.episode} ({progress.episode + 1} of {total})"
+    return f"{number}: {progress.phase.value}"
+
+
+def describe_episode(episode: EpisodeSummary) -> str:
+    """One line: what a finished episode brought."""
+    p50, p99 = format_ticks(episode)
+    parts = [
+        f"episode {episode.index}: return {format_number(episode.return_)}",
+        f"promised {format_number(episode.promised_return)}",
+        f"tick p50 {p50} p99 {p99} ms",
+        f"{episode.misses or 0} misses",
+    ]
+    return ", ".join(parts)
+
+
+def describe_learning(progress: Progress, index: int) -> str:
+    """One line: what was learned from episode `index`."""
+    parts = [f"episode {index}: learned, model error {progress.model_errors[index]:.3f}"]
+    for episode in progress.finished:
+        if episode.index == index and episode.fit_s is not None:
+            parts.append(f"fit {format_number(episode.fit_s)} s")
+            parts.append(f"search {format_number(episode.search_s)} s")
+    return ", ".join(parts)
+
+
+def format_ticks(episode: EpisodeSummary) -> tuple[str, str]:
+    """Median and 99% quantile of an episode's tick times [ms]."""
+    ticks = episode.tick_ms
+    if ticks is None:
+        return format_number(None), format_number(None)
+    return format_number(ticks.p50, 2), format_number(ticks.p99, 2)
+
+
+def format_number(value: float | None, digits: int = 1) -> str:
+    """A number for a table; a dash where there is none."""
+    return "–" if value is None else f"{value:.{digits}f}"

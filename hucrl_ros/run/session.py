@@ -1,0 +1,168 @@
+"""One session of a run: its processes from start to end, whatever happens to them."""
+
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import hucrl_ros
+from hucrl_ros.errors import RunError
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.node_list import CONTROLLER, SUPERVISOR, learning_graph
+from hucrl_ros.run.processes import Exit, ProcessGroup
+from hucrl_ros.run.summary import Summary, read_summary, write_summary
+
+POLL_S = 0.05
+"""[s] Between two looks at the processes."""
+REPORT_S = 8.0
+"""[s] Time for the supervisor to stop the episode and report a lost node."""
+PARENT_VARIABLE = "HUCRL_PARENT_PID"
+"""Nodes stop when the process whose PID it holds is gone, see `nodes/runner.py`."""
+_SHOW_CURSOR = "\x1b[?25h"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Session:
+    """Starts the nodes of a run as processes, watches them, and ends them."""
+
+    def __init__(self, run: RunFolder, domain: int, simulated: bool = True) -> None:
+        """Prepare; nothing is started.
+
+        Args:
+            run: The run.
+            domain: ROS domain of its nodes.
+            simulated: With our simulator; otherwise a robot stands in its place.
+        """
+        self._run = run
+        self._simulated = simulated
+        self._group = ProcessGroup(run.logs, node_environment(run, domain))
+        self._stop: int | None = None
+
+    def play(self) -> int | None:
+        """Run the nodes until the supervisor has finished, a node is lost, or a signal comes.
+
+        No process is left when it returns, however it does.
+
+        Returns:
+            The signal (SIGINT, SIGTERM or SIGHUP) that ended it; None where the run is finished.
+
+        Raises:
+            RunError: a node was lost or reported an error, or another process plays this run.
+        """
+        with self._run.locked(on_robot=not self._simulated), self._signals_noted():
+            begin, before = time.monotonic(), _stored_summary(self._run)
+            try:
+                nodes = learning_graph(self._run, parent_reports=True, simulated=self._simulated)
+                for node in nodes:
+                    self._group.start(node.name, node.command, foreground=node.name == SUPERVISOR)
+                ended = self._watch()
+            finally:
+                self._group.stop(first=[CONTROLLER])
+                _restore_cursor()
+            finished = [(exit_.name, exit_.code) for exit_ in ended] == [(SUPERVISOR, 0)]
+            failure = None if finished or self._stop else self._failure(ended, before)
+            self._settle(before, time.monotonic() - begin, failure)
+        if failure is not None:
+            raise RunError(f"{failure}; continue with: {resume_command(self._run)}")
+        return self._stop
+
+    def _watch(self) -> list[Exit]:
+        """Wait for the end; returns the processes that ended by themselves, supervisor last."""
+        lost: list[Exit] = []
+        deadline = float("inf")
+        while self._stop is None and time.monotonic() < deadline:
+            for exit_ in sorted(self._group.ended(), key=lambda exit_: exit_.name == SUPERVISOR):
+                lost.append(exit_)
+                if exit_.name == SUPERVISOR:
+                    return lost
+                self._group.tell(SUPERVISOR, exit_.description)
+                deadline = min(deadline, time.monotonic() + REPORT_S)
+            time.sleep(POLL_S)
+        return lost
+
+    def _failure(self, ended: list[Exit], before: Summary | None) -> str:
+        """One line on why the run can't go on: the supervisor's last event, if it wrote one."""
+        known = len(before.events) if before else 0
+        now = _stored_summary(self._run)
+        if now and len(now.events) > known:
+            return now.events[-1]
+        return "; ".join(exit_.description for exit_ in ended)
+
+    def _settle(self, before: Summary | None, wall_s: float, failure: str | None) -> None:
+        """Put into the summary what only this process knows: the times, and a lost supervisor."""
+        summary = _stored_summary(self._run)
+        if summary is None:
+            return
+        events = summary.events
+        if failure is not None and failure not in events:
+            events = (*events, failure)
+        times = {
+            "wall_s": round(wall_s + (before.wall_s if before else 0.0), 3),
+            "cpu_s": round(_cpu_s() + (before.cpu_s if before else 0.0), 3),
+        }
+        write_summary(self._run.summary, summary.model_copy(update={"events": events, **times}))
+
+    @contextmanager
+    def _signals_noted(self) -> Iterator[None]:
+        def note(number: int, frame: FrameType | None) -> None:
+            self._stop = number
+
+        earlier = {number: signal.signal(number, note) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
+
+
+def node_environment(run: RunFolder, domain: int) -> dict[str, str]:
+    """Environment variables of the nodes of `run` in the ROS domain `domain`."""
+    package_parent = str(Path(hucrl_ros.__file__).resolve().parent.parent)
+    search_path = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if package_parent not in search_path:
+        search_path.append(package_parent)
+    return {
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+        **os.environ,
+        "ROS_DOMAIN_ID": str(domain),
+        "ROS_LOG_DIR": str(run.logs),
+        PARENT_VARIABLE: str(os.getpid()),
+        "PYTHONPATH": os.pathsep.join(search_path),
+        # A queue.py in the working directory must not replace the library's.
+        "PYTHONSAFEPATH": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def resume_command(run: RunFolder, command: str = "up") -> str:
+    """What a person types to continue the run."""
+    robot = " --no-simulator" if run.on_robot.exists() else ""
+    return f"hucrl {command} {run.config.task} --out {shown_path(run.root)} --resume{robot}"
+
+
+def shown_path(path: Path) -> str:
+    """The path as a person would type it here."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _stored_summary(run: RunFolder) -> Summary | None:
+    return read_summary(run.summary) if run.summary.is_file() else None
+
+
+def _cpu_s() -> float:
+    """Processor time of this process and of all its children that have ended [s]."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def _restore_cursor() -> None:
+    """A supervisor that was killed can't show the cursor again, which its live view hid."""
+    if sys.stdout.isatty():
+        sys.stdout.write(_SHOW_CURSOR)
+        sys.stdout.flush()

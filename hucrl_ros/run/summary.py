@@ -1,0 +1,244 @@
+"""`summary.json`: what a run did, for people's scripts as for ours (`docs/contracts.md`)."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hucrl_ros.config.schema import Config
+from hucrl_ros.config.yaml_files import write_atomically
+from hucrl_ros.errors import RunError
+from hucrl_ros.run.folder import RunFolder
+
+if TYPE_CHECKING:
+    from hucrl_ros.bags.reader import Episode
+    from hucrl_ros.controller.manifest import LearningReport, Manifest
+    from hucrl_ros.tasks import Task
+
+_REPORTED_PACKAGES = ("hucrl_ros", "numpy", "torch", "mujoco", "onnxruntime", "ros-rclpy")
+_PREVIOUS, _POLICY, _SAFE = 1, 2, 4
+"""Codes of `source` in `controller/ticks`."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class TickStatistics(_Record):
+    """Distribution of the control ticks' durations over an episode [ms]."""
+
+    p50: float
+    p99: float
+    p999: float
+    max: float
+
+    @classmethod
+    def of(cls, tick_ms: NDArray[np.float64]) -> TickStatistics | None:
+        """Statistics of durations `(T,)` [ms]; None where there was no tick."""
+        if not len(tick_ms):
+            return None
+        p50, p99, p999, largest = np.percentile(tick_ms, [50, 99, 99.9, 100]).round(4).tolist()
+        return cls(p50=p50, p99=p99, p999=p999, max=largest)
+
+
+class EpisodeSummary(_Record):
+    """One finished episode. None: not known, or not yet, or by an older version."""
+
+    index: int = Field(ge=0)
+    """Number of the episode, counted from 0."""
+    return_: float = Field(alias="return")
+    """Undiscounted sum of the rewards."""
+    promised_return: float | None = None
+    """Optimistic return promised by the bundle that played; None for a random one."""
+    steps: int = Field(ge=0)
+    """Transitions recorded [1]."""
+    tick_ms: TickStatistics | None = None
+    misses: int | None = None
+    """Ticks later than the control period [1]."""
+    fallbacks: int | None = None
+    """Ticks that sent something else than they were asked for: no fresh plan in time [1]."""
+    clamps: int | None = None
+    """Ticks whose command the guard changed [1]."""
+    fit_s: float | None = None
+    """Model fit that followed the episode [s]."""
+    search_s: float | None = None
+    """Policy search that followed the episode [s]."""
+    complexity: float | None = None
+    """Σ‖σ‖² over the visited points under the model that played (Eq. 9); None for a random one
+    and before the learning that follows [units of the state, squared]."""
+    bag: str | None = None
+    """The bag's folder, relative to the run's."""
+    bundle: str | None = None
+    """The bundle that played, relative to the run's folder."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+
+class Summary(_Record):
+    """A whole run, as far as it got."""
+
+    task: str
+    strategy: str
+    action_penalty: float
+    seed: int
+    mode: Literal["lockstep", "real_time", "in_process"]
+    optimum: float | None
+    """Best achievable return, where it is known."""
+    best_return: float | None
+    """Best return of the episodes; None before the first."""
+    regret: float | None = None
+    """Σ (optimum − return) over all episodes, the random ones included; None where the optimum
+    is unknown."""
+    complexity: float | None = None
+    """Σ of the episodes' complexity: what the regret's bound grows with (Theorem 1)."""
+    wall_s: float
+    """Time that the run took, all of its sessions together [s]."""
+    cpu_s: float
+    """Processor time of all its processes [s]."""
+    versions: dict[str, str]
+    events: tuple[str, ...]
+    """What a person should know of: lost nodes, interruptions; one line each."""
+    episodes: tuple[EpisodeSummary, ...]
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        *,
+        optimum: float | None,
+        episodes: Sequence[EpisodeSummary],
+        wall_s: float,
+        cpu_s: float,
+        events: Sequence[str] = (),
+        in_process: bool = False,
+    ) -> Summary:
+        """Summary of a run with the settings `config`; versions and the best return are added.
+
+        Args:
+            config: The run's settings.
+            optimum: Best achievable return, `Task.optimum`.
+            episodes: All finished episodes in order.
+            wall_s: Time spent so far [s].
+            cpu_s: Processor time spent so far [s].
+            events: One line each.
+            in_process: The run had no nodes (`hucrl train`).
+        """
+        return cls(
+            task=config.task,
+            strategy=config.strategy,
+            action_penalty=config.action_penalty,
+            seed=config.seed,
+            mode="in_process" if in_process else config.mode,
+            optimum=optimum,
+            best_return=max((episode.return_ for episode in episodes), default=None),
+            regret=_regret(optimum, episodes),
+            complexity=_complexity(episodes),
+            wall_s=round(wall_s, 3),
+            cpu_s=round(cpu_s, 3),
+            versions=installed_versions(),
+            events=tuple(events),
+            episodes=tuple(episodes),
+        )
+
+
+def _regret(optimum: float | None, episodes: Sequence[EpisodeSummary]) -> float | None:
+    if optimum is None:
+        return None
+    return sum(optimum - episode.return_ for episode in episodes)
+
+
+def _complexity(episodes: Sequence[EpisodeSummary]) -> float | None:
+    known = [episode.complexity for episode in episodes if episode.complexity is not None]
+    return sum(known) if known else None
+
+
+def summarise_episode(
+    episode: Episode,
+    task: Task,
+    played: Manifest,
+    learned: LearningReport | None,
+    run: RunFolder,
+) -> EpisodeSummary:
+    """What `summary.json` says of an episode that was read from its bag.
+
+    Args:
+        episode: The bag's content.
+        task: Gives the rewards.
+        played: Manifest of the bundle that played it.
+        learned: Report of the learning that followed; None where none did (yet).
+        run: The run's folder, for relative paths.
+    """
+    index, ticks = played.episode, episode.ticks
+    return EpisodeSummary(
+        index=index,
+        return_=episode_return(episode, task),
+        promised_return=None if played.random else played.report.promised_return,
+        steps=len(episode.actions),
+        tick_ms=TickStatistics.of(ticks["tick_ms"]),
+        misses=int(np.count_nonzero(ticks["missed"])),
+        fallbacks=count_fallbacks(ticks["source"], played.planner.algorithm),
+        clamps=int(np.count_nonzero(ticks["clamped"])),
+        fit_s=learned.fit_s if learned else None,
+        search_s=learned.search_s if learned else None,
+        complexity=learned.complexity if learned else None,
+        bag=str(run.bag(index).relative_to(run.root)),
+        bundle=str(run.bundle(index).relative_to(run.root)),
+    )
+
+
+def episode_return(episode: Episode, task: Task) -> float:
+    """Σ r(s_k, a_k) over the episode's steps, not discounted."""
+    return float(task.rewards(episode.states[:-1], episode.actions).sum())
+
+
+def count_fallbacks(source: NDArray[np.float64], algorithm: str) -> int:
+    """Ticks that had to send something else than a fresh answer of the planner.
+
+    Args:
+        source: `Source` of each tick's action `(T,)`.
+        algorithm: The planner's; where it is `policy`, sending π(s) is no fallback.
+    """
+    fallbacks = [_PREVIOUS, _SAFE] if algorithm == "policy" else [_PREVIOUS, _POLICY, _SAFE]
+    return int(np.isin(source, fallbacks).sum())
+
+
+def write_summary(path: Path, summary: Summary) -> None:
+    """Replace `summary.json` in one step: a reader sees the old or the new one."""
+    values = summary.model_dump(mode="json", by_alias=True)
+    write_atomically(path, json.dumps(values, indent=2) + "\n")
+
+
+def read_summary(path: Path) -> Summary:
+    """Read a `summary.json`.
+
+    Raises:
+        RunError: it can't be read, or holds something else.
+    """
+    try:
+        return Summary.model_validate_json(path.read_text())
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror}") from None
+    except (ValidationError, UnicodeDecodeError) as error:
+        problem = error.errors()[0] if isinstance(error, ValidationError) else None
+        where = ".".join(map(str, problem["loc"])) if problem else ""
+        what = problem["msg"] if problem else str(error)
+        raise RunError(f"{path}: not a summary: {where + ': ' if where else ''}{what}") from None
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of what decides a run's outcome, as far as it is installed."""
+    versions = {"python": platform.python_version()}
+    for package in _REPORTED_PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
