@@ -169,7 +169,7 @@ def _play(
 
 
 class DelayedEpisode(NamedTuple):
-    """One episode."""
+    """One episode on a simulated clock."""
 
     total: float
     """Return, of the efforts that acted."""
@@ -252,7 +252,7 @@ def play_delayed(
 
 
 class RealTimeEpisode(NamedTuple):
-    """One episode."""
+    """One episode through ROS."""
 
     total: float
     """Return, of the efforts that acted."""

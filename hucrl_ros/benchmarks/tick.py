@@ -38,7 +38,7 @@ class Size(NamedTuple):
 
 
 class System(NamedTuple):
-    """What is planned for."""
+    """Task and model whose ticks are measured."""
 
     name: str
     """Task."""
@@ -165,7 +165,7 @@ def _row(system: System, size: Size, engine: str, threads: int, timed: "Timing")
 
 
 def _bundles(path: Path | None, folder: Path) -> "Iterator[tuple[System, Bundle]]":
-    """What to measure."""
+    """The bundle at `path`, or untrained ones in `folder`."""
     from hucrl_ros.benchmarks.synthetic import untrained_bundle
     from hucrl_ros.config.schema import ModelSettings
     from hucrl_ros.controller.bundle import load_bundle

@@ -143,7 +143,7 @@ def _was_begun(run: RunFolder, cell: Cell) -> bool:
 
 
 def _is_of(run: RunFolder, cell: Cell) -> bool:
-    # Where something was learned doesn't matter.
+    # On which device a run was learned doesn't matter.
     config = cell.config.model_copy(update={"device": run.config.device})
     return run.config == config and _same_robot(run, cell)
 

@@ -95,15 +95,15 @@ def best_head(sweep: Sweep, cell: Cell, episodes: Sequence[int]) -> BestHead:
             continue
         learner = Learner(config, run)
         learner.restore(episode)
-        heads = [_promise_of(learner, head, episode) for head in range(config.model.heads)]
+        heads = [_simulated_return(learner, head, episode) for head in range(config.model.heads)]
         found.episodes.append(episode)
         found.optimistic.append(optimistic)
         found.best_head.append(max(heads))
     return found
 
 
-def _promise_of(learner: Learner, head: int, episode: int) -> float:
-    """Simulated return of a policy that believes one head."""
+def _simulated_return(learner: Learner, head: int, episode: int) -> float:
+    """Simulated return of a policy that is searched on one head alone."""
     config = learner.config
     assert isinstance(learner.model, Ensemble)
     step = ThompsonStep(learner.model)

@@ -37,7 +37,7 @@ class EpisodeLogger(EpisodeClient):
         self.create_subscription(Float64MultiArray, topics.TICKS, self._on_tick, STREAM)
 
     def ready(self) -> bool:
-        """Simulator and controller are there and speak."""
+        """The simulator publishes joint states and the controller announces its ticks."""
         return (
             self._reset.service_is_ready()
             and bool(self._states)
