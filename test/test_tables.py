@@ -1,4 +1,4 @@
-"""A table's columns are declared once, for the terminal and for a page; CSV and pages of results."""
+"""Columns are declared once, for the terminal and for a page; CSV and pages of results."""
 
 from hucrl_ros.experiments.tables import Column, Table, write_csv, write_page
 
