@@ -1,4 +1,4 @@
-"""Stands in for `hucrl_ros.experiments.train_cell`: returns grow by 10 an episode, at once."""
+"""Stands in for `hucrl_ros.experiments.train`: returns grow by 10 an episode, at once."""
 
 import os
 import signal

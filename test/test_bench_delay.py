@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from bundle_factory import learned, shake, write_bundle
 
-from hucrl_ros.benchmarks.delay_report import Row, scores
-from hucrl_ros.benchmarks.delay_trial import play_real_time
-from hucrl_ros.benchmarks.loop_trial import paced
+from hucrl_ros.benchmarks.delay import SlowBus, play_delayed, play_real_time
+from hucrl_ros.benchmarks.loop import paced
+from hucrl_ros.benchmarks.results import DelayRow, delay_scores
 from hucrl_ros.cli import main
 from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.experiments.delayed import SlowBus, play_delayed
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings
 from hucrl_ros.robots import Pendulum
 from hucrl_ros.tasks.pendulum import PendulumSwingUp
@@ -86,12 +85,12 @@ def test_equal_seeds_give_equal_episodes(played):
 
 def test_a_score_is_the_mean_of_its_episodes():
     rows = [
-        Row("a", delay, 2.0, mode, seed, 100.0 * seed + delay, 0.5)
+        DelayRow("a", delay, 2.0, mode, seed, 100.0 * seed + delay, 0.5)
         for delay in (0.0, 20.0)
         for mode in ("never", "auto")
         for seed in range(3)
     ]
-    found = scores(rows)
+    found = delay_scores(rows)
     assert [(score.delay_ms, score.compensation) for score in found] == [
         (0.0, "never"),
         (0.0, "auto"),

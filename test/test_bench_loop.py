@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from bundle_factory import learned, shake, write_bundle
 
-from hucrl_ros.benchmarks.loop_report import Row, Tail, text_table
-from hucrl_ros.benchmarks.loop_trial import paced
+from hucrl_ros.benchmarks.loop import paced, play_loop
+from hucrl_ros.benchmarks.report import LOOPS
+from hucrl_ros.benchmarks.results import LoopRow, Tail, numbers
 from hucrl_ros.cli import main
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import RunError
@@ -45,7 +46,7 @@ def raw(latencies, rate=100.0, **changes):
 
 
 def row(latencies, planning="on"):
-    return Row.of("pendulum", 100.0, planning, 0, False, raw(latencies))
+    return LoopRow.of("pendulum", 100.0, planning, 0, False, raw(latencies))
 
 
 def test_a_tail_is_in_milliseconds():
@@ -73,14 +74,15 @@ def test_processor_time_is_a_share_of_the_time_that_passed():
 
 
 def test_a_row_is_flat_in_json():
-    numbers = row([0.004] * 3).numbers()
-    assert numbers["latency_p999_ms"] == pytest.approx(4.0)
-    assert "latencies" not in numbers
-    json.dumps(numbers)
+    flat = numbers(row([0.004] * 3))
+    assert flat["latency_p999_ms"] == pytest.approx(4.0)
+    assert flat["hog"] is False, "as files have always called the background load"
+    assert "latencies" not in flat
+    json.dumps(flat)
 
 
 def test_the_table_has_a_header_and_a_line_a_row():
-    header, line = text_table([row([0.004] * 3)])
+    header, line = LOOPS.text([row([0.004] * 3)])
     assert len(header) == len(line)
     assert "0 of 3" in line
 
@@ -112,7 +114,7 @@ def test_every_joint_state_is_timed_between_two_processes(folder, tmp_path, caps
     assert main(["bench", "loop", "--bundle", str(folder), *words]) == 0
     assert capsys.readouterr().out.count("\n") == 2 + 3
     page = (out / "README.md").read_text()
-    assert "hucrl bench loop --bundle" in page and "--hog" in page
+    assert "hucrl bench loop --bundle" in page and "--background-load" in page
     assert (out / "latency.png").stat().st_size > 1000
     header, line = (out / "table.csv").read_text().splitlines()
     found = dict(zip(header.split(","), line.split(","), strict=True))
@@ -128,6 +130,4 @@ def test_a_controller_that_refuses_ends_the_trial_with_one_line(folder, tmp_path
     with pytest.raises(RunError, match=r"loop_source ended with exit code 1.*refused to start"):
         broken = paced(folder, tmp_path / "broken", 40.0, 10)
         (broken / "policy.onnx").write_bytes(b"")
-        from hucrl_ros.benchmarks.loop_trial import LoopTrial
-
-        LoopTrial(broken, "pendulum", 0, False, {}).run()
+        play_loop(broken, 0, False, {})

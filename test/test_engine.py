@@ -12,13 +12,13 @@ import torch
 from bundle_factory import STRATEGIES, learned, shake
 from bundle_factory import write_bundle as write
 from numba import njit
+from numpy_engine import NumpyEngine
 from touching import touching
 
-from hucrl_ros.benchmarks.numpy_engine import NumpyEngine
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.schema import ModelSettings, PlannerSettings, SearchSettings
+from hucrl_ros.controller import compiled, simd
 from hucrl_ros.controller.bundle import load_bundle
-from hucrl_ros.controller.engines import compiled, simd
 from hucrl_ros.controller.engines.engine import make_engine
 from hucrl_ros.controller.engines.networks import GEOMETRY, from_arrays, to_arrays
 from hucrl_ros.controller.engines.onnx_engine import OnnxEngine
@@ -302,7 +302,7 @@ NARROW = """
 import sys
 import threading
 import numpy as np
-from hucrl_ros.benchmarks.numpy_engine import NumpyEngine
+from numpy_engine import NumpyEngine
 from hucrl_ros.controller import simd
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines.engine import make_engine
@@ -329,6 +329,7 @@ def test_processors_without_avx512_compute_the_same(bundle, tmp_path):
         "NUMBA_CPU_NAME": "haswell",
         "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+sse4.2",
         "NUMBA_CACHE_DIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(sys.path),
     }
     command = [sys.executable, "-c", NARROW, str(bundle.path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -4,13 +4,12 @@ from functools import partial
 
 import pytest
 import yaml
-from test_sweep import PRETENDED
+from test_sweep import PRETENDED, read_rows
 
 from hucrl_ros.cli import main
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments import workers
 from hucrl_ros.experiments.grid import read_grid
-from hucrl_ros.experiments.statistics import read_rows
 from hucrl_ros.experiments.workers import LocalWorkers
 
 TWO_TASKS = {
@@ -99,10 +98,10 @@ def test_the_command_trains_what_is_missing_and_makes_one_table(tmp_path, monkey
     words = ["experiment", str(grid), "--out", "out", "--workers", "2"]
     assert main(words) == 0
     rows = read_rows(tmp_path / "out" / "returns.csv")
-    assert {(row.task, row.action_penalty) for row in rows} == {
-        ("pendulum", 0.0),
-        ("pendulum", 0.2),
-        ("cartpole", 0.05),
+    assert {(row["task"], row["action_penalty"]) for row in rows} == {
+        ("pendulum", "0.0"),
+        ("pendulum", "0.2"),
+        ("cartpole", "0.05"),
     }
     for task in ("pendulum", "cartpole"):
         assert (tmp_path / "out" / task / "README.md").is_file()

@@ -16,7 +16,7 @@ from hucrl_ros.config.files import load_config
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle
 from hucrl_ros.experiments.grid import read_grid
-from hucrl_ros.experiments.results import collect
+from hucrl_ros.experiments.statistics import collect
 from hucrl_ros.experiments.sweep import Sweep
 from hucrl_ros.experiments.train import train
 from hucrl_ros.learning.learner import Learner

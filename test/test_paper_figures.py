@@ -7,8 +7,8 @@ from tiny_learning import short_episodes, tiny_config  # noqa: F401
 
 from hucrl_ros.cli import main
 from hucrl_ros.experiments import bandit
-from hucrl_ros.experiments.cells import make_cells
-from hucrl_ros.experiments.phase_grid import draw_phase_grid, played_run
+from hucrl_ros.experiments.grid import make_cells
+from hucrl_ros.experiments.phase import draw_phase_grid, played_run
 from hucrl_ros.experiments.sweep import Sweep
 from hucrl_ros.experiments.thompson import best_head, draw_thompson, traces
 from hucrl_ros.experiments.train import train

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from bundle_factory import PLANNER, write_bundle
 
-from hucrl_ros.benchmarks import contest_report as report
+from hucrl_ros.benchmarks import figures, report
 from hucrl_ros.benchmarks import planners as command
-from hucrl_ros.benchmarks.contest import CONTESTANTS, Row, Size, parse_size, scores
+from hucrl_ros.benchmarks.planners import COMPARED, parse_size
+from hucrl_ros.benchmarks.results import PlannerRow, Size, numbers, planner_scores
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings
 from hucrl_ros.planners import PLANNERS
@@ -37,20 +38,22 @@ def arguments(*words):
 def row(planner, return_, bundle="a", seed=0, size=(64, 3), **changes):
     values = {"budget_ms": 0.0, "tick_p50_ms": 2.0, "tick_p99_ms": 3.0, "done": 3.0}
     values |= {"unplanned": 0.0, **changes}
-    return Row(bundle, planner, *size, seed=seed, return_=return_, **values)
+    return PlannerRow(bundle, planner, *size, seed=seed, return_=return_, **values)
 
 
-def test_every_planner_has_its_contestant():
-    assert {c["planner.algorithm"] for c in CONTESTANTS.values()} == set(PLANNERS) - {"exact"}
+def test_every_planner_is_compared_and_drawn():
+    assert {c["planner.algorithm"] for c in COMPARED.values()} == set(PLANNERS) - {"exact"}
+    assert set(figures.PLANNERS) == set(COMPARED)
+    assert len(set(figures.PLANNERS.values())) == len(COMPARED)
 
 
-def test_a_contest_plays_what_evaluate_plays(learned):
-    contest = command._contest(
+def test_a_comparison_plays_what_evaluate_plays(learned):
+    comparison = command._comparison(
         arguments(
             learned, "--planners", "cem cold", "--sizes", "8x2", "--episodes", 2, "--seed", 4
         )
     )
-    policy, cem = contest.play()
+    policy, cem = comparison.play()
     assert [r.planner for r in policy + cem] == ["policy"] * 2 + ["cem cold"] * 2
     assert [r.seed for r in cem] == [4, 5]
     bundle, task = open_bundle(learned)
@@ -65,19 +68,19 @@ def test_a_contest_plays_what_evaluate_plays(learned):
 
 def test_a_budget_cuts_iterations(learned):
     words = (learned, "--planners", "mppi", "--sizes", "64x100000", "--budget-ms", 0.5)
-    contest = command._contest(arguments(*words, "--episodes", 1))
-    *_, ((played,)) = contest.play()
+    comparison = command._comparison(arguments(*words, "--episodes", 1))
+    *_, ((played,)) = comparison.play()
     assert played.budget_ms == 0.5
     assert 0 < played.done < 1e4
 
 
 def test_the_policy_is_always_among_the_planners_and_none_twice(learned):
-    assert command._contest(arguments(learned, "--planners", "icem")).planners == [
+    assert command._comparison(arguments(learned, "--planners", "icem")).planners == [
         "policy",
         "icem",
     ]
-    everyone = command._contest(arguments(learned)).planners
-    assert everyone == list(CONTESTANTS)
+    everyone = command._comparison(arguments(learned)).planners
+    assert everyone == list(COMPARED)
 
 
 def test_gain_is_over_the_policy_with_the_same_bundle_and_seed():
@@ -89,7 +92,7 @@ def test_gain_is_over_the_policy_with_the_same_bundle_and_seed():
         row("policy", 100.0, bundle="b", size=(1, 1)),
         row("cem warm", 90.0, bundle="b", tick_p50_ms=9.0, tick_p99_ms=9.0),
     ]
-    policy, cem = scores(rows)
+    policy, cem = planner_scores(rows)
     assert policy.gain.mean == 0.0
     assert cem.gain.mean == pytest.approx((3.0 + 3.0 - 10.0) / 3)
     assert cem.return_.mean == pytest.approx(118.0 / 3)
@@ -99,16 +102,16 @@ def test_gain_is_over_the_policy_with_the_same_bundle_and_seed():
 
 def test_sizes_and_budgets_are_not_mixed():
     rows = [row("mppi", 1.0), row("mppi", 2.0, size=(192, 1)), row("mppi", 3.0, budget_ms=2.0)]
-    assert [score.return_.mean for score in scores(rows)] == [1.0, 2.0, 3.0]
-    assert all(np.isnan(score.gain.mean) for score in scores(rows))
+    assert [score.return_.mean for score in planner_scores(rows)] == [1.0, 2.0, 3.0]
+    assert all(np.isnan(score.gain.mean) for score in planner_scores(rows))
 
 
 def test_table_and_json_say_the_same():
-    (score,) = scores([row("mppi", 1.5, budget_ms=2.0, unplanned=0.25)])
-    line = report.text_table([score])[1].split()
+    (score,) = planner_scores([row("mppi", 1.5, budget_ms=2.0, unplanned=0.25)])
+    line = report.PLANNERS.text([score])[1].split()
     assert line[:6] == ["mppi", "64x3", "2", "1.50", "[1.50,", "1.50]"]
     assert line[-4:] == ["2.00", "3.00", "3.0", "25.0%"]
-    values = report.as_json(score)
+    values = numbers(score)
     assert values["return"] == 1.5
     assert values["gain"] is None
     assert values["budget_ms"] == 2.0
@@ -168,11 +171,11 @@ def test_a_size_has_one_form(text):
 )
 def test_nonsense_is_refused_before_anything_is_played(learned, words, message):
     with pytest.raises(ConfigError, match=message):
-        command._contest(arguments(learned, *words)).check()
+        command._comparison(arguments(learned, *words)).check()
 
 
 def test_bundles_have_to_differ_and_to_plan(learned, random):
     with pytest.raises(ConfigError, match="another bundle is called"):
-        command._contest(arguments(learned, learned))
+        command._comparison(arguments(learned, learned))
     with pytest.raises(ConfigError, match="plays random efforts"):
-        command._contest(arguments(random))
+        command._comparison(arguments(random))

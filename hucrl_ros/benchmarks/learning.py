@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.experiments.tables import Column, Table
 from hucrl_ros.run.prepare import RunOptions, asked_config, parse_setting
 
 if TYPE_CHECKING:
@@ -31,6 +32,17 @@ class Row(NamedTuple):
     """Fit of the model [s]."""
     search_s: float
     """Search for policies [s]."""
+
+
+TABLE = Table[Row](
+    (
+        Column("episodes", lambda row: f"{row.episodes}", ">8"),
+        Column("transitions", lambda row: f"{row.transitions}", ">12"),
+        Column("fit s", lambda row: f"{row.fit_s:.1f}", ">7"),
+        Column("search s", lambda row: f"{row.search_s:.1f}", ">9"),
+        Column("together", lambda row: f"{row.fit_s + row.search_s:.1f}", ">9"),
+    )
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,14 +76,9 @@ def run(args: argparse.Namespace) -> int:
     logging.getLogger("hucrl_ros.learning.learner").setLevel(logging.ERROR)
     overrides = dict(parse_setting(text) for text in args.set)
     config = asked_config(RunOptions(args.task, overrides=overrides))
-    print(f"{'episodes':>8}{'transitions':>13}{'fit s':>8}{'search s':>10}{'together':>10}")
+    print(TABLE.header)
     for row in measure(config, args.episodes, args.threads):
-        together = row.fit_s + row.search_s
-        print(
-            f"{row.episodes:>8}{row.transitions:>13}{row.fit_s:>8.1f}{row.search_s:>10.1f}"
-            f"{together:>10.1f}",
-            flush=True,
-        )
+        print(TABLE.line(row), flush=True)
     return 0
 
 

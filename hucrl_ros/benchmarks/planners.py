@@ -7,21 +7,38 @@ seeds give equal returns.
 
 import argparse
 import gc
-import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.run.prepare import parse_setting
 
 if TYPE_CHECKING:
-    from hucrl_ros.benchmarks.contest import Contest, Entry, Row
+    from hucrl_ros.benchmarks.results import PlannerRow, Size
+    from hucrl_ros.controller.bundle import Bundle
+    from hucrl_ros.experiments.evaluation import Played
+    from hucrl_ros.tasks import Task
 
 SIZES = ("64x1", "64x3", "192x1", "192x3")
 """Three iterations, and one with three times the particles, cost the same."""
+COMPARED: dict[str, Mapping[str, Any]] = {
+    "policy": {"planner.algorithm": "policy"},
+    "dyna_mpc": {"planner.algorithm": "dyna_mpc"},
+    "poplin_a": {"planner.algorithm": "poplin_a"},
+    "poplin_bias": {"planner.algorithm": "poplin_bias"},
+    "cem warm": {"planner.algorithm": "cem", "planner.warm_start": True},
+    "cem cold": {"planner.algorithm": "cem", "planner.warm_start": False},
+    "icem": {"planner.algorithm": "icem"},
+    "mppi": {"planner.algorithm": "mppi"},
+    "random_shooting": {"planner.algorithm": "random_shooting"},
+    "ilqr": {"planner.algorithm": "ilqr"},
+}
+"""Planners and their settings. Exact programming isn't one: it plans between the episodes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,32 +84,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table."""
-    from hucrl_ros.benchmarks import contest_report as report  # torch
-    from hucrl_ros.benchmarks.contest import scores
+    from hucrl_ros.benchmarks import report  # torch
+    from hucrl_ros.benchmarks.results import planner_scores
 
-    contest = _contest(args)
-    contest.check()
+    comparison = _comparison(args)
+    comparison.check()
     gc.collect()
     gc.freeze()  # What is loaded by now would be searched for garbage within a tick.
-    rows = _play(contest, quiet=args.json)
+    rows = _play(comparison, quiet=args.json)
+    entries = comparison.entries
     if args.json:
-        print(json.dumps([report.as_json(score) for score in scores(rows)], indent=1))
-    elif len(contest.entries) > 1:
-        print("\nall bundles", *report.text_table(scores(rows)), sep="\n")
+        print(report.as_json(planner_scores(rows)))
+    elif len(entries) > 1:
+        print("\nall bundles", *report.PLANNERS.text(planner_scores(rows)), sep="\n")
     if args.out is not None:
-        page = report.Page(contest, command_line(args), args.machine)
-        print(*page.write(args.out, rows), sep="\n")
+        manifests = {entry.name: entry.bundle.manifest for entry in entries}
+        words = command_line(args), args.machine
+        files = report.write_planners(args.out, rows, *words, entries[0].task, manifests)
+        print(*files, sep="\n")
     return 0
 
 
-def _contest(args: argparse.Namespace) -> "Contest":
+def _comparison(args: argparse.Namespace) -> "Comparison":
     """What was asked for.
 
     Raises:
         HucrlError: it makes no sense.
     """
-    from hucrl_ros.benchmarks.contest import CONTESTANTS, POLICY, Contest, parse_size
-
     if args.episodes < 1:
         raise ConfigError(f"--episodes = {args.episodes}: at least 1")
     if not 0 <= args.seed < 2**31:
@@ -100,11 +118,11 @@ def _contest(args: argparse.Namespace) -> "Contest":
     for budget in args.budget_ms:
         if budget <= 0:
             raise ConfigError(f"--budget-ms = {budget:g}: more than 0")
-    planners = list(CONTESTANTS) if args.planners is None else [POLICY, *args.planners]
+    planners = list(COMPARED) if args.planners is None else ["policy", *args.planners]
     for name in planners:
-        if name not in CONTESTANTS:
-            raise ConfigError(f"--planners {name}: unknown; known: {', '.join(CONTESTANTS)}")
-    return Contest(
+        if name not in COMPARED:
+            raise ConfigError(f"--planners {name}: unknown; known: {', '.join(COMPARED)}")
+    return Comparison(
         entries=_open(args.bundles),
         planners=list(dict.fromkeys(planners)),
         sizes=[parse_size(size) for size in args.sizes],
@@ -121,7 +139,6 @@ def _open(arguments: Sequence[Path]) -> "list[Entry]":
     Raises:
         HucrlError: they aren't.
     """
-    from hucrl_ros.benchmarks.contest import Entry
     from hucrl_ros.experiments.evaluation import open_bundle
 
     entries: list[Entry] = []
@@ -141,18 +158,18 @@ def _open(arguments: Sequence[Path]) -> "list[Entry]":
     return entries
 
 
-def _play(contest: "Contest", quiet: bool) -> "list[Row]":
+def _play(comparison: "Comparison", quiet: bool) -> "list[PlannerRow]":
     """All rows, each table line as soon as it is known."""
-    from hucrl_ros.benchmarks import contest_report as report
-    from hucrl_ros.benchmarks.contest import scores
+    from hucrl_ros.benchmarks.report import PLANNERS
+    from hucrl_ros.benchmarks.results import planner_scores
 
-    rows: list[Row] = []
-    for group in contest.play():
+    rows: list[PlannerRow] = []
+    for group in comparison.play():
+        same = [row for row in rows if row.bundle == group[0].bundle]
         if not quiet:
-            header = not rows or rows[-1].bundle != group[0].bundle
-            same = [row for row in rows if row.bundle == group[0].bundle]
-            lines = report.text_table([scores([*same, *group])[-1]])
-            print(*([f"\n{group[0].bundle}", lines[0]] if header else []), lines[1], sep="\n")
+            if not same:
+                print(f"\n{group[0].bundle}\n{PLANNERS.header}")
+            print(PLANNERS.line(planner_scores([*same, *group])[-1]))
         rows += group
     return rows
 
@@ -168,3 +185,111 @@ def command_line(args: argparse.Namespace) -> str:
         words += ["--set", setting]
     words += [] if args.out is None else ["--out", os.fspath(args.out)]
     return shlex.join(words)
+
+
+def parse_size(text: str) -> "Size":
+    """Particles and iterations from `64x3`.
+
+    Raises:
+        ConfigError: it has another form.
+    """
+    from hucrl_ros.benchmarks.results import Size
+
+    particles, cross, iterations = text.partition("x")
+    if not (cross and particles.isdecimal() and iterations.isdecimal()):
+        raise ConfigError(f"--sizes {text}: expected PARTICLESxITERATIONS, e.g. 64x3")
+    return Size(int(particles), int(iterations))
+
+
+class Entry(NamedTuple):
+    """A bundle that is played."""
+
+    name: str
+    bundle: "Bundle"
+    task: "Task"
+
+
+class Comparison(NamedTuple):
+    """Which planners play which bundles, how long and how often."""
+
+    entries: Sequence[Entry]
+    planners: Sequence[str]
+    """Keys of `COMPARED`."""
+    sizes: "Sequence[Size]"
+    budgets_ms: Sequence[float]
+    """Times for planning in a tick [ms]; 0: no limit."""
+    episodes: int
+    seed: int
+    settings: Mapping[str, Any]
+    """Settings of all planners, with dotted keys."""
+
+    def play(self) -> "Iterator[list[PlannerRow]]":
+        """Rows of one bundle, planner, size and budget after another."""
+        from hucrl_ros.benchmarks.results import Size
+
+        for entry in self.entries:
+            for planner in self.planners:
+                plans = planner != "policy"
+                for size in self.sizes if plans else [Size(1, 1)]:
+                    for budget_ms in self.budgets_ms if plans else [0.0]:
+                        yield self._play(entry, planner, size, budget_ms)
+
+    def check(self) -> None:
+        """Refuse what can't be played, before anything is.
+
+        Raises:
+            ConfigError: a setting is unknown or out of range.
+        """
+        for entry in self.entries:
+            for planner in self.planners:
+                for size in self.sizes:
+                    self._bundle(entry, planner, size)
+
+    def _play(
+        self, entry: Entry, planner: str, size: "Size", budget_ms: float
+    ) -> "list[PlannerRow]":
+        from hucrl_ros.experiments.evaluation import evaluate
+
+        bundle = self._bundle(entry, planner, size)
+        budget_s = budget_ms / 1e3 if budget_ms else None
+        played = evaluate(bundle, entry.task, self.episodes, self.seed, budget_s)
+        return [
+            _row(entry.name, planner, size, budget_ms, self.seed + k, episode)
+            for k, episode in enumerate(played)
+        ]
+
+    def _bundle(self, entry: Entry, planner: str, size: "Size") -> "Bundle":
+        """The entry's bundle with this planner; as many elites in proportion as it has."""
+        from hucrl_ros.experiments.evaluation import with_settings
+
+        if planner == "policy":
+            return with_settings(entry.bundle, COMPARED["policy"])
+        planned = entry.bundle.manifest.planner
+        elites = max(round(planned.elites / planned.particles * size.particles), 1)
+        changes = {
+            "planner.particles": size.particles,
+            "planner.iterations": size.iterations,
+            "planner.elites": elites,
+        }
+        return with_settings(entry.bundle, {**changes, **COMPARED[planner], **self.settings})
+
+
+def _row(
+    bundle: str, planner: str, size: "Size", budget_ms: float, seed: int, episode: "Played"
+) -> "PlannerRow":
+    from hucrl_ros.benchmarks.results import PlannerRow
+
+    p50, p99 = np.percentile(episode.tick_ms, [50, 99])
+    return PlannerRow(
+        bundle=bundle,
+        planner=planner,
+        particles=size.particles,
+        iterations=size.iterations,
+        budget_ms=budget_ms,
+        seed=seed,
+        return_=episode.total,
+        tick_p50_ms=float(p50),
+        tick_p99_ms=float(p99),
+        done=float(episode.iterations.mean()),
+        unplanned=float((episode.iterations == 0).mean()),
+    )

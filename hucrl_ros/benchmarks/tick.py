@@ -1,14 +1,13 @@
 """How long a planning tick takes, beside what the processor can do.
 
 A tick is particles x horizon x iterations of policies, every head of the model, the imagined
-step, reward and critic, and the planner's sampling and selection. The yardstick is the rate of a
+step, reward and critic, and the planner's sampling and selection. The peak rate is that of a
 512 x 512 x 512 matrix product in float32 by torch, measured between the ticks with as many
 threads. Without a bundle, untrained ones are measured: the pendulum with 5 x [64, 64], the arm
 of the reacher with 5 x [200, 200] and 5 x [200, 200, 200, 200].
 """
 
 import argparse
-import json
 import os
 import shlex
 import tempfile
@@ -19,11 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from hucrl_ros.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hucrl_ros.benchmarks.results import TickRow
     from hucrl_ros.benchmarks.timing import Timing
     from hucrl_ros.controller.bundle import Bundle
 
 BUDGETS = ("64x5x3", "200x10x3")
-ENGINES = ("compiled", "onnx", "numpy")
+ENGINES = ("compiled", "onnx")
 
 
 class Size(NamedTuple):
@@ -38,7 +38,7 @@ class Size(NamedTuple):
 
 
 class System(NamedTuple):
-    """What is planned for."""
+    """Task and model whose ticks are measured."""
 
     name: str
     """Task."""
@@ -51,27 +51,6 @@ SYSTEMS = (
     System("reacher", 5, (200, 200)),
     System("reacher", 5, (200, 200, 200, 200)),
 )
-
-
-class Row(NamedTuple):
-    """A line of the table; times in ms, rates in 1e9 operations a second."""
-
-    system: str
-    heads: int
-    layers: list[int]
-    particles: int
-    horizon: int
-    iterations: int
-    engine: str
-    threads: int
-    ticks: int
-    p50_ms: float
-    p99_ms: float
-    p999_ms: float
-    max_ms: float
-    gflops: float
-    yardstick_gflops: float
-    share: float
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table."""
-    from hucrl_ros.benchmarks import tick_report as report
+    from hucrl_ros.benchmarks import report
 
     sizes = [parse_size(text) for text in args.sizes]
     for threads in args.threads:
@@ -108,20 +87,20 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--threads {threads}: at least 1")
     if args.seconds <= 0:
         raise ConfigError(f"--seconds {args.seconds:g}: more than 0")
-    rows: list[Row] = []
+    rows: list[TickRow] = []
     with tempfile.TemporaryDirectory() as folder:
         if not args.json:
-            print(report.HEADER, flush=True)
+            print(report.TICKS.header, flush=True)
         for system, bundle in _bundles(args.bundle, Path(folder)):
             for row in measure(system, bundle, sizes, args.threads, args.engines, args.seconds):
                 rows.append(row)
                 if not args.json:
-                    print(report.text_line(row), flush=True)
+                    print(report.TICKS.line(row), flush=True)
     if args.json:
-        print(json.dumps([row._asdict() for row in rows], indent=1))
+        print(report.as_json(rows))
     if args.out is not None:
         command = shlex.join(["hucrl", "bench", "tick", *_given(args)])
-        report.write(args.out, rows, command, args.machine)
+        report.write_ticks(args.out, rows, command, args.machine)
     return 0
 
 
@@ -146,8 +125,8 @@ def measure(
     threads: list[int],
     engines: list[str],
     seconds: float,
-) -> Iterator[Row]:
-    """Every combination, a row each; numpy with one thread alone."""
+) -> "Iterator[TickRow]":
+    """A row for each combination."""
     from hucrl_ros.benchmarks import timing
 
     for size in sizes:
@@ -156,17 +135,16 @@ def measure(
         )
         for engine in engines:
             for count in threads:
-                if engine == "numpy" and count > 1:
-                    continue
                 timed = timing.time_engine(engine, bundle, settings, count, seconds)
                 yield _row(system, size, engine, count, timed)
 
 
-def _row(system: System, size: Size, engine: str, threads: int, timed: "Timing") -> Row:
-    share = timed.gflops / timed.yardstick_gflops
+def _row(system: System, size: Size, engine: str, threads: int, timed: "Timing") -> "TickRow":
+    from hucrl_ros.benchmarks.results import TickRow
+
     tails = (timed.percentile(percent) for percent in (50, 99, 99.9, 100))
     p50, p99, p999, longest = (round(value, 4) for value in tails)
-    return Row(
+    return TickRow(
         system=system.name,
         heads=system.heads,
         layers=list(system.layers),
@@ -181,13 +159,13 @@ def _row(system: System, size: Size, engine: str, threads: int, timed: "Timing")
         p999_ms=p999,
         max_ms=longest,
         gflops=round(timed.gflops, 2),
-        yardstick_gflops=round(timed.yardstick_gflops, 2),
-        share=round(share, 4),
+        peak_gflops=round(timed.peak_gflops, 2),
+        share=round(timed.gflops / timed.peak_gflops, 4),
     )
 
 
 def _bundles(path: Path | None, folder: Path) -> "Iterator[tuple[System, Bundle]]":
-    """What to measure."""
+    """The bundle at `path`, or untrained ones in `folder`."""
     from hucrl_ros.benchmarks.synthetic import untrained_bundle
     from hucrl_ros.config.schema import ModelSettings
     from hucrl_ros.controller.bundle import load_bundle

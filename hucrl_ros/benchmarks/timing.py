@@ -9,17 +9,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hucrl_ros.benchmarks.numpy_engine import NumpyEngine
 from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.controller.bundle import Bundle, load_bundle
 from hucrl_ros.controller.engines.engine import Engine, make_engine
 from hucrl_ros.controller.engines.networks import Networks
 from hucrl_ros.planners import make_planner
 
-YARDSTICK_SIZE = 512
-ROUNDS, YARDSTICKS = 5, 8
+PRODUCT_SIZE = 512
+ROUNDS, PRODUCTS = 5, 8
 """Ticks are measured in rounds; so many matrix products come before each."""
-CALM = 0.05
+PAUSE_S = 0.05
 """[s] After the products, whose threads spin for a while before they sleep."""
 WARM_UP_TICKS = 5
 FEWEST_TICKS, MOST_TICKS = 40, 20000
@@ -33,7 +32,7 @@ class Timing:
     """`(n,)` in the order in which they ran."""
     gflop: float
     """Of one tick, see `tick_gflop` [1e9 operations]."""
-    yardstick_gflops: float
+    peak_gflops: float
     """Median rate of a square matrix product between the ticks [1e9 operations a second]."""
 
     def percentile(self, percent: float) -> float:
@@ -60,25 +59,21 @@ def tick_gflop(networks: Networks, settings: PlannerSettings) -> float:
 def time_engine(
     name: str, bundle: Bundle, settings: PlannerSettings, threads: int, seconds: float
 ) -> Timing:
-    """Time an engine (`compiled`, `onnx` or `numpy`) for about so many seconds.
+    """Time an engine (`compiled` or `onnx`) for about so many seconds.
 
     Args:
         name: The engine.
         bundle: What it plays.
         settings: The planner and its size.
-        threads: Of the engine and the yardstick.
+        threads: Of the engine and of the peak rate's product.
         seconds: Time to take [s].
     """
     assert bundle.networks is not None
     gflop = tick_gflop(bundle.networks, settings)
     size = settings.particles, settings.horizon
-    engine: Engine
-    if name == "numpy":
-        engine = NumpyEngine(bundle.networks, bundle.graphs["score"])
-    elif name == "onnx":
-        engine = make_engine(load_bundle(bundle.path, threads=threads), *size, name, threads)
-    else:
-        engine = make_engine(bundle, *size, name, threads)
+    if name == "onnx":
+        bundle = load_bundle(bundle.path, threads=threads)
+    engine = make_engine(bundle, *size, name, threads)
     return time_ticks(bundle, engine, settings, threads, seconds, gflop)
 
 
@@ -90,7 +85,7 @@ def time_ticks(
     seconds: float,
     gflop: float,
 ) -> Timing:
-    """Plan one tick after the other, with a yardstick of as many threads in between."""
+    """Plan one tick after the other, with matrix products on as many threads in between."""
     spec = bundle.manifest.spec
     planner = make_planner(settings, spec.predicted_dim, bundle.manifest.width)
     rng = np.random.default_rng(0)
@@ -104,7 +99,7 @@ def time_ticks(
         return time.perf_counter() - began
 
     torch.set_num_threads(threads)
-    square = torch.rand(YARDSTICK_SIZE, YARDSTICK_SIZE)
+    square = torch.rand(PRODUCT_SIZE, PRODUCT_SIZE)
     typical = float(np.median([tick(index) for index in range(WARM_UP_TICKS)]))
     count = int(np.clip(seconds / typical, FEWEST_TICKS, MOST_TICKS))
     ticks, rates = list[float](), list[float]()
@@ -113,8 +108,8 @@ def time_ticks(
     gc.disable()
     try:
         for _ in range(ROUNDS):
-            rates += [_rate(square) for _ in range(YARDSTICKS)]
-            time.sleep(CALM)
+            rates += [_rate(square) for _ in range(PRODUCTS)]
+            time.sleep(PAUSE_S)
             tick(0)
             ticks += [tick(index) for index in range(math.ceil(count / ROUNDS))]
     finally:
@@ -126,4 +121,4 @@ def time_ticks(
 def _rate(square: torch.Tensor) -> float:
     began = time.perf_counter()
     torch.mm(square, square)
-    return 2e-9 * YARDSTICK_SIZE**3 / (time.perf_counter() - began)
+    return 2e-9 * PRODUCT_SIZE**3 / (time.perf_counter() - began)

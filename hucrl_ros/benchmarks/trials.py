@@ -1,4 +1,4 @@
-"""Runs nodes as processes of their own, for benchmarks: in a domain and at a priority."""
+"""Runs a controller and other nodes as processes, in a ROS domain of their own."""
 
 import json
 import os
@@ -7,16 +7,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from hucrl_ros.errors import RunError
-from hucrl_ros.experiments.children import child_environment
+from hucrl_ros.experiments.workers import child_environment
 from hucrl_ros.run.node_list import CONTROLLER, NodeSpec, Value
 from hucrl_ros.run.processes import ProcessGroup
 from hucrl_ros.run.ros_domain import Domain
 
+NODES = "hucrl_ros.benchmarks.nodes"
+"""Package of the nodes that only benchmarks start."""
 POLL_S = 0.05
 START_S = 180.0
 """[s] For all nodes to start, meet and load: compiling takes a while at the first time."""
@@ -26,15 +28,15 @@ def run_trial(
     nodes: Callable[[int], Sequence[NodeSpec]],
     controller: Mapping[str, Value],
     seconds: float,
-    hog: bool = False,
+    background_load: bool = False,
 ) -> dict[str, Any]:
-    """What the last of `nodes` leaves in its file.
+    """What the last of `nodes` writes into its file.
 
     Args:
         nodes: Given the controller's process number, what to start beside it.
         controller: Parameters of the controller.
         seconds: What the trial takes besides starting [s].
-        hog: Keep one core busy beside it.
+        background_load: Keep one core busy beside it.
 
     Raises:
         RunError: a process ended in another way, or the trial doesn't end.
@@ -58,7 +60,7 @@ def run_trial(
                 last = node.name
                 told = ["-p", f"out:={out}"] if node is started[-1] else []
                 group.start(node.name, [*node.command, *told])
-            with _busy(hog):
+            with _busy_core() if background_load else nullcontext():
                 _wait(group, last, time.monotonic() + START_S + seconds)
             result: dict[str, Any] = json.loads(out.read_text())
             return result
@@ -73,17 +75,16 @@ def _wait(group: ProcessGroup, last: str, deadline: float) -> None:
                 return
             raise RunError(end.description)
         if time.monotonic() > deadline:
-            raise RunError(f"{last}: no end in sight")
+            raise RunError(f"{last}: still runs, though its episode should long be over")
         time.sleep(POLL_S)
 
 
 @contextmanager
-def _busy(wanted: bool) -> Iterator[None]:
-    """One core is busy meanwhile, if that is wanted."""
-    hog = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if wanted else None
+def _busy_core() -> Iterator[None]:
+    """A background load: one core is busy meanwhile."""
+    load = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         yield
     finally:
-        if hog is not None:
-            hog.kill()
-            hog.wait()
+        load.kill()
+        load.wait()

@@ -16,7 +16,7 @@ from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.errors import HucrlError
 
 STEP = 16
-"""Particles that are worked on together, at least: fewer save nothing."""
+"""Step between tried numbers of particles: so many are computed together, fewer save nothing."""
 FEWEST, MOST = 32, 512
 """Particles: fewer find little, and more than that many gain less than another iteration."""
 SHORTEST = 4
@@ -28,7 +28,7 @@ WARM_UP_TICKS = 5
 
 
 class Trial(NamedTuple):
-    """What a size was measured to take."""
+    """Measured durations of ticks of one size."""
 
     size: Size
     p50: float
@@ -104,7 +104,7 @@ def _approach(measure: Measure, small: Trial, large: Trial, target: float) -> It
 def measure_agent(
     bundle: Bundle, control: ControlSettings, period: float, seconds: float
 ) -> Measure:
-    """Measures whole ticks of `bundle`, as a controller runs them, at rates that it runs them.
+    """Measures whole ticks of `bundle`, as a controller runs them and at its rate.
 
     Args:
         bundle: What is played.

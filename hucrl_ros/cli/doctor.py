@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
 
     colours = {Level.OK: "green", Level.NOTE: "yellow", Level.FAULT: "red"}
     console = Console()
-    with console.status("looking around"):
+    with console.status("checking"):
         findings = {name: examine(name) for name in CHECKS}
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("check", "state", "found"):

@@ -58,7 +58,7 @@ def _bandit(args: argparse.Namespace, path: Path) -> None:
 
 
 def _phase(args: argparse.Namespace, path: Path) -> None:
-    from hucrl_ros.experiments.phase_grid import draw_phase_grid, played_run
+    from hucrl_ros.experiments.phase import draw_phase_grid, played_run
 
     sweep = _trained(args)
     draw_phase_grid(path, [played_run(sweep.run_of(cell), EPISODES) for cell in sweep.finished])

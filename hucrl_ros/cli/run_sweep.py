@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from hucrl_ros.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hucrl_ros.experiments.cells import Cell
+    from hucrl_ros.experiments.grid import Cell
     from hucrl_ros.experiments.sweep import Sweep
     from hucrl_ros.experiments.workers import Workers
     from hucrl_ros.run.processes import Exit

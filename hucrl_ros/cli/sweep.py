@@ -15,7 +15,7 @@ from hucrl_ros.run.own_robot import asked_robot
 from hucrl_ros.run.prepare import RUNS, RunOptions, asked_config, parse_setting
 
 if TYPE_CHECKING:
-    from hucrl_ros.experiments.cells import Variation
+    from hucrl_ros.experiments.grid import Variation
     from hucrl_ros.experiments.sweep import Sweep
 
 STRATEGIES = ("greedy", "thompson", "optimistic")
@@ -71,7 +71,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from hucrl_ros.cli.run_sweep import train, workers_for
-    from hucrl_ros.experiments.cells import NOTHING, make_cells
+    from hucrl_ros.experiments.grid import NOTHING, make_cells
     from hucrl_ros.experiments.sweep import Sweep
 
     check_worker_arguments(args)
@@ -109,7 +109,7 @@ def parse_variation(text: str) -> "Variation":
     Raises:
         ConfigError: it has another form.
     """
-    from hucrl_ros.experiments.cells import one_setting
+    from hucrl_ros.experiments.grid import one_setting
 
     key, equals, values = text.partition("=")
     try:

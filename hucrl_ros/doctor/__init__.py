@@ -14,7 +14,7 @@ __all__ = ["CHECKS", "Finding", "Level", "examine"]
 
 
 def examine(name: str) -> Finding:
-    """Make one of `CHECKS`; a check that fails in an unforeseen way is a finding, too."""
+    """Run one of `CHECKS`; a check that fails in an unforeseen way is a finding, too."""
     try:
         return CHECKS[name]()
     except Exception as error:

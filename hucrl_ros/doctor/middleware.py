@@ -12,7 +12,7 @@ from hucrl_ros.doctor.finding import Finding
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.ros_domain import Domain, wished_domain
 
-PROBE = "hucrl_ros.nodes.probe"
+PROBE = "hucrl_ros.doctor.nodes.probe"
 TIMEOUT_S = 60.0
 """[s] For starting both processes and their exchange; the probe itself gives up after 30 s."""
 _SEEN = (

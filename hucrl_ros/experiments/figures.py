@@ -1,5 +1,6 @@
-"""Pictures of one run: learning curve, phase plot, tick times."""
+"""Pictures of one run: its episodes, their learning curve and tick times."""
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,18 +12,24 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
-from hucrl_ros.controller.bundle import Promise
+from hucrl_ros.bags.reader import read_episode
+from hucrl_ros.controller.bundle import PROMISE, Promise
+from hucrl_ros.errors import BagError
 from hucrl_ros.experiments.style import (
     BLUE,
-    INK,
     VERMILION,
+    draw_optimum,
     headline,
     save,
     signed,
     styled,
 )
 from hucrl_ros.robots.mujoco_robot import Array
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import Summary
+from hucrl_ros.tasks import Task
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,49 @@ class PlayedEpisode:
         return f"episode {self.index}" + (" (random)" if self.random else "")
 
 
+def load_episodes(
+    run: RunFolder, task: Task, indices: Sequence[int], random_episodes: int
+) -> list[PlayedEpisode]:
+    """The episodes with a readable bag that holds at least one transition."""
+    episodes = []
+    for index in indices:
+        try:
+            recorded = read_episode(run.bag(index), task.spec, task.steps)
+        except BagError as error:
+            logger.warning("left out of the pictures: %s", error)
+            continue
+        if not len(recorded.actions):
+            logger.warning("left out of the pictures: %s: no transition", run.bag(index))
+            continue
+        tick_ms = recorded.ticks["tick_ms"]
+        known = np.isfinite(tick_ms)
+        episodes.append(
+            PlayedEpisode(
+                index=index,
+                states=recorded.states,
+                actions=recorded.actions,
+                rewards=task.rewards(recorded.states[:-1], recorded.actions),
+                random=index < random_episodes,
+                promise=read_promise(run.bundle(index) / PROMISE),
+                tick_ms=np.asarray(tick_ms[known], dtype=np.float64),
+                missed=np.asarray(recorded.ticks["missed"][known], dtype=np.bool_),
+            )
+        )
+    return episodes
+
+
+def read_promise(path: Path) -> Promise | None:
+    """What a bundle imagined; None where it has no such file, or a damaged one."""
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return Promise(*(arrays[field].astype(np.float64) for field in Promise._fields))
+    except (ValueError, OSError, EOFError, KeyError) as error:
+        logger.warning("left out of the pictures: %s: %s", path, error)
+        return None
+
+
 def run_title(summary: Summary) -> str:
     """Task and settings of a run."""
     return (
@@ -86,11 +136,7 @@ def learning_curve(path: Path, summary: Summary, random_episodes: int) -> Path:
         axes.plot(index, returns, "-o", color=BLUE, ms=7, label="real")
         axes.plot(index[random], returns[random], "o", color=BLUE, mfc="white", ms=7, mew=1.8,
                   label="random efforts")  # fmt: skip
-        if summary.optimum is not None:
-            axes.axhline(summary.optimum, color=INK, lw=1.2, ls=(0, (1, 2)), zorder=1)
-            axes.annotate(f"optimum {summary.optimum:g}", (0, summary.optimum), (4, 4),
-                          xycoords=("axes fraction", "data"), textcoords="offset points",
-                          color=INK, fontsize=10)  # fmt: skip
+        draw_optimum(axes, summary.optimum)
         axes.set(xlabel="episode", ylabel="return")
         axes.margins(y=0.1)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

@@ -1,4 +1,4 @@
-"""What a planner reaches that knows the true dynamics: a yardstick for learned returns."""
+"""What a planner that knows the true dynamics reaches, to compare learned returns with."""
 
 import csv
 import os

@@ -1,4 +1,7 @@
-"""Phase plot: what each episode did, against what its model promised."""
+"""Phase plots: what episodes did, against what their models promised.
+
+`phase_plot` is of one run, `draw_phase_grid` of several (App. Inverted Pendulum).
+"""
 
 import math
 from collections.abc import Sequence
@@ -14,10 +17,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from hucrl_ros.experiments.figures import PlayedEpisode, run_title
+from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.experiments.figures import PlayedEpisode, load_episodes, run_title
 from hucrl_ros.experiments.style import EFFORT_COLOURS, INK, VERMILION, save, signed, styled
 from hucrl_ros.robots.mujoco_robot import Array
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import Summary
+from hucrl_ros.tasks import make_task
 
 MAX_PANELS = 12
 COLUMNS = 4
@@ -69,16 +75,64 @@ def phase_plot(
         figure = Figure(figsize=(width, 2.5 * rows + 1.3), layout="constrained")
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes, episode in zip(panels.flat, shown, strict=False):
-            draw_episode(axes, view, episode, effort_limit)
+            _draw_episode(axes, view, episode, effort_limit)
         for axes in panels.flat[len(shown) :]:
             axes.set_visible(False)
-        label_panels(panels, view, len(shown))
+        _label_panels(panels, view, len(shown))
         figure.suptitle(run_title(summary), x=0.01, ha="left", fontsize=13, fontweight="bold")
-        colours = ScalarMappable(Normalize(0, effort_limit), EFFORT_COLOURS)
-        bar = figure.colorbar(colours, ax=panels, aspect=25, pad=0.015, shrink=0.9)
-        bar.set_label("size of the effort [N m]")
-        bar.ax.spines["outline"].set_visible(False)
-        figure.legend(handles=legend(), loc="outside lower center", ncols=4)
+        _explain(figure, panels, effort_limit)
+        return save(figure, path)
+
+
+class PlayedRun(NamedTuple):
+    """A row of the figure."""
+
+    task: str
+    action_penalty: float
+    effort_limit: float
+    """Of the first actuated joint [N m or N]."""
+    episodes: list[PlayedEpisode]
+
+
+def played_run(run: RunFolder, episodes: int) -> PlayedRun:
+    """The first `episodes` that were not random of a run.
+
+    Raises:
+        RunError: one has no readable bag.
+    """
+    config = run.config
+    task = make_task(config.task, config.action_penalty, run.robot)
+    first = config.exploration.random_episodes
+    indices = range(first, min(first + episodes, config.episodes))
+    played = load_episodes(run, task, indices, first)
+    if len(played) < len(indices):
+        raise RunError(f"{run.root}: a bag is missing or unreadable; delete the run, train again")
+    return PlayedRun(config.task, config.action_penalty, task.spec.effort_limits[0], played)
+
+
+def draw_phase_grid(path: Path, runs: Sequence[PlayedRun]) -> Path:
+    """One row a run, one column an episode.
+
+    Raises:
+        ConfigError: the task has no phase view.
+    """
+    task, limit = runs[0].task, runs[0].effort_limit
+    if task not in VIEWS:
+        raise ConfigError(f"task: {task!r} has no phase plot; those that have: {', '.join(VIEWS)}")
+    columns = max(len(run.episodes) for run in runs)
+    with styled():
+        size = (2.3 * columns + 1.2, 2.2 * len(runs) + 1.0)
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(len(runs), columns, sharex=True, sharey=True, squeeze=False)
+        for row, run in zip(panels, runs, strict=True):
+            for axes, episode in zip(row, run.episodes, strict=False):
+                _draw_episode(axes, VIEWS[task], episode, limit)
+            for axes in row[len(run.episodes) :]:
+                axes.set_visible(False)
+        _label_panels(panels, VIEWS[task], panels.size)
+        for row, run in zip(panels, runs, strict=True):
+            row[0].set_ylabel(f"ρ = {run.action_penalty:g}\nspeed [rad/s]")
+        _explain(figure, panels, limit)
         return save(figure, path)
 
 
@@ -93,7 +147,9 @@ def select_episodes(episodes: Sequence[PlayedEpisode], count: int) -> list[Playe
     return [episodes[k] for k in sorted(even)]
 
 
-def draw_episode(axes: Axes, view: PhaseView, episode: PlayedEpisode, effort_limit: float) -> None:
+def _draw_episode(
+    axes: Axes, view: PhaseView, episode: PlayedEpisode, effort_limit: float
+) -> None:
     """Draw one episode, its efforts as colours, and what its model promised."""
     joints = episode.states.shape[1] // 2
     points = phase_points(episode.states, joints, view)
@@ -139,7 +195,7 @@ def unbroken(points: Array) -> NDArray[np.bool_]:
     return same
 
 
-def label_panels(panels: NDArray[np.object_], view: PhaseView, count: int) -> None:
+def _label_panels(panels: NDArray[np.object_], view: PhaseView, count: int) -> None:
     """Name angles and speeds; the first `count` panels are in use."""
     columns = panels.shape[1]
     for k, axes in enumerate(panels.flat[:count]):
@@ -152,11 +208,16 @@ def label_panels(panels: NDArray[np.object_], view: PhaseView, count: int) -> No
             axes.set_ylabel("speed [rad/s]")
 
 
-def legend() -> list[Line2D]:
-    """What the lines and marks mean."""
-    return [
+def _explain(figure: Figure, panels: NDArray[np.object_], effort_limit: float) -> None:
+    """What colours, lines and marks mean."""
+    colours = ScalarMappable(Normalize(0, effort_limit), EFFORT_COLOURS)
+    bar = figure.colorbar(colours, ax=panels, aspect=25, pad=0.015, shrink=0.9)
+    bar.set_label("size of the effort [N m]")
+    bar.ax.spines["outline"].set_visible(False)
+    handles = [
         Line2D([], [], color=EFFORT_COLOURS(0.5), lw=2.2, label="real"),
         Line2D([], [], color=INK, label="promised by the model", **_PROMISED),
         Line2D([], [], color=INK, mfc="white", marker="o", ls="", ms=7, label="start"),
         Line2D([], [], color=VERMILION, mec="white", marker="*", ls="", ms=14, label="goal"),
     ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.experiments.workers import TRAIN_CELL, Workers
+from hucrl_ros.experiments.workers import TRAIN, Workers
 from hucrl_ros.run.processes import Exit
 
 LOCAL = "local"
@@ -60,7 +60,7 @@ class RayWorkers(Workers):
     package must be installed on each machine. Ray begins a training anew where its worker dies.
     """
 
-    def __init__(self, address: str, logs: Path, module: str = TRAIN_CELL) -> None:
+    def __init__(self, address: str, logs: Path, module: str = TRAIN) -> None:
         """Connect.
 
         Args:

@@ -80,9 +80,9 @@ def draw_clip(
 
 
 def way_of(robot: MujocoRobot, states: Array) -> dict[int, Array]:
-    """How far joints have come `(T + 1,)` of which `states` hold the velocity alone, by address.
+    """Positions `(T + 1,)` of joints whose velocity alone is in `states`, by MuJoCo's address.
 
-    Without it a cheetah would run on the spot.
+    They are integrated, as otherwise a cheetah would run on the spot.
     """
     spec, found = robot.spec, {}
     for joint in sources(spec).further:

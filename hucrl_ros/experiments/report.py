@@ -4,17 +4,17 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.controller.bundle import PROMISE, Promise
-from hucrl_ros.errors import BagError
-from hucrl_ros.experiments.figures import PlayedEpisode, learning_curve, tick_times
+from hucrl_ros.experiments.figures import (
+    PlayedEpisode,
+    learning_curve,
+    load_episodes,
+    tick_times,
+)
 from hucrl_ros.experiments.phase import VIEWS, phase_plot
 from hucrl_ros.experiments.video import Clip, render_videos
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import read_summary
-from hucrl_ros.tasks import Task, make_task
+from hucrl_ros.tasks import make_task
 
 logger = logging.getLogger(__name__)
 
@@ -55,49 +55,6 @@ def make_report(run: RunFolder, videos: bool = True) -> list[Path]:
     if videos and episodes:
         files += render_videos(run.videos, task.name, choose_clips(episodes), run.robot)
     return files
-
-
-def load_episodes(
-    run: RunFolder, task: Task, indices: Sequence[int], random_episodes: int
-) -> list[PlayedEpisode]:
-    """The episodes with a readable bag that holds at least one transition."""
-    episodes = []
-    for index in indices:
-        try:
-            recorded = read_episode(run.bag(index), task.spec, task.steps)
-        except BagError as error:
-            logger.warning("left out of the pictures: %s", error)
-            continue
-        if not len(recorded.actions):
-            logger.warning("left out of the pictures: %s: no transition", run.bag(index))
-            continue
-        tick_ms = recorded.ticks["tick_ms"]
-        known = np.isfinite(tick_ms)
-        episodes.append(
-            PlayedEpisode(
-                index=index,
-                states=recorded.states,
-                actions=recorded.actions,
-                rewards=task.rewards(recorded.states[:-1], recorded.actions),
-                random=index < random_episodes,
-                promise=read_promise(run.bundle(index) / PROMISE),
-                tick_ms=np.asarray(tick_ms[known], dtype=np.float64),
-                missed=np.asarray(recorded.ticks["missed"][known], dtype=np.bool_),
-            )
-        )
-    return episodes
-
-
-def read_promise(path: Path) -> Promise | None:
-    """What a bundle imagined; None where it has no such file, or a damaged one."""
-    if not path.is_file():
-        return None
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return Promise(*(arrays[field].astype(np.float64) for field in Promise._fields))
-    except (ValueError, OSError, EOFError, KeyError) as error:
-        logger.warning("left out of the pictures: %s: %s", path, error)
-        return None
 
 
 def choose_clips(episodes: Sequence[PlayedEpisode]) -> list[Clip]:

@@ -1,20 +1,26 @@
 """Numbers of many runs: one row an episode, means over seeds with confidence intervals."""
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import scipy.stats
+from matplotlib.colors import to_hex
 
-from hucrl_ros.config.yaml_files import write_atomically
-from hucrl_ros.errors import RunError
+from hucrl_ros.experiments.style import (
+    EFFORT_COLOURS,
+    STRATEGY_COLOURS,
+    STRATEGY_MARKERS,
+    signed,
+)
+from hucrl_ros.experiments.tables import write_csv
 from hucrl_ros.robots.mujoco_robot import Array
+from hucrl_ros.tasks import known_optimum
 
 CONFIDENCE = 0.95
 RESAMPLES = 9999
+MARKERS = "osD^vP*X"
 
 
 class Row(NamedTuple):
@@ -62,59 +68,17 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    def text(self, decimals: int = 1) -> str:
+        """For tables: `12.3 [11.0, 13.5]`; empty where there is no mean."""
+        if np.isnan(self.mean):
+            return ""
+        mean, low, high = (signed(number, decimals) for number in self)
+        return f"{mean} [{low}, {high}]"
+
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
     """Write a CSV file with a header."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in rows:
-        writer.writerow(["" if entry is None else entry for entry in row])
-    write_atomically(path, text.getvalue())
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Read what `write_rows` wrote.
-
-    Raises:
-        RunError: it can't be read, or isn't such a file.
-    """
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.reader(file)
-            if tuple(next(reader, ())) != COLUMNS:
-                raise RunError(f"{path}: expected the columns {', '.join(COLUMNS)}")
-            return [_parse(entries) for entries in reader]
-    except OSError as error:
-        raise RunError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise RunError(f"{path}: {error}") from None
-
-
-def _parse(entries: Sequence[str]) -> Row:
-    if len(entries) != len(COLUMNS):
-        raise ValueError(f"a row has {len(entries)} entries, not {len(COLUMNS)}")
-    entry = dict(zip(COLUMNS, entries, strict=True))
-    return Row(
-        task=entry["task"],
-        strategy=entry["strategy"],
-        action_penalty=float(entry["action_penalty"]),
-        setting=entry["setting"],
-        value=entry["value"],
-        seed=int(entry["seed"]),
-        episode=int(entry["episode"]),
-        return_=float(entry["return"]),
-        promised_return=_optional(entry["promised_return"]),
-        model_error=_optional(entry["model_error"]),
-        fit_s=_optional(entry["fit_s"]),
-        search_s=_optional(entry["search_s"]),
-        wall_s=float(entry["wall_s"]),
-        cpu_s=float(entry["cpu_s"]),
-    )
-
-
-def _optional(entry: str) -> float | None:
-    return float(entry) if entry else None
+    write_csv(path, COLUMNS, rows)
 
 
 def group_returns(rows: Iterable[Row]) -> dict[Group, Array]:
@@ -170,3 +134,86 @@ def first_reaching(returns: Array, goal: float) -> Array:
     """First episode `(seeds,)` whose return is at least `goal`; NaN: none."""
     reached = returns >= goal
     return np.where(reached.any(axis=1), reached.argmax(axis=1), np.nan)
+
+
+class Series(NamedTuple):
+    """How a line or bar of one strategy (and value) looks."""
+
+    label: str
+    colour: str
+    marker: str
+
+
+class Panel(NamedTuple):
+    """What is drawn into one pair of axes."""
+
+    title: str
+    action_penalty: float
+    series: dict[tuple[str, str], Series]
+    """By strategy and value."""
+
+
+class Results(NamedTuple):
+    """A sweep's returns, ordered for figures."""
+
+    task: str
+    setting: str
+    """Dotted key of the varied setting; empty: none."""
+    penalties: tuple[float, ...]
+    optima: dict[float, float | None]
+    """By action penalty."""
+    groups: dict[Group, Array]
+    """Returns `(seeds, episodes)`."""
+    series: dict[tuple[str, str], Series]
+    """By strategy and value."""
+
+    @property
+    def panels(self) -> list[list[Panel]]:
+        """Rows of panels: one for each penalty; where values vary, one for each strategy too."""
+        strategies = list(dict.fromkeys(strategy for strategy, _ in self.series))
+        if not self.setting or len(strategies) == 1:
+            titles = [f"action penalty ρ = {penalty:g}" for penalty in self.penalties]
+            panels = zip(titles, self.penalties, strict=True)
+            return [[Panel(title, penalty, self.series) for title, penalty in panels]]
+        return [
+            [
+                Panel(
+                    f"{strategy}, ρ = {penalty:g}",
+                    penalty,
+                    {key: series for key, series in self.series.items() if key[0] == strategy},
+                )
+                for strategy in strategies
+            ]
+            for penalty in self.penalties
+        ]
+
+
+def collect(rows: Sequence[Row]) -> Results:
+    """Group the rows of one sweep."""
+    groups = group_returns(rows)
+    penalties = tuple(sorted({group.action_penalty for group in groups}))
+    strategies = list(dict.fromkeys(group.strategy for group in groups))
+    values = list(dict.fromkeys(group.value for group in groups))
+    task = rows[0].task
+    return Results(
+        task=task,
+        setting=rows[0].setting,
+        penalties=penalties,
+        optima={penalty: known_optimum(task, penalty) for penalty in penalties},
+        groups=groups,
+        series=_series(strategies, values),
+    )
+
+
+def _series(strategies: Sequence[str], values: Sequence[str]) -> dict[tuple[str, str], Series]:
+    if len(values) == 1:
+        return {
+            (name, values[0]): Series(name, STRATEGY_COLOURS[name], STRATEGY_MARKERS[name])
+            for name in strategies
+        }
+    shades = np.linspace(0.0, 1.0, len(values))  # darker is later
+    return {
+        (name, value): Series(value, to_hex(EFFORT_COLOURS(shade)), MARKERS[k % len(MARKERS)])
+        for name in strategies
+        for k, (value, shade) in enumerate(zip(values, shades, strict=True))
+    }

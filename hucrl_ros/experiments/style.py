@@ -72,6 +72,22 @@ def headline(axes: Axes, title: str, remark: str = "") -> None:
         )
 
 
+def draw_optimum(axes: Axes, optimum: float | None, label: str = "optimum") -> None:
+    """A dotted line at the highest possible return, where that is known."""
+    if optimum is None:
+        return
+    axes.axhline(optimum, color=INK, lw=1.2, ls=(0, (1, 2)), zorder=1)
+    axes.annotate(
+        f"{label} {optimum:g}",
+        (0, optimum),
+        (4, 4),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        color=INK,
+        fontsize=10,
+    )
+
+
 def signed(number: float, decimals: int = 1) -> str:
     """A number for a title, with a real minus sign, and none before zero."""
     return f"{round(number, decimals) + 0.0:.{decimals}f}".replace("-", "−")

@@ -10,7 +10,7 @@ from pathlib import Path
 from hucrl_ros.config.task_file import find_description
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import BundleError, ConfigError, RunError
-from hucrl_ros.experiments.cells import Cell
+from hucrl_ros.experiments.grid import Cell
 from hucrl_ros.experiments.statistics import Row
 from hucrl_ros.experiments.workers import Workers
 from hucrl_ros.run.folder import RunFolder
@@ -143,7 +143,7 @@ def _was_begun(run: RunFolder, cell: Cell) -> bool:
 
 
 def _is_of(run: RunFolder, cell: Cell) -> bool:
-    # Where something was learned doesn't matter.
+    # On which device a run was learned doesn't matter.
     config = cell.config.model_copy(update={"device": run.config.device})
     return run.config == config and _same_robot(run, cell)
 

@@ -1,24 +1,31 @@
 """Figures and a table of a sweep, from its rows alone."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from hucrl_ros.config.yaml_files import write_atomically
-from hucrl_ros.experiments.results import Results, collect
 from hucrl_ros.experiments.statistics import (
     Group,
     Interval,
+    Results,
     Row,
+    Series,
     best_returns,
+    collect,
     first_reaching,
     mean_interval,
 )
-from hucrl_ros.experiments.style import signed
-from hucrl_ros.experiments.sweep_figures import draw_best_returns, draw_learning_curves
+from hucrl_ros.experiments.style import GREY, INK, draw_optimum, save, signed, styled
+from hucrl_ros.experiments.tables import Column, Table, write_page
 from hucrl_ros.robots.mujoco_robot import Array
 
+HANDLE_IN, LETTER_IN = 0.75, 0.085
+"""Width of a legend's line with its distances, and of a letter [inch]."""
 READING = "reading.md"
 """What people make of the numbers; a page that is written anew takes it in."""
 
@@ -39,105 +46,77 @@ def write_report(
     """
     results = collect(rows)
     folder.mkdir(parents=True, exist_ok=True)
-    files = [
-        draw_learning_curves(folder / "learning_curves.png", results),
-        draw_best_returns(folder / "best_returns.png", results),
-    ]
-    page = folder / "README.md"
     reading = folder / READING
-    said = reading.read_text(encoding="utf-8").strip() if reading.is_file() else ""
-    write_atomically(page, _page(results, rows, goal, command, said))
-    return [*files, page]
-
-
-def _page(
-    results: Results, rows: Sequence[Row], goal: float | None, command: str, reading: str
-) -> str:
     runs = {(row.strategy, row.action_penalty, row.value, row.seed): row for row in rows}
     seeds = sorted({row.seed for row in rows})
-    cpu_s = sum(row.cpu_s for row in runs.values())
-    which = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
-    return "\n".join(
-        [
-            f"# {results.task}: results of a sweep",
-            "",
-            f"Runs: {len(runs)} ({which}), with {cpu_s / 60:.1f} "
-            "minutes of processor time in all. Made by",
-            "",
-            f"    {command}",
-            "",
-            "Numbers are means over seeds with 95% bootstrap intervals (BCa). `returns.csv` holds"
-            if len(seeds) > 1
-            else "Numbers are those of one seed. `returns.csv` holds",
-            "every episode.",
-            "",
-            *markdown_table(results, goal),
-            "",
-            *([reading, ""] if reading else []),
-            "![Returns of each episode](learning_curves.png)",
-            "",
-            "![Best return of each run](best_returns.png)",
-            "",
-        ]
+    several = len(seeds) > 1
+    numbers = "means over seeds with 95% bootstrap intervals (BCa)" if several else "of one seed"
+    page = write_page(
+        folder / "README.md",
+        f"{results.task}: results of a sweep",
+        f"Runs: {len(runs)} (seed{'s' * several} {', '.join(map(str, seeds))}), with "
+        f"{sum(row.cpu_s for row in runs.values()) / 60:.1f} minutes of processor time in all. "
+        "Made by",
+        command,
+        f"Numbers are {numbers}. `returns.csv` holds every episode.",
+        markdown_table(results, goal),
+        reading.read_text(encoding="utf-8").strip() if reading.is_file() else "",
+        "![Returns of each episode](learning_curves.png)",
+        "![Best return of each run](best_returns.png)",
     )
+    curves = draw_learning_curves(folder / "learning_curves.png", results)
+    return [curves, draw_best_returns(folder / "best_returns.png", results), page]
 
 
-def markdown_table(results: Results, goal: float | None) -> list[str]:
-    """Lines of a table with one row for each group."""
-    setting = [f"`{results.setting}`"] if results.setting else []
-    episodes = max(returns.shape[1] for returns in results.groups.values())
-    header = [
-        "ρ",
-        "strategy",
-        *setting,
-        f"best return within {episodes} episodes",
-        "return of the last episode",
-        *([] if goal is None else [f"seeds ≥ {goal:g}", f"first episode ≥ {goal:g}"]),
-        "optimum",
+def markdown_table(results: Results, goal: float | None) -> str:
+    """A table with one row for each group."""
+    groups = [
+        Group(strategy, penalty, value)
+        for penalty in results.penalties
+        for strategy, value in results.series
     ]
-    lines = [_line(header), _line(["---"] * len(header))]
-    for penalty in results.penalties:
-        for strategy, value in results.series:
-            returns = results.groups.get(Group(strategy, penalty, value))
-            if returns is None:
-                continue
-            best = best_returns(returns)
-            optimum = results.optima[penalty]
-            lines.append(
-                _line(
-                    [
-                        f"{penalty:g}",
-                        strategy,
-                        *([value] if setting else []),
-                        _interval(mean_interval(best)),
-                        _interval(mean_interval(returns[:, -1])),
-                        *_reached(returns, goal),
-                        "" if optimum is None else f"{optimum:g}",
-                    ]
-                )
-            )
-    return lines
+    episodes = max(returns.shape[1] for returns in results.groups.values())
+
+    def returns_of(group: Group) -> Array:
+        return results.groups[group]
+
+    def best_of(group: Group) -> Array:
+        return best_returns(returns_of(group))
+
+    def optimum_of(group: Group) -> str:
+        optimum = results.optima[group.action_penalty]
+        return "" if optimum is None else f"{optimum:g}"
+
+    columns: list[Column[Group]] = [
+        Column("ρ", lambda group: f"{group.action_penalty:g}"),
+        Column("strategy", lambda group: group.strategy),
+    ]
+    if results.setting:
+        columns.append(Column(f"`{results.setting}`", lambda group: group.value))
+    columns += [
+        Column(f"best return within {episodes} episodes", lambda group: _mean(best_of(group))),
+        Column("return of the last episode", lambda group: _mean(returns_of(group)[:, -1])),
+    ]
+    if goal is not None:
+        columns += [
+            Column(
+                f"seeds ≥ {goal:g}",
+                lambda group: f"{(best_of(group) >= goal).sum()} of {len(best_of(group))}",
+            ),
+            Column(
+                f"first episode ≥ {goal:g}",
+                lambda group: _episodes(first_reaching(returns_of(group), goal)),
+            ),
+        ]
+    columns.append(Column("optimum", optimum_of))
+    return Table(columns).markdown(group for group in groups if group in results.groups)
 
 
-def _reached(returns: Array, goal: float | None) -> list[str]:
-    """How many seeds reached the goal, and when."""
-    if goal is None:
-        return []
-    best = best_returns(returns)
-    count = f"{int((best >= goal).sum())} of {len(best)}"
-    return [count, _episodes(first_reaching(returns, goal))]
-
-
-def _line(entries: Sequence[str]) -> str:
-    return f"| {' | '.join(entries)} |"
-
-
-def _interval(interval: Interval) -> str:
-    if not np.isfinite(interval.mean):
-        return "–"
+def _mean(values: Array) -> str:
+    interval: Interval = mean_interval(values)
     if interval.low == interval.high:  # of one run, or of equal ones
         return signed(interval.mean)
-    return f"{signed(interval.mean)} [{signed(interval.low)}, {signed(interval.high)}]"
+    return interval.text() or "–"
 
 
 def _episodes(first: Array) -> str:
@@ -146,3 +125,105 @@ def _episodes(first: Array) -> str:
     median, worst = float(np.median(ordered)), float(ordered[-1])
     names = ["never" if np.isinf(episode) else f"{episode:g}" for episode in (median, worst)]
     return names[0] if names[0] == names[1] else f"median {names[0]}, worst {names[1]}"
+
+
+def draw_learning_curves(path: Path, results: Results) -> Path:
+    """Mean return of each episode with its interval over seeds."""
+    with styled():
+        rows = results.panels
+        columns = len(rows[0])
+        size = (max(3.9 * columns, 6.0), 3.2 * len(rows) + 1.0)
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(rows), columns, sharex=True, sharey=True, squeeze=False)
+        for axes, panel in zip(grid.flat, itertools.chain(*rows), strict=True):
+            for key, series in panel.series.items():
+                returns = results.groups.get(Group(key[0], panel.action_penalty, key[1]))
+                if returns is not None:
+                    draw_curve(axes, returns, series)
+            draw_optimum(axes, results.optima[panel.action_penalty])
+            axes.set_title(panel.title, loc="left")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+            axes.grid(visible=False, axis="x")
+            axes.margins(y=0.12)
+        for axes in grid[-1]:
+            axes.set_xlabel("episode")
+        for axes in grid[:, 0]:
+            axes.set_ylabel("return")
+        _title(figure, results)
+        _legend(figure, grid[0, 0], results)
+        return save(figure, path)
+
+
+def draw_curve(axes: Axes, returns: Array, series: Series) -> None:
+    """Mean of `returns` `(seeds, episodes)` with its interval, NaN left out."""
+    mean, low, high = np.array([mean_interval(column) for column in returns.T]).T
+    episodes = np.arange(len(mean))
+    axes.fill_between(episodes, low, high, color=series.colour, alpha=0.18, lw=0)
+    axes.plot(episodes, mean, color=series.colour, marker=series.marker, ms=5, label=series.label)
+
+
+def draw_best_returns(path: Path, results: Results) -> Path:
+    """Mean of each run's best return with its interval, and every seed as a dot.
+
+    Costs have no bars, as the longest would be the worst.
+    """
+    with styled():
+        rows = results.panels
+        columns, bars = len(rows[0]), len(rows[0][0].series)
+        size = (max(columns * (0.62 * bars + 1.4), 6.0), 3.2 * len(rows) + 1.0)
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(rows), columns, sharey=True, squeeze=False)
+        bars_from_0 = all((best_returns(found) >= 0.0).all() for found in results.groups.values())
+        for axes, panel in zip(grid.flat, itertools.chain(*rows), strict=True):
+            for k, (key, series) in enumerate(panel.series.items()):
+                returns = results.groups.get(Group(key[0], panel.action_penalty, key[1]))
+                if returns is not None:
+                    best = best_returns(returns)
+                    if bars_from_0:
+                        axes.bar(k, best.mean(), width=0.76, color=series.colour, alpha=0.3)
+                    _draw_best(axes, k, best, series)
+            draw_optimum(axes, results.optima[panel.action_penalty])
+            axes.set_xticks(range(bars), [series.label for series in panel.series.values()])
+            if results.setting:
+                axes.tick_params(axis="x", labelrotation=30)
+                for label in axes.get_xticklabels():
+                    label.set_horizontalalignment("right")
+            axes.set_title(panel.title, loc="left")
+            axes.grid(visible=False, axis="x")
+            if bars_from_0:
+                axes.axhline(0.0, color=GREY, lw=0.8)
+            axes.margins(y=0.12)
+            axes.set_xlim(-0.7, bars - 0.3)
+        for axes in grid[:, 0]:
+            axes.set_ylabel("best return of a run")
+        for axes in grid[-1]:
+            axes.set_xlabel(results.setting)
+        _title(figure, results)
+        return save(figure, path)
+
+
+def _draw_best(axes: Axes, position: int, best: Array, series: Series) -> None:
+    mean, low, high = mean_interval(best)
+    axes.vlines(position + 0.2, low, high, color=series.colour, lw=3)
+    axes.plot(position + 0.2, mean, series.marker, color=series.colour, ms=7, mec="white")
+    # Seeds stand next to each other in their order, so that equal ones stay apart.
+    places = position + np.linspace(-0.3, 0.05, len(best))
+    axes.plot(places, best, ".", color=INK, ms=6, alpha=0.6, mew=0)
+
+
+def _title(figure: Figure, results: Results) -> None:
+    seeds = max(len(returns) for returns in results.groups.values())
+    of = f"mean and 95% interval over {seeds} seeds" if seeds > 1 else "one seed"
+    figure.suptitle(
+        f"{results.task}: {of}", x=0.01, ha="left",
+        fontsize=13, fontweight="bold",
+    )  # fmt: skip
+
+
+def _legend(figure: Figure, axes: Axes, results: Results) -> None:
+    """One legend for all panels."""
+    handles, labels = axes.get_legend_handles_labels()
+    widest = HANDLE_IN + LETTER_IN * max(map(len, labels))
+    columns = max(1, min(len(labels), int(figure.get_figwidth() / widest)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns,
+                  title=results.setting or None)  # fmt: skip

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from hucrl_ros.controller.bundle import Bundle, load_bundle
-from hucrl_ros.experiments.cells import Cell
-from hucrl_ros.experiments.statistics import mean_interval
+from hucrl_ros.experiments.grid import Cell
+from hucrl_ros.experiments.statistics import Series
 from hucrl_ros.experiments.style import (
     EFFORT_COLOURS,
     STRATEGY_COLOURS,
@@ -22,6 +22,7 @@ from hucrl_ros.experiments.style import (
     styled,
 )
 from hucrl_ros.experiments.sweep import Sweep
+from hucrl_ros.experiments.sweep_report import draw_curve
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.models import Ensemble
 from hucrl_ros.models.exploration import ThompsonStep
@@ -94,15 +95,15 @@ def best_head(sweep: Sweep, cell: Cell, episodes: Sequence[int]) -> BestHead:
             continue
         learner = Learner(config, run)
         learner.restore(episode)
-        heads = [_promise_of(learner, head, episode) for head in range(config.model.heads)]
+        heads = [_simulated_return(learner, head, episode) for head in range(config.model.heads)]
         found.episodes.append(episode)
         found.optimistic.append(optimistic)
         found.best_head.append(max(heads))
     return found
 
 
-def _promise_of(learner: Learner, head: int, episode: int) -> float:
-    """Simulated return of a policy that believes one head."""
+def _simulated_return(learner: Learner, head: int, episode: int) -> float:
+    """Simulated return of a policy that is searched on one head alone."""
     config = learner.config
     assert isinstance(learner.model, Ensemble)
     step = ThompsonStep(learner.model)
@@ -128,7 +129,8 @@ def draw_thompson(path: Path, found: Sequence[Trace], heads: BestHead) -> Path:
         ):
             for strategy in STRATEGY_COLOURS:
                 lines = [getattr(t, kind) for t in base if t.strategy == strategy]
-                _curve(axes, lines, strategy, STRATEGY_COLOURS[strategy], strategy)
+                colour, marker = STRATEGY_COLOURS[strategy], STRATEGY_MARKERS[strategy]
+                _curve(axes, lines, Series(strategy, colour, marker))
             axes.set_title(title, loc="left")
         panels[0, 1].set_yscale("log")
         _draw_heads(panels[0, 2], heads)
@@ -149,18 +151,14 @@ def draw_thompson(path: Path, found: Sequence[Trace], heads: BestHead) -> Path:
         return save(figure, path)
 
 
-def _curve(axes: Axes, lines: Sequence[Array], label: str, colour: str, strategy: str) -> None:
-    """Mean over seeds with its interval."""
+def _curve(axes: Axes, lines: Sequence[Array], series: Series) -> None:
+    """Mean over seeds, some of which may have fewer episodes, with its interval."""
     if not lines:
         return
-    length = max(len(line) for line in lines)
-    table = np.full((len(lines), length), np.nan)
+    table = np.full((len(lines), max(map(len, lines))), np.nan)
     for row, line in zip(table, lines, strict=True):
         row[: len(line)] = line
-    mean, low, high = np.array([mean_interval(column) for column in table.T]).T
-    episodes = np.arange(length)
-    axes.fill_between(episodes, low, high, color=colour, alpha=0.15, lw=0)
-    axes.plot(episodes, mean, color=colour, marker=STRATEGY_MARKERS[strategy], ms=4, label=label)
+    draw_curve(axes, table, series)
 
 
 def _by_model(axes: Axes, found: Sequence[Trace], wanted: Callable[[str], bool]) -> None:
@@ -168,7 +166,8 @@ def _by_model(axes: Axes, found: Sequence[Trace], wanted: Callable[[str], bool])
     names = [name for name in dict.fromkeys(trace.model for trace in found) if wanted(name)]
     for name, shade in zip(names, np.linspace(0.0, 1.0, len(names)), strict=True):
         lines = [trace.returns for trace in found if trace.model == name]
-        _curve(axes, lines, name, to_hex(EFFORT_COLOURS(shade)), found[0].strategy)
+        marker = STRATEGY_MARKERS[found[0].strategy]
+        _curve(axes, lines, Series(name, to_hex(EFFORT_COLOURS(shade)), marker))
 
 
 def _draw_heads(axes: Axes, heads: BestHead) -> None:

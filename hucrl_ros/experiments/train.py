@@ -1,8 +1,14 @@
-"""A whole run in one process, without ROS: the same learner, bundles, bags, agent and guard."""
+"""A whole run in one process, without ROS: the same learner, bundles, bags, agent and guard.
 
+A sweep starts a process for each training: `python -m hucrl_ros.experiments.train RUN`.
+"""
+
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from hucrl_ros.config.schema import Config
+from hucrl_ros.errors import HucrlError
 from hucrl_ros.experiments.in_process import play_episode
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.run.folder import RunFolder
@@ -47,3 +53,18 @@ def train(config: Config, run: RunFolder, report: Report = lambda episode: None)
             ledger.close_episode()
         ledger.write()
     return read_summary(run.summary)
+
+
+def main(folder: Path) -> int:
+    """Train with the settings in the run's folder; returns the exit code."""
+    try:
+        run = RunFolder.open(folder)
+        train(run.config, run)
+    except HucrlError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

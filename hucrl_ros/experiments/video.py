@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hucrl_ros.experiments.children import child_environment
+from hucrl_ros.experiments.workers import child_environment
 from hucrl_ros.robots.mujoco_robot import Array
 
 logger = logging.getLogger(__name__)

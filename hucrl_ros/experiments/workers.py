@@ -1,13 +1,13 @@
 """Where the trainings of a sweep run: processes on this machine."""
 
+import os
 import sys
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from hucrl_ros.experiments.children import child_environment
 from hucrl_ros.run.processes import Exit, ProcessGroup
 
-TRAIN_CELL = "hucrl_ros.experiments.train_cell"
+TRAIN = "hucrl_ros.experiments.train"
 """Python module that trains in the run's folder that it gets as argument."""
 
 
@@ -38,7 +38,7 @@ class Workers(ABC):
 class LocalWorkers(Workers):
     """Processes on this machine; none outlives this one."""
 
-    def __init__(self, count: int, logs: Path, module: str = TRAIN_CELL) -> None:
+    def __init__(self, count: int, logs: Path, module: str = TRAIN) -> None:
         """Prepare; nothing is started.
 
         Args:
@@ -69,3 +69,9 @@ class LocalWorkers(Workers):
     def stop(self) -> None:
         """End the processes."""
         self._group.stop()
+
+
+def child_environment(**changes: str) -> dict[str, str]:
+    """This process's environment with `changes`; Python finds the same packages in it."""
+    search_path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+    return {**os.environ, "PYTHONPATH": search_path, **changes}

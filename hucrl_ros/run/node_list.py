@@ -31,7 +31,7 @@ class NodeSpec:
     """A node as an operating system process of its own."""
 
     name: str
-    """Name of the node, of its module in `hucrl_ros.nodes` and of its executable."""
+    """Name of the node, of its module in `package` and of its executable."""
     parameter_file: Path | None = None
     """Settings in ROS parameter form; None: the schema's defaults."""
     parameters: Mapping[str, Value] = field(default_factory=dict)
@@ -40,11 +40,13 @@ class NodeSpec:
     """Topic or service name to the name used instead."""
     required: bool = True
     """The others can't go on without it."""
+    package: str = f"{PACKAGE}.nodes"
+    """Python package that holds its module."""
 
     @property
     def module(self) -> str:
         """Python module that runs the node."""
-        return f"{PACKAGE}.nodes.{self.name}"
+        return f"{self.package}.{self.name}"
 
     @property
     def executable(self) -> str:

@@ -1,4 +1,4 @@
-"""For `hucrl bench loop`: a robot's clock. Publishes joint states and times their commands."""
+"""For `hucrl bench loop`: publishes joint states at a steady rate and times their commands."""
 
 import math
 import os
@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 from rclpy.task import Future
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
+from hucrl_ros.benchmarks.nodes.episode_client import EpisodeClient
 from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.ticks import NANOSECONDS
@@ -22,19 +24,15 @@ from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.qos import STREAM
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.tick_message import from_message
-from hucrl_ros.nodes.trial import Trial
 
 SWING = 0.3
 """[rad or m] Amplitude of the joints' motion."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_STEAL = 8
-"""Column of /proc/stat: time in which a hypervisor let another machine run."""
 
 
 def stolen_s() -> float:
-    """Processor time that this machine wanted and didn't get, since it was started [s]."""
-    columns = Path("/proc/stat").read_text().split("\n", 1)[0].split()
-    return int(columns[_STEAL]) / _TICKS_PER_S
+    """Processor time that a hypervisor gave to other machines, since this one started [s]."""
+    return float(psutil.cpu_times().steal)
 
 
 class ProcessUse(NamedTuple):
@@ -54,7 +52,7 @@ class ProcessUse(NamedTuple):
         return cls(cpu_s, int(fields[7]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 1e6)
 
 
-class LoopSource(Trial):
+class LoopSource(EpisodeClient):
     """Publishes as many joint states as an episode has steps, one a control period.
 
     Parameters: `bundle`, whose manifest says robot, period and steps; `pid` of the controller;
@@ -74,8 +72,6 @@ class LoopSource(Trial):
         self._commands: deque[tuple[float, list[float]]] = deque()
         self._published = np.full(self._steps, math.nan)
         self._answered = np.full(self._steps, math.nan)
-        self._tick_ms = np.full(self._steps, math.nan)
-        self._sources = np.full(self._steps, -1)
         self._unexpected = 0
         self._states = self.create_publisher(JointState, topics.JOINT_STATES, STREAM)
         listen = self.create_subscription
@@ -85,14 +81,14 @@ class LoopSource(Trial):
         self._stolen = 0.0
 
     def ready(self) -> bool:
-        """The controller hears and is heard."""
+        """The controller subscribes to joint states and publishes commands and ticks."""
         heard = (topics.COMMANDS, topics.TICKS)
         return self._states.get_subscription_count() > 0 and all(
             self.count_publishers(topic) > 0 for topic in heard
         )
 
     def prepare(self) -> Future | None:
-        """Get ready to be on time."""
+        """Take the real-time priority and stop garbage collection."""
         realtime.prepare(
             ControlSettings(realtime_priority=self._priority, lock_memory=self._priority > 0)
         )
@@ -108,13 +104,11 @@ class LoopSource(Trial):
         """Times by step [s]; NaN where no command came."""
         assert self._timer is not None
         self._timer.cancel()
-        last_words = 1
+        final_commands = 1  # the one that ends the episode belongs to no tick
         return {
             "published": self._published.tolist(),
             "answered": self._answered.tolist(),
-            "tick_ms": self._tick_ms.tolist(),
-            "sources": self._sources.tolist(),
-            "unexpected_commands": self._unexpected + len(self._commands) - last_words,
+            "unexpected_commands": self._unexpected + len(self._commands) - final_commands,
             "cpu_s": self._after.cpu_s - self._before.cpu_s,
             "minor_faults": self._after.minor_faults - self._before.minor_faults,
             "stolen_s": stolen_s() - self._stolen,
@@ -122,7 +116,7 @@ class LoopSource(Trial):
         }
 
     def _publish(self) -> None:
-        # It goes on until the episode is over: where the controller skips some, that's later.
+        # The controller counts only states that it has read, so its episode may end after ours.
         step, self._step = self._step, self._step + 1
         joints = len(self._message.name)
         phase = 2 * math.pi * step * self._period
@@ -149,14 +143,11 @@ class LoopSource(Trial):
             arrived, effort = self._commands.popleft()
             if effort == list(tick.action):
                 break
-            self._unexpected += 1  # nobody's joint state: it was sent because none came
+            self._unexpected += 1  # of no joint state: it was sent because none came
         else:
             return
-        if step >= self._steps:
-            return
-        self._answered[step] = arrived
-        self._tick_ms[step] = tick.tick_ms
-        self._sources[step] = tick.source
+        if step < self._steps:
+            self._answered[step] = arrived
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""For `hucrl bench delay`: has simulator and controller play, and writes down what came."""
+"""For `hucrl bench delay`: records an episode that simulator and controller play."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
+from hucrl_ros.benchmarks.nodes.episode_client import EpisodeClient
 from hucrl_ros.controller.joint_state import JointStateReader
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.nodes import joint_message, topics
@@ -15,17 +16,16 @@ from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.qos import STREAM
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.tick_message import from_message
-from hucrl_ros.nodes.trial import Trial
 
 
-class EpisodeWitness(Trial):
+class EpisodeLogger(EpisodeClient):
     """Writes the episode's states `(T, p)` and the efforts `(T, q)` that acted.
 
     Parameters: `bundle`, whose manifest says robot and steps; `out`, the file to write.
     """
 
     def __init__(self) -> None:
-        super().__init__("episode_witness")
+        super().__init__("episode_logger")
         manifest = read_manifest(Path(own_parameter(self, "bundle", "")))
         self._steps = manifest.steps
         self._motors = [manifest.joint_names.index(name) for name in manifest.actuated_joints]
@@ -37,7 +37,7 @@ class EpisodeWitness(Trial):
         self.create_subscription(Float64MultiArray, topics.TICKS, self._on_tick, STREAM)
 
     def ready(self) -> bool:
-        """Simulator and controller are there and speak."""
+        """The simulator publishes joint states and the controller announces its ticks."""
         return (
             self._reset.service_is_ready()
             and bool(self._states)
@@ -74,7 +74,7 @@ class EpisodeWitness(Trial):
 
 def main() -> int:
     """Run the node."""
-    return run_node(EpisodeWitness)
+    return run_node(EpisodeLogger)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""For benchmarks: has the controller play an episode, and leaves what came of it in a file."""
+"""For benchmarks: lets the controller play an episode and writes a file of results."""
 
 import json
 from abc import ABC, abstractmethod
@@ -17,12 +17,12 @@ from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.qos import LATCHED
 
-LOOK_S = 0.02
-"""[s] Between two looks at whether the script can go on."""
+POLL_S = 0.02
+"""[s] Between two looks at whether the next step can begin."""
 CONTROLLER = "controller"
 
 
-class Trial(Node, ABC):
+class EpisodeClient(Node, ABC):
     """Configures and activates the controller, and waits for the end of the episode.
 
     The process ends with code 0 and a JSON file written where the parameter `out` says, or with
@@ -33,34 +33,34 @@ class Trial(Node, ABC):
         super().__init__(name)
         self.exit_code: int | None = None
         self.diagnostics: dict[str, str] = {}
-        """What the controller said of itself last."""
+        """Values of the controller's last diagnostics, by key."""
         self._out = Path(own_parameter(self, "out", f"{name}.json"))
         self._active = False
         self._client = self.create_client(ChangeState, topics.CHANGE_STATE)
         self.create_subscription(Bool, topics.ACTIVE, self._on_active, LATCHED)
         self.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, 10)
         self.steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._script = self._play()
-        self.create_timer(LOOK_S, self._go_on, clock=self.steady)
+        self._order = self._play()
+        self.create_timer(POLL_S, self._go_on, clock=self.steady)
 
     def close(self) -> None:
         """Nothing to do."""
 
     @abstractmethod
     def ready(self) -> bool:
-        """Whether everybody is connected."""
+        """Whether the controller's topics and services are connected."""
 
     @abstractmethod
     def prepare(self) -> Future | None:
-        """The controller is about to become active; done when what is returned is."""
+        """Get ready; the controller is activated when the future is done, or at once if None."""
 
     @abstractmethod
     def begin(self) -> None:
-        """The controller has become active."""
+        """Called when the controller has become active."""
 
     @abstractmethod
     def result(self) -> dict[str, object]:
-        """What came of it, for JSON."""
+        """The measurement, for JSON."""
 
     def _on_active(self, message: Bool) -> None:
         self._active = message.data
@@ -71,11 +71,11 @@ class Trial(Node, ABC):
                 self.diagnostics = {value.key: value.value for value in status.values}
 
     def _go_on(self) -> None:
-        if next(self._script, False):
+        if next(self._order, False):
             self.exit_code = 1
 
     def _play(self) -> Iterator[bool]:
-        """Yields False while it waits, True when the controller has refused."""
+        """The order of an episode; yields False while it waits, True if the controller refuses."""
         while not (self._client.service_is_ready() and self.ready()):
             yield False
         for request in (self._configure, self.prepare, self._activate):
@@ -91,7 +91,7 @@ class Trial(Node, ABC):
         while self._active:
             yield False
         self.diagnostics = {}
-        while not self.diagnostics:  # those that count the whole episode
+        while not self.diagnostics:  # published after the end, they count the whole episode
             yield False
         self._out.write_text(json.dumps({**self.result(), "diagnostics": self.diagnostics}))
         self.exit_code = 0

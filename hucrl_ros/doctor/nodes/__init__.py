@@ -1,0 +1,1 @@
+"""The two nodes with which `hucrl doctor` measures a round trip."""
