@@ -28,7 +28,7 @@ class Tick(NamedTuple):
     iterations: int
     """Planner iterations done in this tick."""
     planned_return: float
-    """Discounted return the plan promises from here, closed by the critic."""
+    """Discounted return predicted for the plan, with the critic of its last state."""
     epistemic_std: float
     """Mean over state entries, in standard deviations of the normalised targets."""
     aleatoric_std: float

@@ -31,7 +31,7 @@ class TickRecord(NamedTuple):
     iterations: int
     """Planner iterations done in this tick."""
     planned_return: float
-    """Return the plan promises from here, not bounded by the episode's end."""
+    """Return that the plan is predicted to have from here, not bounded by the episode's end."""
     epistemic_std: float
     """Mean over state entries, in standard deviations of the normalised targets."""
     aleatoric_std: float

@@ -1,4 +1,4 @@
-"""Phase plot: what each episode did, against what its model promised."""
+"""Phase plot: what each episode did, against what its model predicted."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from hucrl_ros.run.summary import Summary
 
 MAX_PANELS = 12
 COLUMNS = 4
-_PROMISED: dict[str, Any] = {"lw": 1.1, "ls": (0, (2.5, 1.5)), "alpha": 0.8}
+_PREDICTED: dict[str, Any] = {"lw": 1.1, "ls": (0, (2.5, 1.5)), "alpha": 0.8}
 
 
 class PhaseView(NamedTuple):
@@ -52,7 +52,7 @@ VIEWS = {
 def phase_plot(
     path: Path, summary: Summary, episodes: Sequence[PlayedEpisode], effort_limit: float
 ) -> Path:
-    """One panel an episode: angle and speed, really and as promised.
+    """One panel an episode: angle and speed, really and as predicted.
 
     Args:
         path: The picture's file.
@@ -94,7 +94,7 @@ def select_episodes(episodes: Sequence[PlayedEpisode], count: int) -> list[Playe
 
 
 def draw_episode(axes: Axes, view: PhaseView, episode: PlayedEpisode, effort_limit: float) -> None:
-    """Draw one episode, its efforts as colours, and what its model promised."""
+    """Draw one episode, its efforts as colours, and what its model predicted."""
     joints = episode.states.shape[1] // 2
     points = phase_points(episode.states, joints, view)
     segments = np.stack([points[:-1], points[1:]], axis=1)
@@ -107,9 +107,9 @@ def draw_episode(axes: Axes, view: PhaseView, episode: PlayedEpisode, effort_lim
     axes.add_collection(lines)
     axes.margins(y=0.08)
     if episode.promise is not None:
-        promised = phase_points(episode.promise.states, joints, view)
-        torn = np.flatnonzero(~unbroken(promised)) + 1
-        axes.plot(*np.insert(promised, torn, np.nan, axis=0).T, color=INK, **_PROMISED)
+        predicted = phase_points(episode.promise.states, joints, view)
+        torn = np.flatnonzero(~unbroken(predicted)) + 1
+        axes.plot(*np.insert(predicted, torn, np.nan, axis=0).T, color=INK, **_PREDICTED)
     for goal in view.goals:
         axes.plot(*goal, "*", color=VERMILION, mec="white", ms=14, zorder=4)
     axes.plot(*points[0], "o", color=INK, mfc="white", ms=7, zorder=5)
@@ -156,7 +156,7 @@ def legend() -> list[Line2D]:
     """What the lines and marks mean."""
     return [
         Line2D([], [], color=EFFORT_COLOURS(0.5), lw=2.2, label="real"),
-        Line2D([], [], color=INK, label="promised by the model", **_PROMISED),
+        Line2D([], [], color=INK, label="predicted by the model", **_PREDICTED),
         Line2D([], [], color=INK, mfc="white", marker="o", ls="", ms=7, label="start"),
         Line2D([], [], color=VERMILION, mec="white", marker="*", ls="", ms=14, label="goal"),
     ]

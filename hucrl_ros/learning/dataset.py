@@ -1,4 +1,4 @@
-"""Recorded episodes as learning takes them: checked, joined, hashed."""
+"""The data set: recorded episodes, checked, joined into transitions, and hashed."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from hucrl_ros.errors import LearningError
 from hucrl_ros.models import Transitions
 
 
-class Recorded(NamedTuple):
-    """What learning needs of one episode with T transitions."""
+class RecordedEpisode(NamedTuple):
+    """States and actions of one episode with T transitions."""
 
     states: NDArray[np.float64]
     """`(T + 1, p)`"""
@@ -24,11 +24,11 @@ class Recorded(NamedTuple):
     """`(T,)` whether a transition took one control period."""
 
 
-def join_transitions(episodes: Sequence[Recorded], origin: Path) -> Transitions:
+def join_transitions(episodes: Sequence[RecordedEpisode], origin: Path) -> Transitions:
     """All transitions that took one control period.
 
     Args:
-        episodes: What was recorded.
+        episodes: In the order of the run.
         origin: Where it comes from, for messages.
 
     Raises:
@@ -52,8 +52,8 @@ def join_transitions(episodes: Sequence[Recorded], origin: Path) -> Transitions:
     return joined
 
 
-def hash_of(episodes: Sequence[Recorded]) -> str:
-    """SHA-256 over all that was recorded."""
+def hash_of(episodes: Sequence[RecordedEpisode]) -> str:
+    """SHA-256 over all arrays of all episodes."""
     digest = hashlib.sha256()
     for episode in episodes:
         for array in episode:

@@ -1,13 +1,18 @@
-"""Policy search on the imagined system."""
+"""Policy search on trajectories that the learned model imagines."""
 
+from hucrl_ros.config.plugins import load
 from hucrl_ros.config.schema import SearchSettings
-from hucrl_ros.search.actors import Actors
+from hucrl_ros.search.actor_critic import ActorCritic
 from hucrl_ros.search.base import PolicySearch, SearchResult
 from hucrl_ros.search.bptt import Bptt
-from hucrl_ros.search.checks import missing_gradients
-from hucrl_ros.search.engine import make_imagination
-from hucrl_ros.search.imagination import Imagination, Imagined, Starts
+from hucrl_ros.search.differentiable import missing_gradients
 from hucrl_ros.search.lookahead import Lookahead
+from hucrl_ros.search.model_rollout import (
+    InitialStates,
+    ModelRollout,
+    Trajectories,
+    make_model_rollout,
+)
 from hucrl_ros.search.mpo import Mpo
 from hucrl_ros.search.pathwise import Pathwise
 from hucrl_ros.search.ppo import Ppo
@@ -26,24 +31,34 @@ SEARCHES: dict[str, type[PolicySearch]] = {
 }
 
 
+def search_class(name: str) -> type[PolicySearch]:
+    """The search of this name: one of ours, or a plug-in.
+
+    Raises:
+        ConfigError: a plug-in is missing or can't be loaded.
+    """
+    return SEARCHES.get(name) or load("searches", name, SEARCHES, PolicySearch)  # type: ignore[type-abstract]
+
+
 def make_search(settings: SearchSettings) -> PolicySearch:
     """Build the search that the settings name."""
-    return SEARCHES[settings.algorithm](settings)
+    return search_class(settings.algorithm)(settings)
 
 
 __all__ = [
     "SEARCHES",
-    "Actors",
-    "Imagination",
-    "Imagined",
+    "ActorCritic",
+    "InitialStates",
     "Lookahead",
+    "ModelRollout",
     "Mpo",
     "Pathwise",
     "PolicySearch",
     "SearchResult",
-    "Starts",
-    "make_imagination",
+    "Trajectories",
+    "make_model_rollout",
     "make_search",
     "missing_gradients",
     "networks_of",
+    "search_class",
 ]
