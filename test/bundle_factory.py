@@ -18,8 +18,8 @@ from hucrl_ros.controller.bundle import Promise
 from hucrl_ros.controller.manifest import BundleFields
 from hucrl_ros.learning.export import BundleExporter
 from hucrl_ros.models import Ensemble
-from hucrl_ros.models.exploration import Step, make_step
-from hucrl_ros.search import Actors
+from hucrl_ros.models.exploration import ImaginedDynamics, make_imagined_dynamics
+from hucrl_ros.search import ActorCritic
 from hucrl_ros.tasks import Task, make_task
 
 STRATEGIES = ("optimistic", "greedy", "thompson")
@@ -32,8 +32,8 @@ class Learned(NamedTuple):
 
     task: Task
     model: Ensemble
-    step: Step
-    actors: Actors
+    dynamics: ImaginedDynamics
+    actor_critic: ActorCritic
     exporter: BundleExporter
 
 
@@ -47,11 +47,11 @@ def _learned(strategy):
     task = make_task("pendulum", 0.2)
     generator = torch.Generator().manual_seed(0)
     model = Ensemble(task, ModelSettings(heads=3, layers=(8, 8)), generator)
-    step = make_step(strategy, model, ExplorationSettings())
+    dynamics = make_imagined_dynamics(strategy, model, ExplorationSettings())
     networks = SearchSettings(policy_layers=(8,), critic_layers=(8,))
-    actors = Actors(task, step.hallucination_dim, networks, generator)
-    exporter = BundleExporter(task, step, actors, DISCOUNT)
-    result = Learned(task, model, step, actors, exporter)
+    actors = ActorCritic(task, dynamics.hallucination_dim, networks, generator)
+    exporter = BundleExporter(task, dynamics, actors, DISCOUNT)
+    result = Learned(task, model, dynamics, actors, exporter)
     shake(result, seed=0)
     return result
 
@@ -60,14 +60,14 @@ def shake(modules, seed):
     """Give every parameter and every buffer another value, as learning does."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for parameter in (*modules.model.parameters(), *modules.actors.parameters()):
+        for parameter in (*modules.model.parameters(), *modules.actor_critic.parameters()):
             parameter.normal_(0.0, 0.4, generator=generator)
         modules.model.inputs.mean.normal_(0.0, 0.1, generator=generator)
         modules.model.inputs.std.uniform_(0.5, 2.0, generator=generator)
         modules.model.targets.mean.normal_(0.0, 0.01, generator=generator)
         modules.model.targets.std.uniform_(0.05, 0.2, generator=generator)
         modules.model.epistemic_scale.uniform_(0.5, 2.0, generator=generator)
-    modules.step.start_episode(1 + seed, generator)
+    modules.dynamics.start_episode(1 + seed, generator)
 
 
 def fields(strategy="optimistic", **changes):

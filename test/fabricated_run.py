@@ -89,7 +89,7 @@ def fabricate_run(root: Path, noises=(0.4, 0.0), steps=400, **settings) -> RunFo
             EpisodeSummary(
                 index=index,
                 return_=task.rewards(states[:-1], actions).sum(),
-                promised_return=None if noise is None else rewards.sum(),
+                predicted_return=None if noise is None else rewards.sum(),
                 steps=steps,
                 tick_ms=TickStatistics.of(tick_ms),
                 bag=str(run.bag(index).relative_to(run.root)),

@@ -5,7 +5,7 @@ from linear_system import DISCOUNT, ExactStep, PushedMass
 
 from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.models import Transitions
-from hucrl_ros.search import Actors, Imagination, Starts, make_search
+from hucrl_ros.search import ActorCritic, InitialStates, ModelRollout, make_search
 
 
 class Climb(PushedMass):
@@ -37,12 +37,12 @@ def settings_of(algorithm="lookahead", **changes):
 
 
 def actors_of(settings, hallucination_dim=0, task=None, seed=0):
-    return Actors(task or PushedMass(0.0), hallucination_dim, settings, generator(seed))
+    return ActorCritic(task or PushedMass(0.0), hallucination_dim, settings, generator(seed))
 
 
 def starts_of(task, recorded=None):
     recorded = recorded or Transitions(torch.zeros(0, 2), torch.zeros(0, 1), torch.zeros(0, 2))
-    return Starts(task, recorded.states, 0.0, recorded)
+    return InitialStates(task, recorded.states, 0.0, recorded)
 
 
 def search(settings, step=None, task=None, seed=0, actors=None):
@@ -52,7 +52,7 @@ def search(settings, step=None, task=None, seed=0, actors=None):
     first = task.imagined_states(8, generator(5))
     draws = generator(seed + 100)
     result = make_search(settings).improve(
-        Imagination(actors, step), starts_of(task), first, draws, lambda share: None
+        ModelRollout(actors, step), starts_of(task), first, draws, lambda share: None
     )
     return actors, result
 

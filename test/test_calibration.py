@@ -10,8 +10,7 @@ from hucrl_ros.config.files import parse_config
 from hucrl_ros.config.schema import Config, ModelSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.models import Transitions, evaluate, fit, make_model
-from hucrl_ros.models.calibration import LEVELS, Residuals, calibration_error, epistemic_scale
-from hucrl_ros.models.fit import held_out
+from hucrl_ros.models.fit import LEVELS, Residuals, calibration_error, epistemic_scale, held_out
 
 
 def generator(seed=0):

@@ -18,10 +18,10 @@ from hucrl_ros.controller.guard import Guard
 from hucrl_ros.errors import BundleError
 from hucrl_ros.experiments.train import train
 from hucrl_ros.models import Ensemble, Transitions, fit
-from hucrl_ros.models.exploration import STRATEGIES, make_step
+from hucrl_ros.models.exploration import STRATEGIES, make_imagined_dynamics
 from hucrl_ros.robots import Pr2Reacher
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.search import Actors, Imagination, Starts
+from hucrl_ros.search import ActorCritic, InitialStates, ModelRollout
 from hucrl_ros.tasks import Reacher, make_task
 
 JOINTS, GOAL = 14, 3
@@ -32,8 +32,10 @@ PLANNER = PlannerSettings(particles=4, horizon=3, iterations=1, elites=2)
 
 def modules(strategy="optimistic"):
     task, generator = make_task("reacher", 0.0), torch.Generator().manual_seed(0)
-    step = make_step(strategy, Ensemble(task, MODEL, generator), ExplorationSettings())
-    return task, step, Actors(task, step.hallucination_dim, SEARCH, generator)
+    step = make_imagined_dynamics(
+        strategy, Ensemble(task, MODEL, generator), ExplorationSettings()
+    )
+    return task, step, ActorCritic(task, step.hallucination_dim, SEARCH, generator)
 
 
 def some_states(task, count=6):
@@ -57,7 +59,7 @@ def run(tmp_path_factory):
 def test_an_imagined_goal_stays_where_it_is(strategy):
     task, step, actors = modules(strategy)
     states = some_states(task)
-    imagined = Imagination(actors, step).imagine(states, 5, torch.Generator().manual_seed(0), 0.3)
+    imagined = ModelRollout(actors, step).imagine(states, 5, torch.Generator().manual_seed(0), 0.3)
     assert torch.equal(imagined.states[:, :, JOINTS:], states[:, JOINTS:].expand(6, -1, -1))
     assert (imagined.states[1:, :, :JOINTS] != imagined.states[:-1, :, :JOINTS]).any()
 
@@ -97,7 +99,7 @@ def test_a_goal_that_jumps_in_the_data_is_nothing_to_learn():
 def test_visited_states_are_imagined_again_under_new_goals():
     task, generator = make_task("reacher", 0.0), torch.Generator().manual_seed(0)
     visited = torch.full((5, JOINTS + GOAL), 7.0)
-    drawn = Starts(task, visited, share=1.0).draw(50, generator)
+    drawn = InitialStates(task, visited, share=1.0).draw(50, generator)
     assert (drawn[:, :JOINTS] == 7.0).all()
     assert len(drawn[:, JOINTS:].unique(dim=0)) == 50
     assert drawn[:, JOINTS:].abs().max() < 1.0

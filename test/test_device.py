@@ -21,11 +21,11 @@ from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.models import make_model
-from hucrl_ros.models.exploration import make_step
+from hucrl_ros.models.exploration import make_imagined_dynamics
 from hucrl_ros.run.device import check_device, moved_to
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import RunOptions, prepare_run
-from hucrl_ros.search import SEARCHES, Actors
+from hucrl_ros.search import SEARCHES, ActorCritic
 from hucrl_ros.tasks import TASKS, make_task
 
 EPISODES = [random_episode(seed) for seed in range(2)]
@@ -108,8 +108,8 @@ def test_a_file_of_settings_does_not_bring_a_run_to_another_device(monkeypatch, 
 def test_every_tensor_of_a_learner_moves_with_its_modules(task, kind):
     made, settings = make_task(task, 0.1), SearchSettings()
     model = make_model(made, ModelSettings(kind=kind), torch.Generator())
-    step = make_step("optimistic", model, ExplorationSettings())
-    actors = Actors(made, step.hallucination_dim, settings, torch.Generator())
+    step = make_imagined_dynamics("optimistic", model, ExplorationSettings())
+    actors = ActorCritic(made, step.hallucination_dim, settings, torch.Generator())
     for module in (*step.modules(), *actors.modules()):
         left_behind = [name for name, value in vars(module).items() if torch.is_tensor(value)]
         assert left_behind == []
@@ -142,6 +142,6 @@ def test_a_gpu_learns_bundles_for_the_processor(tmp_path, changes):
     written = []
     for _ in range(2):  # the second time, after a stop, it learns the same
         bundle = load_bundle(learner.learn_from(EPISODES[:1], silent))
-        written.append(bundle.manifest.report.promised_return)
+        written.append(bundle.manifest.report.predicted_return)
     assert written[0] == pytest.approx(written[1], rel=1e-3)
-    assert {p.device.type for p in learner.actors.parameters()} == {"cpu"}
+    assert {p.device.type for p in learner.actor_critic.parameters()} == {"cpu"}

@@ -24,7 +24,7 @@ from hucrl_ros.controller.engines.networks import GEOMETRY, from_arrays, to_arra
 from hucrl_ros.controller.engines.onnx_engine import OnnxEngine
 from hucrl_ros.controller.planning_thread import PLANNING_THREAD
 from hucrl_ros.errors import BundleError
-from hucrl_ros.learning.export_modules import Parts
+from hucrl_ros.learning.export import Parts
 from hucrl_ros.tasks import make_task
 
 ENGINES = ("compiled", "onnx", "numpy")
@@ -67,7 +67,7 @@ def test_engines_compute_algorithm_7_as_torch_does(tmp_path, name, strategy, fee
     modules = learned(strategy)
     shake(modules, seed=5)
     bundle = load_bundle(write(tmp_path / "bundle", strategy))
-    parts = Parts(modules.task, modules.step, modules.actors)
+    parts = Parts(modules.task, modules.dynamics, modules.actor_critic)
     offsets, noise = inputs(bundle.manifest.width, 2, particles=37, horizon=5)
     tensors = [torch.tensor(STATE, dtype=torch.float32), *map(torch.from_numpy, (offsets, noise))]
     with torch.no_grad():

@@ -12,7 +12,7 @@ from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_setting
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    report = LearningReport(promised_return=123.4)
+    report = LearningReport(predicted_return=123.4)
     return write_bundle(tmp_path_factory.mktemp("bundles") / "bundle_001", report=report)
 
 
@@ -98,14 +98,14 @@ def test_settings_that_make_no_sense_are_refused_by_name(learned, changes, messa
         with_settings(bundle, changes)
 
 
-def test_command_prints_each_episode_the_mean_and_what_was_promised(learned, capsys):
+def test_command_prints_each_episode_the_mean_and_what_was_predicted(learned, capsys):
     assert run(learned, "--episodes", 2, "--seed", 5, "--planner", "policy") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "pendulum, optimistic, action penalty 0.2, bundle of episode 1, policy"
-    assert [line.split()[0] for line in lines[2:]] == ["5", "6", "mean", "promised", "optimum"]
+    assert [line.split()[0] for line in lines[2:]] == ["5", "6", "mean", "predicted", "optimum"]
     returns = [float(line.split()[1]) for line in lines[2:5]]
     assert returns[2] == pytest.approx((returns[0] + returns[1]) / 2, abs=0.01)
-    assert lines[5] == "promised 123.4"
+    assert lines[5] == "predicted 123.4"
 
 
 def test_bundles_are_compared_in_tables_and_in_one_animation(learned, random, tmp_path, capsys):

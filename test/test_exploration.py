@@ -10,12 +10,12 @@ from hucrl_ros.config.schema import ExplorationSettings, ModelSettings
 from hucrl_ros.models import Ensemble, make_model
 from hucrl_ros.models.exploration import (
     STRATEGIES,
-    GreedyStep,
-    OptimisticStep,
-    ThompsonStep,
+    GreedyDynamics,
+    HallucinatedDynamics,
+    ThompsonDynamics,
     beta_of,
     cholesky,
-    make_step,
+    make_imagined_dynamics,
 )
 from hucrl_ros.tasks import make_task
 
@@ -47,7 +47,9 @@ def drawn(count=20):
 
 
 def step_of(strategy, task=None, **settings):
-    return make_step(strategy, model_of(task or FarMass(0.0)), ExplorationSettings(**settings))
+    return make_imagined_dynamics(
+        strategy, model_of(task or FarMass(0.0)), ExplorationSettings(**settings)
+    )
 
 
 @EACH_STRATEGY
@@ -121,7 +123,7 @@ def test_beta_decays_to_its_floor():
     expected = [3.0, 2.4, 1.92, 1.536, 1.2288, 1.0, 1.0]
     assert [settings.beta_at(k) for k in range(1, 8)] == pytest.approx(expected)
     assert settings.beta_at(0) == 3.0
-    step = OptimisticStep(model_of(FarMass(0.0)), settings)
+    step = HallucinatedDynamics(model_of(FarMass(0.0)), settings)
     assert float(step.beta) == pytest.approx(3.0)
     for episode, beta in enumerate(expected, start=1):
         step.start_episode(episode, generator())
@@ -147,7 +149,7 @@ def test_imagined_states_stay_within_the_robots_reach(strategy):
 def test_an_angle_may_wind():
     task = make_task("pendulum", 0.2)
     model = Ensemble(task, ModelSettings(heads=2, layers=(8,)), generator())
-    step = GreedyStep(model, ExplorationSettings())
+    step = GreedyDynamics(model, ExplorationSettings())
     wound = torch.tensor([[100.0, 0.0], [-100.0, 0.0]])
     imagined = step(wound, torch.zeros(2, 1), torch.zeros(2, 0), torch.zeros(2, 2))
     assert ((imagined[:, 0] - wound[:, 0]).abs() < 5.0).all()
@@ -168,7 +170,7 @@ def test_any_leading_dimensions_are_imagined_alike(strategy):
 
 
 def test_what_an_episode_changes_is_saved_with_the_weights():
-    for make in (ThompsonStep, lambda m: OptimisticStep(m, ExplorationSettings())):
+    for make in (ThompsonDynamics, lambda m: HallucinatedDynamics(m, ExplorationSettings())):
         step, fresh = make(model_of(FarMass(0.0))), make(model_of(FarMass(0.0)))
         step.start_episode(4, generator(9))
         fresh.load_state_dict(step.state_dict())
@@ -182,7 +184,7 @@ def test_what_an_episode_changes_is_saved_with_the_weights():
 
 def test_a_constant_beta_stays():
     settings = ExplorationSettings(beta=2.5, schedule="constant", beta_floor=4.0)
-    step = OptimisticStep(model_of(FarMass(0.0)), settings)
+    step = HallucinatedDynamics(model_of(FarMass(0.0)), settings)
     for episode in (1, 2, 50):
         step.start_episode(episode, generator())
         assert float(step.beta) == 2.5
@@ -195,7 +197,7 @@ def test_the_confidence_interval_is_that_of_the_lemma():
     )
     model = make_model(task, settings, generator())
     schedule = ExplorationSettings(schedule="confidence", norm_bound=1.5, failure_probability=0.05)
-    step = OptimisticStep(model, schedule)
+    step = HallucinatedDynamics(model, schedule)
     prior = 1.5 + 4 * 0.05 * math.sqrt(1 + math.log(20))
     assert float(step.beta) == pytest.approx(prior)
     inputs = torch.rand(30, 3, generator=generator(1))

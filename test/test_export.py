@@ -17,7 +17,7 @@ TOLERANCE = 1e-4
 
 def rollout_inputs(modules, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    width = 1 + modules.step.hallucination_dim
+    width = 1 + modules.dynamics.hallucination_dim
     horizon = PLANNER.horizon
     return {
         "state": torch.tensor([3.0, -0.5]),
@@ -30,14 +30,14 @@ def imagined(modules, state, offsets, noise, feedback):
     """Algorithm 7's imagination of one particle, written out."""
     total, states, actions = 0.0, [state], []
     for t in range(PLANNER.horizon):
-        policies = torch.cat([modules.actors.policy(state), modules.actors.eta(state)])
+        policies = torch.cat([modules.actor_critic.policy(state), modules.actor_critic.eta(state)])
         both = torch.clamp(feedback * policies + offsets[t], -1.0, 1.0)
         effort = both[:1] * modules.task.spec.effort_limits[0]
         total = total + DISCOUNT**t * modules.task.reward(state, effort)
-        state = modules.step(state, effort, both[1:], noise[t])
+        state = modules.dynamics(state, effort, both[1:], noise[t])
         states.append(state)
         actions.append(both)
-    total = total + DISCOUNT**PLANNER.horizon * modules.actors.critic(state)
+    total = total + DISCOUNT**PLANNER.horizon * modules.actor_critic.critic(state)
     return total, torch.stack(states), torch.stack(actions)
 
 
@@ -66,9 +66,12 @@ def test_single_graphs_equal_their_modules(tmp_path, strategy):
     bundle = load_bundle(write(tmp_path / "bundle", strategy))
     state, action = torch.randn(7, 2), torch.rand(7, 1)
     belief = modules.model.predict(state, action)
-    expected = {"policy": [modules.actors.policy(state)], "critic": [modules.actors.critic(state)]}
-    if modules.step.hallucination_dim:
-        expected["hallucination"] = [modules.actors.eta(state)]
+    expected = {
+        "policy": [modules.actor_critic.policy(state)],
+        "critic": [modules.actor_critic.critic(state)],
+    }
+    if modules.dynamics.hallucination_dim:
+        expected["hallucination"] = [modules.actor_critic.eta(state)]
     for graph, references in expected.items():
         for output, reference in zip(
             bundle.run(graph, state=state.numpy()), references, strict=True
@@ -97,7 +100,10 @@ def test_every_parameter_and_buffer_reaches_the_graph(tmp_path):
         return bundle.run("rollout", **arrays)[0]
 
     before = returns()
-    for name, tensor in (*modules.step.state_dict().items(), *modules.actors.state_dict().items()):
+    for name, tensor in (
+        *modules.dynamics.state_dict().items(),
+        *modules.actor_critic.state_dict().items(),
+    ):
         if name == "model.heads.choice":
             continue  # Thompson sampling's alone.
         kept = tensor.clone()
@@ -137,7 +143,7 @@ def test_wrong_weights_are_refused_before_the_bundle_appears(tmp_path, monkeypat
     modules = learned()
 
     def forget_the_swap(model, weights):
-        return swap_weights(model, {k: v for k, v in weights.items() if "critic" not in k})
+        return swap_weights(model, {k: v for k, v in weights.items() if ".critic." not in k})
 
     shake(modules, 4)
     monkeypatch.setattr("hucrl_ros.learning.export.swap_weights", forget_the_swap)

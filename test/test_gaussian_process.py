@@ -58,7 +58,7 @@ def kernel_matrix(a, b, length=LENGTH):
 def test_the_posterior_is_the_textbooks():
     inputs, targets = problem(20)
     queries = problem(7, seed=5)[0]
-    belief = learned("gp", inputs, targets).believe(queries)
+    belief = learned("gp", inputs, targets).predict_normalised(queries)
     inverse = np.linalg.inv(kernel_matrix(inputs, inputs) + RATIO**2 * np.eye(20))
     cross, y = kernel_matrix(queries, inputs), targets.double().numpy()
     variance = 1.0 - np.einsum("ij,jk,ik->i", cross, inverse, cross)
@@ -70,7 +70,7 @@ def test_the_posterior_is_the_textbooks():
 
 def test_without_data_it_is_the_prior():
     model = make_model(PushedMass(0.0), settings(), generator())
-    belief = model.believe(problem(5)[0])
+    belief = model.predict_normalised(problem(5)[0])
     assert torch.equal(belief.mean, torch.zeros(5, 2))
     assert torch.equal(belief.epistemic, torch.ones(5, 2))
     assert model.information_gain == 0.0
@@ -167,7 +167,7 @@ def test_a_drawn_function_passes_near_the_data_when_there_is_no_noise():
     model = learned("gp", inputs, targets, noise_ratio=1e-3)
     for seed in range(5):
         model.draw(generator(seed))
-        assert (model.follow(inputs).mean - targets).abs().max() < 0.02
+        assert (model.sample_normalised(inputs).mean - targets).abs().max() < 0.02
 
 
 # Fourier features
@@ -208,7 +208,7 @@ def test_the_linear_posterior_is_the_textbooks(kind):
     inputs, targets = problem(20)
     model = learned(kind, inputs, targets, features=32, nodes=3)
     queries = problem(7, seed=5)[0]
-    belief = model.believe(queries)
+    belief = model.predict_normalised(queries)
     phi, new = (model.features(x, model.kernel)[0].double().numpy() for x in (inputs, queries))
     y = targets.double().numpy()
     covariance = np.linalg.inv(np.eye(phi.shape[1]) + phi.T @ phi / RATIO**2)
@@ -224,8 +224,10 @@ def test_the_linear_posterior_is_the_textbooks(kind):
 def test_the_linear_posterior_converges_to_the_gaussian_process(kind, tolerance):
     inputs, targets = problem(40)
     queries = problem(20, seed=5)[0]
-    exact = learned("gp", inputs, targets).believe(queries)
-    approximate = learned(kind, inputs, targets, features=2048, nodes=8).believe(queries)
+    exact = learned("gp", inputs, targets).predict_normalised(queries)
+    approximate = learned(kind, inputs, targets, features=2048, nodes=8).predict_normalised(
+        queries
+    )
     for name in ("mean", "epistemic", "aleatoric"):
         found, expected = getattr(approximate, name), getattr(exact, name)
         assert (found - expected).square().mean().sqrt() < tolerance, name

@@ -14,7 +14,7 @@ from hucrl_ros.config.schema import KERNEL_MODELS, ModelName
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.manifest import BundleFields, read_manifest
 from hucrl_ros.errors import LearningError
-from hucrl_ros.learning.dataset import Recorded, hash_of, join_transitions
+from hucrl_ros.learning.dataset import RecordedEpisode, hash_of, join_transitions
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.models import FitReport, Quality
 from hucrl_ros.run.folder import RunFolder
@@ -42,11 +42,13 @@ class Notebook:
     """Stands in for the exporter: keeps what it is told to write."""
 
     def __init__(self, task, step, actors, discount):
-        self._step, self._actors = step, actors
+        self._step, self._actor_critic = step, actors
         self.written = {}
 
     def write(self, path, fields, promise):
-        weights = torch.cat([p.detach().flatten().clone() for p in self._actors.parameters()])
+        weights = torch.cat(
+            [p.detach().flatten().clone() for p in self._actor_critic.parameters()]
+        )
         beta = float(self._step.state_dict().get("beta", math.nan))
         self.written[path.name] = Written(fields, weights, beta, promise)
 
@@ -79,7 +81,7 @@ def test_killed_and_done_again_it_writes_the_same(tmp_path):
     run = RunFolder.create(tmp_path / "run", tiny_config())
     learner = Learner(run.config, run)
     first = read_manifest(learner.export_initial())
-    assert (first.episode, first.random, first.report.promised_return) == (0, True, None)
+    assert (first.episode, first.random, first.report.predicted_return) == (0, True, None)
     for count in (1, 2):
         learner.learn_from(EPISODES[:count], silent)
     before = {k: load_bundle(run.bundle(k)).manifest for k in (1, 2)}
@@ -95,7 +97,7 @@ def test_killed_and_done_again_it_writes_the_same(tmp_path):
     assert {k: run.checkpoint(k).read_bytes() for k in (0, 1)} == checkpoints
     manifest, promise = after.manifest, after.promise
     assert (manifest.episode, manifest.random, manifest.steps) == (2, False, STEPS)
-    assert promise.rewards.sum() == pytest.approx(manifest.report.promised_return, abs=1e-3)
+    assert promise.rewards.sum() == pytest.approx(manifest.report.predicted_return, abs=1e-3)
     assert promise.states[0] == pytest.approx([math.pi, 0.0])
     assert sorted(path.name for path in run.bundles.iterdir()) == [
         "bundle_000",
@@ -203,13 +205,13 @@ def test_beta_of_the_confidence_interval_reaches_the_manifest(learner_of):
 class StagedSearch:
     """Finds that weights of 1 play best, and ends at weights of 2."""
 
-    def improve(self, imagination, starts, first, draws, progress):
-        actors = imagination.actors
+    def improve(self, rollout, starts, first, draws, progress):
+        actors = rollout.actor_critic
         best = {name: torch.ones_like(value) for name, value in actors.state_dict().items()}
         with torch.no_grad():
             for parameter in actors.parameters():
                 parameter.fill_(2.0)
-        return SearchResult(imagination.imagine(first, 3), best)
+        return SearchResult(rollout.imagine(first, 3), best)
 
 
 def test_the_best_policies_are_played_and_the_newest_are_kept(learner_of, monkeypatch):
@@ -217,7 +219,7 @@ def test_the_best_policies_are_played_and_the_newest_are_kept(learner_of, monkey
     learner = learner_of()
     assert (learned(learner, 1).weights == 1.0).all()
     kept = load_file(learner.run.checkpoint(0))
-    actors = {name for name, _ in learner.actors.named_parameters()}
+    actors = {name for name, _ in learner.actor_critic.named_parameters()}
     assert all((kept[f"actors.{name}"] == 2.0).all() for name in actors)
 
 
@@ -280,7 +282,7 @@ def spoiled(part, value, contiguous=True):
     states, actions, kept = (array.copy() for array in EPISODES[1])
     {"states": states, "actions": actions}[part][7] = value
     kept[6:8] = contiguous
-    return Recorded(states, actions, kept)
+    return RecordedEpisode(states, actions, kept)
 
 
 @pytest.mark.parametrize("part", ["states", "actions"])
@@ -319,7 +321,7 @@ def test_an_episode_at_another_rate_is_refused_and_not_learned_from(learner_of, 
     kept = np.arange(STEPS) < usable
     learner = learner_of()
     with pytest.raises(LearningError, match=rf"episode 1: {usable} of {STEPS} transitions") as e:
-        learner.learn_from([EPISODES[0], Recorded(*EPISODES[0][:2], kept)], silent)
+        learner.learn_from([EPISODES[0], RecordedEpisode(*EPISODES[0][:2], kept)], silent)
     assert "\n" not in str(e.value)
     assert learner._exporter.written == {}
 

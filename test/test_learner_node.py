@@ -14,7 +14,7 @@ from hucrl_ros.errors import LearningError
 from hucrl_ros.nodes.learning_worker import NICENESS, LearningWorker
 from hucrl_ros.run.prepare import override
 
-REPORT = LearningReport(model_error=0.02, promised_return=250.0, fit_s=0.5, search_s=1.5)
+REPORT = LearningReport(model_error=0.02, predicted_return=250.0, fit_s=0.5, search_s=1.5)
 
 
 class ScriptedLearner:

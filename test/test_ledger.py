@@ -17,7 +17,7 @@ from hucrl_ros.run.summary import episode_return, read_summary
 from hucrl_ros.run.summary_writer import MAX_BAG_EVENTS, Ledger, siblings_cpu_s
 from hucrl_ros.tasks import make_task
 
-REPORT = LearningReport(promised_return=250.0, fit_s=0.5, search_s=1.5)
+REPORT = LearningReport(predicted_return=250.0, fit_s=0.5, search_s=1.5)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_all_finished_episodes_are_summarised_from_their_bags(run):
         bag = read_episode(run.bag(index), task.spec, task.steps)
         assert episode.index == index
         assert episode.return_ == episode_return(bag, task)
-    assert (first.promised_return, second.promised_return) == (None, 250.0)
+    assert (first.predicted_return, second.predicted_return) == (None, 250.0)
 
 
 def test_learning_times_belong_to_the_episode_before(run):

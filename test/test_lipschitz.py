@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hucrl_ros.search.networks import Policy
+from hucrl_ros.search.actor_critic import Policy
 from hucrl_ros.tasks import make_task
 
 TASK = make_task("pendulum", 0.2)

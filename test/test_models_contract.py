@@ -10,15 +10,19 @@ from bundle_factory import fields, promise
 from linear_system import LIMIT, PushedMass, next_state, transitions
 from safetensors.torch import load_file, save_file
 
-from hucrl_ros.config.schema import ExplorationSettings, ModelSettings, SearchSettings
+from hucrl_ros.config.schema import (
+    KERNEL_MODELS,
+    ExplorationSettings,
+    ModelSettings,
+    SearchSettings,
+)
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines.engine import make_engine
-from hucrl_ros.learning.export import BundleExporter
-from hucrl_ros.learning.export_modules import Parts
+from hucrl_ros.learning.export import BundleExporter, Parts
 from hucrl_ros.models import MODELS, Transitions, fit, make_model
-from hucrl_ros.models.exploration import make_step
+from hucrl_ros.models.exploration import make_imagined_dynamics
 from hucrl_ros.models.fit import held_out
-from hucrl_ros.search import Actors
+from hucrl_ros.search import ActorCritic
 from hucrl_ros.tasks import make_task
 
 NOISE = 0.02
@@ -124,12 +128,12 @@ def test_noise_is_that_of_the_data_or_what_the_model_says(kind):
     belief, _ = predictions(fitted(kind), *transitions(50, generator(3))[:2])
     if kind == "deterministic_ensemble":
         assert (belief.aleatoric == 0.0).all()
-    elif kind == "probabilistic_ensemble":
-        assert (belief.aleatoric / NOISE).log().mean(dim=0).abs().max() < math.log(1.5)
-    else:
+    elif kind in KERNEL_MODELS:
         model = fitted(kind)
         expected = SETTINGS["noise_ratio"] * model.prior_std * model.targets.std
         torch.testing.assert_close(belief.aleatoric, expected.expand(50, 2))
+    else:
+        assert (belief.aleatoric / NOISE).log().mean(dim=0).abs().max() < math.log(1.5)
 
 
 @EACH_KIND
@@ -238,9 +242,9 @@ def exported(kind, strategy, tmp_path, **exploration):
     task, draws = make_task("pendulum", 0.2), generator()
     changes = {"layers": (8,), "fit_steps": 5, "features": 20, "nodes": 2, "max_points": 20}
     model = model_of(kind, task, **changes)
-    step = make_step(strategy, model, ExplorationSettings(**exploration))
+    step = make_imagined_dynamics(strategy, model, ExplorationSettings(**exploration))
     networks = SearchSettings(policy_layers=(8,), critic_layers=(8,), eta_lipschitz=0.5)
-    actors = Actors(task, step.hallucination_dim, networks, draws)
+    actors = ActorCritic(task, step.hallucination_dim, networks, draws)
     exporter = BundleExporter(task, step, actors, discount=0.97)
     exporter.write(tmp_path / "first", fields(strategy), promise())
     states = task.imagined_states(60, draws)

@@ -86,7 +86,7 @@ def test_the_best_head_is_searched_on_the_models_that_the_run_had(trained, tmp_p
     cell = trained.cells[0]
     heads = best_head(trained, cell, (0, 99))
     assert heads.episodes == [0]
-    promised = read_summary(trained.run_of(cell).summary).episodes[1].promised_return
+    promised = read_summary(trained.run_of(cell).summary).episodes[1].predicted_return
     assert heads.optimistic == [promised]
     assert np.isfinite(heads.best_head).all()
     assert is_picture(draw_thompson(tmp_path / "thompson.png", list(traces(trained)), heads))

@@ -87,7 +87,7 @@ def test_other_generators_give_other_plans(name):
 
 
 @pytest.mark.parametrize("name", SENDING_THE_BEST)
-def test_the_promised_return_is_that_of_the_planned_actions(name):
+def test_the_predicted_return_is_that_of_the_planned_actions(name):
     plan = planner(algorithm=name).plan(SYSTEM.imagine(START, np.array([[0.5, 0.5]])), always)
     assert plan.planned_return == pytest.approx(imagined(plan.actions), rel=1e-5)
 

@@ -19,7 +19,7 @@ class Asked:
     steps = 30
     discount = SYSTEM.discount
     angles = ()
-    reach = np.array([[-2.0, -3.0], [2.0, 3.0]], np.float32)
+    state_bounds = np.array([[-2.0, -3.0], [2.0, 3.0]], np.float32)
 
     def step(self, states, actions):
         return states @ SYSTEM.a.T + actions @ SYSTEM.b.T, self.rewards(states, actions)
@@ -71,7 +71,7 @@ def test_ilqr_finds_the_best_bounded_efforts():
     assert SYSTEM.imagine(far)(others, NO_NOISE, 0.0).returns.max() <= value_of(plan, far) + 1e-6
 
 
-def test_ilqr_promises_what_its_actions_bring():
+def test_ilqr_predicts_what_its_actions_bring():
     plan = ilqr().plan(Imagine(START), always)
     assert plan.planned_return == pytest.approx(value_of(plan, START), rel=1e-6)
     np.testing.assert_allclose(
@@ -178,7 +178,7 @@ def test_exact_programming_is_for_two_entries_with_bounds():
         Exact(SETTINGS, 14, 7)
 
     class Unbounded(Undiscounted):
-        reach = np.array([[-np.inf, -3.0], [np.inf, 3.0]], np.float32)
+        state_bounds = np.array([[-np.inf, -3.0], [np.inf, 3.0]], np.float32)
 
     with pytest.raises(ConfigError, match="entry 0 of the state has no bound"):
         exact(Unbounded())

@@ -38,7 +38,7 @@ def running(**changes):
 
 
 def test_the_table_shows_the_present_episode_and_the_finished_ones():
-    text = drawn(running(step=123, return_so_far=45.67, promised_return=250.0, tick_p99=6.5))
+    text = drawn(running(step=123, return_so_far=45.67, predicted_return=250.0, tick_p99=6.5))
     for shown in ("2 of 3 episodes", "step 123/400", "running", "278.1"):
         assert shown in text
     present = text.splitlines()[-1].split()
@@ -80,7 +80,7 @@ def test_lines_tell_each_phase_once_and_each_episode_once():
         progress.enter(phase)
         progress.detail = "50%"
         view.update(progress)
-    progress.finished.append(finished(value=12.34, promised_return=99.0, misses=7))
+    progress.finished.append(finished(value=12.34, predicted_return=99.0, misses=7))
     view.update(progress)
     progress.finished[-1] = finished(value=12.34, fit_s=0.5, search_s=9.04)
     progress.model_errors[0] = 0.00321
@@ -91,7 +91,7 @@ def test_lines_tell_each_phase_once_and_each_episode_once():
         "episode 0 (1 of 2): waiting for the nodes",
         "episode 0 (1 of 2): running",
         "episode 0 (1 of 2): fitting the model",
-        "episode 0: return 12.3, promised 99.0, tick p50 1.25 p99 2.50 ms, 7 misses",
+        "episode 0: return 12.3, predicted 99.0, tick p50 1.25 p99 2.50 ms, 7 misses",
         "episode 0: learned, model error 0.003, fit 0.5 s, search 9.0 s",
         "finished after 1 of 2 episodes",
     ]

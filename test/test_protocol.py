@@ -118,7 +118,7 @@ class Robot:
         if self.learning_error:
             self.report = LearnerReport(self.learning_error, True)
             return
-        report = LearningReport(model_error=0.01, promised_return=200.0, fit_s=1.0, search_s=2.0)
+        report = LearningReport(model_error=0.01, predicted_return=200.0, fit_s=1.0, search_s=2.0)
         write_manifest(self.run.bundle(episodes), episodes, report)
         self.report = LearnerReport("done", False, {"episode": str(episodes - 1)})
 

@@ -10,10 +10,10 @@ from searching import Climb, actors_of, generator, settings_of, some_states, sta
 from torch import nn
 
 from hucrl_ros.config.schema import SearchSettings
-from hucrl_ros.search import Actors, Imagination, Mpo, Starts, make_search
-from hucrl_ros.search.imagination import Pool, finite_part, trace_targets
+from hucrl_ros.search import ActorCritic, InitialStates, ModelRollout, Mpo, make_search
+from hucrl_ros.search.base import GuardedAdam, descend
+from hucrl_ros.search.model_rollout import RolloutPool, finite_part, trace_targets
 from hucrl_ros.search.mpo import e_step_temperature
-from hucrl_ros.search.updates import GuardedAdam, descend
 from hucrl_ros.tasks import make_task
 
 # Imagination
@@ -46,7 +46,7 @@ def test_targets_between_are_the_weighted_mean_of_all_lookaheads():
 
 def test_a_noiseless_rollout_follows_policy_and_step():
     actors, step, states = actors_of(settings_of(), 2), ExactStep(0.1), some_states(5)
-    imagined = Imagination(actors, step).imagine(states, 3)
+    imagined = ModelRollout(actors, step).imagine(states, 3)
     assert imagined.states.shape == (4, 5, 2)
     for t in range(3):
         here = imagined.states[t]
@@ -58,7 +58,7 @@ def test_a_noiseless_rollout_follows_policy_and_step():
 
 
 def test_noisy_efforts_stay_within_their_limits():
-    imagined = Imagination(actors_of(settings_of()), ExactStep()).imagine(
+    imagined = ModelRollout(actors_of(settings_of()), ExactStep()).imagine(
         some_states(50), 4, generator(), policy_noise=2.0
     )
     assert imagined.actions.abs().max() == LIMIT
@@ -68,17 +68,17 @@ def test_noisy_efforts_stay_within_their_limits():
 def test_starts_mix_visited_states_and_those_of_the_task():
     visited = torch.tensor([[7.0, 7.0], [8.0, 8.0]])
     for share, expected in ((0.0, 0.0), (0.3, 0.3), (1.0, 1.0)):
-        states = Starts(PushedMass(0.0), visited, share).draw(2000, generator())
+        states = InitialStates(PushedMass(0.0), visited, share).draw(2000, generator())
         recorded = (states[:, 0] > 5.0).float().mean()
         assert float(recorded) == pytest.approx(expected, abs=0.05)
-    assert len(Starts(PushedMass(0.0), torch.zeros(0, 2), 1.0).draw(9, generator())) == 9
+    assert len(InitialStates(PushedMass(0.0), torch.zeros(0, 2), 1.0).draw(9, generator())) == 9
 
 
 def test_a_pool_goes_on_where_it_was_and_some_start_anew():
     settings = settings_of(pool=500, restart=0.2)
-    starts = Starts(PushedMass(0.0), torch.zeros(0, 2), 0.0)
-    pool, actors = Pool(starts, settings, generator()), actors_of(settings)
-    before, after = (pool.advance(Imagination(actors, ExactStep())) for _ in range(2))
+    starts = InitialStates(PushedMass(0.0), torch.zeros(0, 2), 0.0)
+    pool, actors = RolloutPool(starts, settings, generator()), actors_of(settings)
+    before, after = (pool.advance(ModelRollout(actors, ExactStep())) for _ in range(2))
     went_on = (before.states[-1] == after.states[0]).all(dim=1).float().mean()
     assert float(went_on) == pytest.approx(0.8, abs=0.06)
 
@@ -113,7 +113,7 @@ def test_a_step_whose_gradient_is_not_finite_is_refused_and_counted():
 
 
 def test_trajectories_with_something_not_finite_are_left_out():
-    imagined = Imagination(actors_of(settings_of()), ExactStep()).imagine(some_states(5), 3)
+    imagined = ModelRollout(actors_of(settings_of()), ExactStep()).imagine(some_states(5), 3)
     assert finite_part(imagined) is imagined
     imagined.rewards[1, 2] = math.nan
     imagined.states[3, 4, 0] = math.inf
@@ -124,9 +124,12 @@ def test_trajectories_with_something_not_finite_are_left_out():
 
 def test_a_pool_starts_anew_where_it_lost_a_trajectory():
     settings = settings_of(pool=50, restart=0.0)
-    pool, actors = Pool(starts_of(PushedMass(0.0)), settings, generator()), actors_of(settings)
+    pool, actors = (
+        RolloutPool(starts_of(PushedMass(0.0)), settings, generator()),
+        actors_of(settings),
+    )
     pool._states[7] = math.nan
-    assert pool.advance(Imagination(actors, ExactStep())).states.isfinite().all()
+    assert pool.advance(ModelRollout(actors, ExactStep())).states.isfinite().all()
 
 
 class Cliff(PushedMass):
@@ -141,12 +144,12 @@ def test_a_candidate_without_a_value_counts_as_the_worst():
     actors = actors_of(settings_of(), task=task)
     candidates = torch.tensor([-0.9, 0.0, 0.3, 0.9])[:, None, None].expand(4, 6, 1)
     with torch.no_grad():
-        values = Imagination(actors, ExactStep()).values_of(
+        values = ModelRollout(actors, ExactStep()).values_of(
             states, candidates, DISCOUNT, generator()
         )
     assert torch.equal(values[[0, 3]], values[1:3].amin(dim=0).expand(2, 6))
     with torch.no_grad():
-        hopeless = Imagination(actors, ExactStep()).values_of(
+        hopeless = ModelRollout(actors, ExactStep()).values_of(
             states, candidates[[0, 3]], DISCOUNT, generator()
         )
     assert torch.equal(hopeless, torch.zeros(2, 6))
@@ -156,7 +159,7 @@ def test_a_candidate_without_a_value_counts_as_the_worst():
 def test_a_candidate_lasts_for_the_steps_that_are_asked_for(steps):
     actors, step, states = actors_of(settings_of(), 2), ExactStep(0.1), some_states(6)
     candidates = 2.0 * torch.rand(3, 6, 3, generator=generator(1)) - 1.0
-    values = Imagination(actors, step).values_of(states, candidates, 0.7, generator(), steps)
+    values = ModelRollout(actors, step).values_of(states, candidates, 0.7, generator(), steps)
     effort, eta = LIMIT * candidates[..., :1], candidates[..., 1:]
     expected, here = 0.0, states.expand(3, 6, 2)
     for t in range(steps):
@@ -179,8 +182,8 @@ def test_lookahead_learns_what_only_held_actions_show(steps, share):
     searching, draws = make_search(settings), generator()
     optimiser = GuardedAdam(actors.policy_parameters(), 3e-2)
     for _ in range(60):
-        imagination = Imagination(actors, ExactStep())
-        searching.improve_policies(some_states(), imagination, optimiser, draws)
+        rollout = ModelRollout(actors, ExactStep())
+        searching.improve_policies(some_states(), rollout, optimiser, draws)
     learned = actors.policy(some_states()).detach()
     assert float(learned.mean()) == pytest.approx(share, abs=0.1)
 
@@ -191,7 +194,7 @@ def test_lookahead_learns_what_only_held_actions_show(steps, share):
 def test_policies_and_critic_see_angles_as_turns():
     task = make_task("pendulum", 0.2)
     settings = SearchSettings(policy_layers=(8,), critic_layers=(8,))
-    actors = Actors(task, 2, settings, generator())
+    actors = ActorCritic(task, 2, settings, generator())
     states = task.imagined_states(9, generator(1))
     turned = states + torch.tensor([2 * math.pi, 0.0])
     torch.testing.assert_close(actors.joint(turned), actors.joint(states), atol=1e-5, rtol=0)
@@ -249,7 +252,7 @@ def test_weights_of_the_samples_sum_to_one_and_prefer_better_ones():
             if isinstance(layer, nn.Linear):
                 layer.weight.abs_()  # values grow with the speed that the effort gives
         weights = Mpo(settings)._weights(
-            states, samples, Imagination(actors, ExactStep()), generator()
+            states, samples, ModelRollout(actors, ExactStep()), generator()
         )
     assert weights.shape == (9, 6)
     torch.testing.assert_close(weights.sum(dim=0), torch.ones(6, dtype=weights.dtype))

@@ -18,8 +18,8 @@ from searching import (
 from torch import nn
 
 from hucrl_ros.errors import LearningError
-from hucrl_ros.search import SEARCHES, Imagination, make_search
-from hucrl_ros.search.updates import GuardedAdam
+from hucrl_ros.search import SEARCHES, ModelRollout, make_search
+from hucrl_ros.search.base import GuardedAdam
 from hucrl_ros.tasks.tolerance import tolerance
 
 SKIPPED = pytest.mark.filterwarnings("ignore:Detected call of .lr_scheduler")
@@ -80,9 +80,9 @@ def test_improving_policies_leaves_critic_and_model_alone(algorithm, hallucinati
     before = {name: value.clone() for name, value in actors.state_dict().items()}
     optimiser = GuardedAdam(actors.policy_parameters(), 1e-2)
     searching = make_search(settings)
-    imagination = Imagination(actors, step)
-    searching.begin(imagination, starts_of(actors.task), optimiser)
-    searching.improve_policies(some_states(64), imagination, optimiser, generator())
+    rollout = ModelRollout(actors, step)
+    searching.begin(rollout, starts_of(actors.task), optimiser)
+    searching.improve_policies(some_states(64), rollout, optimiser, generator())
     changed = {
         name for name, value in actors.state_dict().items() if (value != before[name]).any()
     }
@@ -93,7 +93,7 @@ def test_improving_policies_leaves_critic_and_model_alone(algorithm, hallucinati
 
 @EACH_SEARCH
 def test_learning_goes_on_from_all_that_was_learned(algorithm):
-    """Nothing that a search learns hides outside of `Actors`, which checkpoints keep."""
+    """Nothing that a search learns hides outside of `ActorCritic`, which checkpoints keep."""
     settings, step = tiny(algorithm), ExactStep(0.1)
     actors, _ = search(settings, step)
     copy = actors_of(settings, 2, seed=7)
@@ -189,7 +189,7 @@ def test_the_best_trial_is_what_is_returned():
     class Staged(SEARCHES["lookahead"]):
         biases = iter([0.0, 2.0, 1.0, -1.0])
 
-        def improve_policies(self, states, imagination, optimiser, generator):
+        def improve_policies(self, states, rollout, optimiser, generator):
             with torch.no_grad():
                 actors.policy.network[-1].weight.zero_()
                 actors.policy.network[-1].bias.fill_(next(self.biases))
@@ -198,13 +198,13 @@ def test_the_best_trial_is_what_is_returned():
     actors, starts = actors_of(settings, task=task), starts_of(task)
     first, shares = task.imagined_states(3, generator(5)), []
     result = Staged(settings).improve(
-        Imagination(actors, ExactStep()), starts, first, generator(), shares.append
+        ModelRollout(actors, ExactStep()), starts, first, generator(), shares.append
     )
     assert float(result.weights["policy.network.4.bias"]) == 2.0
     assert actors.policy.network[-1].bias.item() == -1.0  # the next search goes on from here
     assert shares == [0.25, 0.5, 0.75, 1.0]
     actors.load_state_dict(result.weights)
-    again = Imagination(actors, ExactStep()).imagine(first, task.steps)
+    again = ModelRollout(actors, ExactStep()).imagine(first, task.steps)
     torch.testing.assert_close(again.rewards, result.episode.rewards)
     assert result.episode.rewards.shape == (task.steps, 3)
 
@@ -222,10 +222,10 @@ def test_a_stopped_search_leaves_nothing_frozen():
 
     searching = make_search(settings)
     searching.improve_policies = stop
-    imagination = Imagination(actors, step)
+    rollout = ModelRollout(actors, step)
     first = task.imagined_states(2, generator())
     with pytest.raises(KeyboardInterrupt):
-        searching.improve(imagination, starts_of(task), first, generator(), lambda share: None)
+        searching.improve(rollout, starts_of(task), first, generator(), lambda share: None)
     assert all(parameter.requires_grad for parameter in (step.gain, *actors.parameters()))
     assert not step.fixed.requires_grad
 

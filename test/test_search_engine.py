@@ -12,9 +12,16 @@ from touching import touching
 
 from hucrl_ros.config.schema import ExplorationSettings, ModelSettings, SearchSettings
 from hucrl_ros.models import make_model
-from hucrl_ros.models.exploration import make_step
-from hucrl_ros.search import SEARCHES, Actors, Imagination, Starts, make_imagination, make_search
-from hucrl_ros.search.compiled import CompiledImagination
+from hucrl_ros.models.exploration import make_imagined_dynamics
+from hucrl_ros.search import (
+    SEARCHES,
+    ActorCritic,
+    InitialStates,
+    ModelRollout,
+    make_model_rollout,
+    make_search,
+)
+from hucrl_ros.search.compiled import CompiledModelRollout
 from hucrl_ros.tasks import make_task
 
 DISCOUNT = 0.97
@@ -30,9 +37,9 @@ def modules(
     draws, task = generator(1), make_task(task, 0.1) if isinstance(task, str) else task
     settings = ModelSettings(kind=kind, heads=3, layers=(20, 12))
     model = make_model(task, settings, draws)
-    step = make_step(strategy, model, ExplorationSettings(covariance=covariance))
+    step = make_imagined_dynamics(strategy, model, ExplorationSettings(covariance=covariance))
     search = SearchSettings(policy_layers=(18, 10), critic_layers=(16,), eta_lipschitz=2.0)
-    actors = Actors(task, step.hallucination_dim, search, draws)
+    actors = ActorCritic(task, step.hallucination_dim, search, draws)
     if hasattr(model, "heads"):
         with torch.no_grad():
             for parameter in (*model.heads.parameters(), *actors.parameters()):
@@ -74,9 +81,9 @@ EACH = pytest.mark.parametrize(
 @EACH
 def test_trajectories_are_those_of_torch(task, strategy, kind):
     actors, step = modules(task, strategy, kind)
-    compiled, states = make_imagination(actors, step), states_of(actors)
-    assert isinstance(compiled, CompiledImagination)
-    torchs = Imagination(actors, step)
+    compiled, states = make_model_rollout(actors, step), states_of(actors)
+    assert isinstance(compiled, CompiledModelRollout)
+    torchs = ModelRollout(actors, step)
     assert_alike(compiled.imagine(states, 4), torchs.imagine(states, 4))
     noisy = [each.imagine(states, 4, generator(3), 0.3) for each in (compiled, torchs)]
     assert_alike(*noisy)
@@ -110,9 +117,9 @@ def test_a_crane_that_slides_and_turns_is_seen_as_torch_sees_it(tmp_path, target
     task = task_of(tmp_path, {"robot": robot, "reward": reward})
     assert (task.geometry.seen_dim, task.geometry.modelled_dim) == (4 - modelled, modelled)
     actors, step = modules(task)
-    compiled, states = make_imagination(actors, step), states_of(actors)
-    assert isinstance(compiled, CompiledImagination)
-    assert_alike(compiled.imagine(states, 4), Imagination(actors, step).imagine(states, 4))
+    compiled, states = make_model_rollout(actors, step), states_of(actors)
+    assert isinstance(compiled, CompiledModelRollout)
+    assert_alike(compiled.imagine(states, 4), ModelRollout(actors, step).imagine(states, 4))
 
 
 @pytest.mark.parametrize(
@@ -129,10 +136,10 @@ def test_contacts_are_seen_as_torch_sees_them(tmp_path, geom):
         states = touching(task, 100)
         seen = task.geometry.modelled(states)[:, -3:]
         assert (seen[:, :2].norm(dim=-1) > 0.5).sum() > 10
-        compiled = make_imagination(actors, step)
-        assert isinstance(compiled, CompiledImagination)
+        compiled = make_model_rollout(actors, step)
+        assert isinstance(compiled, CompiledModelRollout)
         found, expected = (
-            each.imagine(states, 3) for each in (compiled, Imagination(actors, step))
+            each.imagine(states, 3) for each in (compiled, ModelRollout(actors, step))
         )
         assert_alike(found, expected)
 
@@ -144,7 +151,7 @@ def test_values_of_candidates_are_those_of_torch(task, strategy, kind, steps):
     states = states_of(actors)
     values = [
         each.values_of(states, candidates_of(actors, len(states)), DISCOUNT, generator(5), steps)
-        for each in (make_imagination(actors, step), Imagination(actors, step))
+        for each in (make_model_rollout(actors, step), ModelRollout(actors, step))
     ]
     assert values[0].shape == (5, len(states))
     assert_alike(values[:1], values[1:])
@@ -153,19 +160,19 @@ def test_values_of_candidates_are_those_of_torch(task, strategy, kind, steps):
 
 def test_the_policies_are_always_the_present_ones():
     actors, step = modules()
-    compiled, states = make_imagination(actors, step), states_of(actors)
+    compiled, states = make_model_rollout(actors, step), states_of(actors)
     before = compiled.imagine(states, 3)
     with torch.no_grad():
         for parameter in actors.policy_parameters():
             parameter.neg_()
     after = compiled.imagine(states, 3)
     assert not torch.equal(after.states, before.states)
-    assert_alike(after, Imagination(actors, step).imagine(states, 3))
+    assert_alike(after, ModelRollout(actors, step).imagine(states, 3))
 
 
 def test_a_trajectory_does_not_know_of_the_others():
     actors, step = modules()
-    compiled, states = make_imagination(actors, step), states_of(actors, 70)
+    compiled, states = make_model_rollout(actors, step), states_of(actors, 70)
     together = compiled.imagine(states, 3).states
     for first, last in ((0, 1), (3, 20), (37, 70)):
         assert torch.equal(compiled.imagine(states[first:last], 3).states, together[:, first:last])
@@ -177,7 +184,7 @@ def test_threads_change_no_bit():
     for count in (1, 2, 3):
         torch.set_num_threads(count)
         try:
-            compiled = make_imagination(actors, step)
+            compiled = make_model_rollout(actors, step)
             found.append(compiled.imagine(states, 4, generator(3), 0.3).states)
         finally:
             torch.set_num_threads(threads)
@@ -187,7 +194,7 @@ def test_threads_change_no_bit():
 
 def test_what_is_not_finite_stays_so():
     actors, step = modules()
-    compiled, states = make_imagination(actors, step), states_of(actors)
+    compiled, states = make_model_rollout(actors, step), states_of(actors)
     states[7, 1] = math.nan
     imagined = compiled.imagine(states, 3)
     assert imagined.rewards[:, 7].isnan().all()
@@ -199,17 +206,17 @@ def test_what_is_not_finite_stays_so():
     ("kind", "covariance"), [("gp", "diagonal"), ("rff", "diagonal"), (KINDS[0], "full")]
 )
 def test_what_the_kernel_does_not_know_is_left_to_torch(kind, covariance):
-    assert type(make_imagination(*modules(kind=kind, covariance=covariance))) is Imagination
+    assert type(make_model_rollout(*modules(kind=kind, covariance=covariance))) is ModelRollout
 
 
 def test_a_system_that_is_not_learned_is_left_to_torch():
-    assert type(make_imagination(actors_of(settings_of()), ExactStep())) is Imagination
+    assert type(make_model_rollout(actors_of(settings_of()), ExactStep())) is ModelRollout
 
 
 def test_a_machine_without_a_compiler_searches_with_torch(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "hucrl_ros.search.compiled", None)
     with caplog.at_level("INFO"):
-        assert type(make_imagination(*modules())) is Imagination
+        assert type(make_model_rollout(*modules())) is ModelRollout
     assert "numba can't be used" in caplog.text
 
 
@@ -217,13 +224,13 @@ def test_a_machine_without_a_compiler_searches_with_torch(monkeypatch, caplog):
 def test_searches_find_the_same_with_either(algorithm):
     """One round: what is learned from the same numbers differs by rounding only."""
     results = []
-    for make in (make_imagination, Imagination):
+    for make in (make_model_rollout, ModelRollout):
         actors, step = modules()
         settings = SearchSettings(
             algorithm=algorithm, iterations=1, pool=32, batch_size=32, critic_steps=2
         )
-        actors = Actors(actors.task, step.hallucination_dim, settings, generator(1))
-        starts = Starts(actors.task, torch.zeros(0, 2), 0.0)
+        actors = ActorCritic(actors.task, step.hallucination_dim, settings, generator(1))
+        starts = InitialStates(actors.task, torch.zeros(0, 2), 0.0)
         first = states_of(actors, 3)
         found = make_search(settings).improve(
             make(actors, step), starts, first, generator(6), lambda share: None
@@ -235,7 +242,7 @@ def test_searches_find_the_same_with_either(algorithm):
 def test_goals_stay_where_they_are():
     actors, step = modules("reacher")
     states = states_of(actors)
-    imagined = make_imagination(actors, step).imagine(states, 3)
+    imagined = make_model_rollout(actors, step).imagine(states, 3)
     predicted = actors.task.spec.predicted_dim
     assert states.shape[1] > predicted
     for later in imagined.states:

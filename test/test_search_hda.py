@@ -8,17 +8,17 @@ from linear_system import DISCOUNT, LIMIT, ExactStep, next_state
 from searching import actors_of, generator, settings_of, some_states, starts_of
 
 from hucrl_ros.models import Transitions
-from hucrl_ros.search import Imagination, make_search
+from hucrl_ros.search import ModelRollout, make_search
+from hucrl_ros.search.base import GuardedAdam
 from hucrl_ros.search.differentiable import imagined_value
-from hucrl_ros.search.replay import Replay
-from hucrl_ros.search.updates import GuardedAdam
+from hucrl_ros.search.off_policy import Replay
 
 UNCERTAIN = 0.1
 
 
 def replay_of(settings, recorded=None):
     actors, step = actors_of(settings, 2), ExactStep(UNCERTAIN)
-    return Replay(Imagination(actors, step), recorded, settings), actors, step
+    return Replay(ModelRollout(actors, step), recorded, settings), actors, step
 
 
 def some_joint(count, seed=1):
@@ -33,7 +33,7 @@ def recorded_transitions(count=50):
 
 
 def imagination_of(actors):
-    return Imagination(actors, ExactStep(UNCERTAIN))
+    return ModelRollout(actors, ExactStep(UNCERTAIN))
 
 
 def begun(settings, recorded=None):
@@ -159,7 +159,11 @@ def test_action_values_learn_from_hallucinated_and_real_data(algorithm):
 
 def test_the_objective_of_bptt_is_the_discounted_return_closed_by_the_critic():
     settings = settings_of("bptt", candidate_noise=1e-9)
-    actors, step, states = actors_of(settings, 2), ExactStep(UNCERTAIN), some_states(10)
+    actors, step, states = (
+        actors_of(settings, 2),
+        ExactStep(UNCERTAIN),
+        some_states(10),
+    )
     with torch.no_grad():
         value = imagined_value(states, imagination_of(actors), 3, settings, generator())
         total = torch.zeros(10)

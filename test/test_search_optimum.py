@@ -16,7 +16,7 @@ from linear_system import (
 )
 from searching import Climb, actors_of, search, settings_of, some_states
 
-from hucrl_ros.search import SEARCHES, Imagination
+from hucrl_ros.search import SEARCHES, ModelRollout
 
 EACH_SEARCH = pytest.mark.parametrize("algorithm", SEARCHES)
 SCALES = (1.0, 0.0)
@@ -55,7 +55,7 @@ class Outcome:
         states = some_states()
         p = torch.tensor(value_matrix, dtype=torch.float32)
         optimum = -(states @ p * states).sum(dim=-1)
-        rewards = Imagination(actors, step).imagine(states, 80).rewards
+        rewards = ModelRollout(actors, step).imagine(states, 80).rewards
         achieved = (DISCOUNT ** torch.arange(80.0)[:, None] * rewards).sum(dim=0)
         with torch.no_grad():
             critic, joint = actors.critic(states), actors.joint(states)
@@ -130,5 +130,5 @@ def test_optimism_pushes_towards_reward(algorithm):
     with torch.no_grad():
         joint = actors.joint(some_states())
     assert (joint.mean(dim=0) > 0.8).all()  # the push, and η of position and speed
-    honest = Imagination(actors, ExactStep()).imagine(result.episode.states[0], Climb.steps)
+    honest = ModelRollout(actors, ExactStep()).imagine(result.episode.states[0], Climb.steps)
     assert result.episode.rewards.sum(dim=0).mean() > honest.rewards.sum(dim=0).mean()

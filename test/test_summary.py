@@ -41,7 +41,7 @@ def make_manifest(episode=3, random=False, algorithm="dyna_mpc", promised=250.0)
         episode=episode,
         random=random,
         planner=SimpleNamespace(algorithm=algorithm),
-        report=SimpleNamespace(promised_return=promised),
+        report=SimpleNamespace(predicted_return=promised),
     )
 
 
@@ -175,7 +175,7 @@ def test_an_episode_is_summarised_with_paths_relative_to_the_run(tmp_path):
     assert summarise_episode(episode, task, make_manifest(), learned, run) == EpisodeSummary(
         index=3,
         return_=4.0,
-        promised_return=250.0,
+        predicted_return=250.0,
         steps=4,
         tick_ms=TickStatistics.of(np.array([1.0, 2.0, 3.0, 4.0])),
         misses=1,
@@ -194,7 +194,7 @@ def test_a_random_bundle_promises_nothing(tmp_path):
     episode = make_episode(np.zeros((5, 2)), np.zeros((4, 1)))
     manifest = make_manifest(episode=0, random=True)
     summary = summarise_episode(episode, make_task("pendulum", 0.2), manifest, None, run)
-    assert (summary.promised_return, summary.fit_s, summary.search_s) == (None, None, None)
+    assert (summary.predicted_return, summary.fit_s, summary.search_s) == (None, None, None)
 
 
 @pytest.mark.parametrize(

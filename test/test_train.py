@@ -36,7 +36,7 @@ def trained(root, **changes):
 
 def outcome(summary):
     """What a run's seed decides."""
-    return [(e.return_, e.promised_return, e.complexity) for e in summary.episodes]
+    return [(e.return_, e.predicted_return, e.complexity) for e in summary.episodes]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_each_episode_says_how_it_was_played_and_learned_from(one_run):
         assert episode["fit_s"] > 0.0
         assert episode["search_s"] > 0.0
     assert first["promised_return"] is None  # it plays random torques
-    assert second["promised_return"] == read_manifest(run.bundle(1)).report.promised_return
+    assert second["promised_return"] == read_manifest(run.bundle(1)).report.predicted_return
 
 
 def test_each_episode_is_played_with_its_own_bundle(one_run):

@@ -86,9 +86,9 @@ def test_a_whole_run_learns_and_leaves_everything_in_its_folder(tmp_path):
     assert summary.cpu_s > 1
     assert_returns_are_those_of_the_bags(run)
     first, second = summary.episodes
-    assert first.promised_return is None
-    promised = read_manifest(run.bundle(1)).report.promised_return
-    assert second.promised_return == promised is not None
+    assert first.predicted_return is None
+    promised = read_manifest(run.bundle(1)).report.predicted_return
+    assert second.predicted_return == promised is not None
     for episode in summary.episodes:
         assert episode.tick_ms.p50 <= episode.tick_ms.p99 <= episode.tick_ms.max
         assert (episode.fallbacks, episode.clamps) == (0, 0)
@@ -367,7 +367,7 @@ def test_a_terminal_gets_a_live_view_and_its_cursor_back(fresh_run, tmp_path):
         os.close(leader)
     assert process.wait(10.0) == 130
     text = seen.decode()
-    for shown in ("return", "promised", "error", "p50 ms", "p99 ms", "misses", "step", "stopped"):
+    for shown in ("return", "predicted", "error", "p50 ms", "p99 ms", "misses", "step", "stopped"):
         assert shown in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hucrl_ros.config.schema import Config
-from hucrl_ros.learning.dataset import Recorded
+from hucrl_ros.learning.dataset import RecordedEpisode
 from hucrl_ros.robots import Pendulum
 from hucrl_ros.tasks import PendulumSwingUp
 
@@ -41,4 +41,4 @@ def random_episode(seed):
     for _ in range(STEPS):
         actions.append(draws.uniform(-1.0, 1.0, 1))
         states.append(robot.step(actions[-1]))
-    return Recorded(np.array(states), np.array(actions), np.ones(STEPS, dtype=bool))
+    return RecordedEpisode(np.array(states), np.array(actions), np.ones(STEPS, dtype=bool))

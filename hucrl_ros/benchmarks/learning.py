@@ -17,7 +17,7 @@ from hucrl_ros.run.prepare import RunOptions, asked_config, parse_setting
 
 if TYPE_CHECKING:
     from hucrl_ros.config.schema import Config
-    from hucrl_ros.learning.dataset import Recorded
+    from hucrl_ros.learning.dataset import RecordedEpisode
     from hucrl_ros.tasks import Task
 
 EPISODES = (10, 50, 200)
@@ -107,15 +107,17 @@ def measure(config: "Config", episodes: list[int], threads: int) -> Iterator[Row
             yield Row(count, count * learner.task.steps, report.fit_s, report.search_s)
 
 
-def _random_episodes(task: "Task", count: int, seed: int) -> "list[Recorded]":
+def _random_episodes(task: "Task", count: int, seed: int) -> "list[RecordedEpisode]":
     import numpy as np
 
-    from hucrl_ros.learning.dataset import Recorded
+    from hucrl_ros.learning.dataset import RecordedEpisode
 
     robot, limits, recorded = task.robot(), np.array(task.spec.effort_limits), []
     for index in range(count):
         draws = np.random.default_rng((seed, index))
         efforts = draws.uniform(-limits, limits, (task.steps, len(limits)))
         states = [robot.reset(draws), *(robot.step(effort) for effort in efforts)]
-        recorded.append(Recorded(np.array(states), efforts, np.ones(task.steps, dtype=bool)))
+        recorded.append(
+            RecordedEpisode(np.array(states), efforts, np.ones(task.steps, dtype=bool))
+        )
     return recorded

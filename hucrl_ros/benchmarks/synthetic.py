@@ -18,10 +18,10 @@ from hucrl_ros.controller.bundle import Bundle, load_bundle
 from hucrl_ros.controller.manifest import BundleFields
 from hucrl_ros.learning.export import BundleExporter
 from hucrl_ros.models import make_model
-from hucrl_ros.models.exploration import make_step
+from hucrl_ros.models.exploration import make_imagined_dynamics
 from hucrl_ros.robots import Pr2Reacher, RobotSpec
 from hucrl_ros.robots.pr2_reacher import GOAL_MEAN
-from hucrl_ros.search import Actors
+from hucrl_ros.search import ActorCritic
 from hucrl_ros.tasks import Task, make_task
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 from hucrl_ros.tasks.reacher import JOINTS, MAX_SPEEDS, SPEED_SCALES
@@ -78,8 +78,8 @@ def untrained_bundle(
     generator = torch.Generator().manual_seed(0)
     planner, search = planner or PlannerSettings(), search or SearchSettings()
     dynamics = make_model(task, model, generator)
-    step = make_step("optimistic", dynamics, ExplorationSettings())
-    actors = Actors(task, step.hallucination_dim, search, generator)
+    step = make_imagined_dynamics("optimistic", dynamics, ExplorationSettings())
+    actor_critic = ActorCritic(task, step.hallucination_dim, search, generator)
     fields = BundleFields(
         strategy="optimistic",
         seed=0,
@@ -92,6 +92,6 @@ def untrained_bundle(
         versions={"torch": torch.__version__},
         revision="untrained",
     )
-    exporter = BundleExporter(task, step, actors, search.discount)
+    exporter = BundleExporter(task, step, actor_critic, search.discount)
     exporter.write(folder, fields, None)
     return load_bundle(folder)

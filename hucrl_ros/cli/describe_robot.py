@@ -59,7 +59,7 @@ def _reward(described: Description) -> dict[str, str]:
     if reward.terms:
         lines = {}
         for number, term in enumerate(reward.terms):
-            summary = (TERMS[term.term].__doc__ or "").partition("\n")[0]
+            summary = ((TERMS.get(term.term) or type(term)).__doc__ or "").partition("\n")[0]
             lines[f"reward {number}"] = f"{term.weight:g} x {term.term}: {summary}"
     if reward.success is not None:
         success = reward.success

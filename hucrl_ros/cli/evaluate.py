@@ -3,12 +3,11 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.schema import PlannerName
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.run.prepare import parse_setting
 
@@ -33,7 +32,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--seed", type=int, default=0, help="of the first episode")
     parser.add_argument(
         "--planner",
-        choices=get_args(PlannerName),
         metavar="NAME",
         help="as in the bundle; `hucrl list planners` prints all",
     )
@@ -135,8 +133,8 @@ def _table(
     fallbacks = sum(episode.fallbacks for episode in episodes)
     if clamps or fallbacks:
         lines.append(f"{clamps} commands changed by the guard, {fallbacks} ticks without a plan")
-    promised = manifest.report.promised_return
-    lines += [] if promised is None else [f"promised {promised:.1f}"]
+    predicted = manifest.report.predicted_return
+    lines += [] if predicted is None else [f"predicted {predicted:.1f}"]
     lines += [] if optimum is None else [f"optimum {optimum:g}"]
     return lines
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from types import FunctionType
 from typing import NamedTuple
 
+from hucrl_ros.config import plugins
+from hucrl_ros.errors import ConfigError
+
 Member = type | FunctionType
 """A class, or a function that builds an object."""
 
@@ -19,16 +22,20 @@ class Registry(NamedTuple):
     variable: str
     chosen_by: str
     """How a user chooses one."""
+    plugins: str = ""
+    """Kind of the plug-ins that add to it; empty: none can."""
 
 
 REGISTRIES = {
     "tasks": Registry("hucrl_ros.tasks", "TASKS", "hucrl up TASK"),
     "robots": Registry("hucrl_ros.robots", "ROBOTS", "by the task"),
-    "rewards": Registry("hucrl_ros.tasks.terms", "TERMS", "reward.terms of a robot of your own"),
+    "rewards": Registry(
+        "hucrl_ros.tasks.terms", "TERMS", "reward.terms of a robot of your own", "reward_terms"
+    ),
     "strategies": Registry("hucrl_ros.models.exploration", "STRATEGIES", "--strategy"),
-    "models": Registry("hucrl_ros.models", "MODELS", "model.kind"),
-    "searches": Registry("hucrl_ros.search", "SEARCHES", "search.algorithm"),
-    "planners": Registry("hucrl_ros.planners", "PLANNERS", "planner.algorithm"),
+    "models": Registry("hucrl_ros.models", "MODELS", "model.kind", "models"),
+    "searches": Registry("hucrl_ros.search", "SEARCHES", "search.algorithm", "searches"),
+    "planners": Registry("hucrl_ros.planners", "PLANNERS", "planner.algorithm", "planners"),
 }
 
 
@@ -39,7 +46,7 @@ class Entry(NamedTuple):
     summary: str
     """First line of the member's docstring."""
     source: str
-    """File of the member, from the package's folder on."""
+    """File of the member, from the package's folder on; of a plug-in, module and package."""
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -75,13 +82,23 @@ def run(args: argparse.Namespace) -> int:
 
 def entries(kind: str) -> list[Entry]:
     """The choices of one kind, sorted by name."""
-    module, variable, _ = REGISTRIES[kind]
+    module, variable, _, plugin_kind = REGISTRIES[kind]
     registry: Mapping[str, Member] = getattr(importlib.import_module(module), variable)
-    return [_entry(name, registry[name]) for name in sorted(registry)]
-
-
-def _entry(name: str, member: Member) -> Entry:
-    summary = (inspect.getdoc(member) or "").partition("\n")[0]
     package = Path(__file__).resolve().parents[1]
-    source = Path(inspect.getfile(member)).resolve()
-    return Entry(name, summary, str(source.relative_to(package.parent)))
+    found = []
+    for name, member in registry.items():
+        source = Path(inspect.getfile(member)).resolve().relative_to(package.parent)
+        found.append(Entry(name, _summary(member), str(source)))
+    if plugin_kind:
+        for name, point in plugins.installed(plugin_kind, registry).items():
+            try:
+                summary = _summary(plugins.load(plugin_kind, name, registry, object))
+            except ConfigError as error:
+                summary = str(error)
+            origin = f"{point.value} of package {plugins.package_of(point)}"
+            found.append(Entry(name, summary, origin))
+    return sorted(found)
+
+
+def _summary(member: Member) -> str:
+    return (inspect.getdoc(member) or "").partition("\n")[0]

@@ -14,7 +14,7 @@ from hucrl_ros.run.progress import format_number, format_ticks
 from hucrl_ros.run.session import resume_command, shown_path
 from hucrl_ros.run.summary import EpisodeSummary, read_summary
 
-COLUMNS = ("episode", "return", "promised", "p50 ms", "p99 ms", "clamps", "fit s", "search s")
+COLUMNS = ("episode", "return", "predicted", "p50 ms", "p99 ms", "clamps", "fit s", "search s")
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -62,7 +62,7 @@ def _report(episode: EpisodeSummary) -> None:
     cells = (
         str(episode.index),
         format_number(episode.return_),
-        format_number(episode.promised_return),
+        format_number(episode.predicted_return),
         *format_ticks(episode),
         str(episode.clamps),
         format_number(episode.fit_s),

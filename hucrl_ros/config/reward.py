@@ -1,11 +1,21 @@
 """Schema of a reward that a user describes: a Python function, or a sum of given terms."""
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    SerializeAsAny,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
+from hucrl_ros.config import plugins
 from hucrl_ros.config.schema import Settings
+from hucrl_ros.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Coordinates = tuple[float, float, float]
 Point = str | Coordinates
@@ -13,12 +23,23 @@ Point = str | Coordinates
 
 
 class TermSettings(Settings):
-    """What all terms have."""
+    """What all terms have.
+
+    The functions of our terms are in `tasks.terms`. A term of another package derives from this
+    class and defines `value`; its module must load without torch, as it is loaded at the robot.
+    """
 
     term: str
     """Its name; `hucrl list rewards` explains them."""
     weight: float = 1.0
     """Factor on the term [reward]."""
+
+    def value(self, robot: Any, state: "Tensor", action: "Tensor") -> "Tensor":  # noqa: ANN401
+        """`(...)` of states `(..., p)` and actions `(..., q)`, without the weight.
+
+        `robot` is a `tasks.view.RobotView`, which this room doesn't know.
+        """
+        raise NotImplementedError(f"reward term {self.term!r} has no value of its own")
 
 
 class DistanceSettings(TermSettings):
@@ -142,7 +163,22 @@ class ProductSettings(TermSettings):
     factors: "tuple[AnyTerm, ...]" = Field(min_length=2)
 
 
-AnyTerm = Annotated[
+def _plugin_or_ours(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+    if isinstance(value, TermSettings) and value.term not in OURS:
+        return value
+    name = value.get("term") if isinstance(value, dict) else None
+    if not isinstance(name, str) or name in OURS:
+        return handler(value)
+    try:
+        if name not in plugins.installed("reward_terms", OURS):
+            return handler(value)
+        term = plugins.load("reward_terms", name, OURS, TermSettings)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return term.model_validate(value)
+
+
+OurTerm = Annotated[
     DistanceSettings
     | NearSettings
     | HeightSettings
@@ -157,6 +193,12 @@ AnyTerm = Annotated[
     | ProductSettings,
     Field(discriminator="term"),
 ]
+AnyTerm = Annotated[SerializeAsAny[OurTerm], WrapValidator(_plugin_or_ours)]
+"""One of ours, or a plug-in."""
+OURS = tuple(
+    get_args(term.model_fields["term"].annotation)[0] for term in TermSettings.__subclasses__()
+)
+"""Names of our terms."""
 ProductSettings.model_rebuild()
 
 
@@ -196,12 +238,3 @@ class RewardSettings(Settings):
     def name(self) -> str:
         """Of the function; empty where there is none."""
         return self.function.rpartition(":")[2]
-
-    def all_terms(self) -> Iterator[TermSettings]:
-        """Every term, factors of products included."""
-        waiting: list[TermSettings] = list(self.terms)
-        while waiting:
-            term = waiting.pop(0)
-            yield term
-            if isinstance(term, ProductSettings):
-                waiting += term.factors

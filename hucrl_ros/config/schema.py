@@ -1,14 +1,17 @@
 """The one schema of all settings: read by the nodes as ROS parameters, by the CLI as YAML."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     NonNegativeInt,
+    SerializeAsAny,
     model_validator,
 )
+
+from hucrl_ros.config import plugins
 
 PlannerName = Literal[
     "dyna_mpc",
@@ -22,9 +25,11 @@ PlannerName = Literal[
     "exact",
     "policy",
 ]
-"""Names of the planners."""
+"""Names of the planners; plug-ins add others."""
 ModelName = Literal["probabilistic_ensemble", "deterministic_ensemble", "gp", "rff", "qff"]
-"""Names of the dynamics models."""
+"""Names of the dynamics models; plug-ins add others."""
+SearchName = Literal["lookahead", "pathwise", "bptt", "mpo", "sac", "td3", "ppo"]
+"""Names of the policy searches; plug-ins add others."""
 KERNEL_MODELS: tuple[ModelName, ...] = ("gp", "rff", "qff")
 """Those with a prior and independent outputs."""
 
@@ -38,7 +43,9 @@ class Settings(BaseModel):
 class ModelSettings(Settings):
     """Dynamics model, and how it is fitted after each episode."""
 
-    kind: ModelName = "probabilistic_ensemble"
+    kind: Annotated[SerializeAsAny[ModelName], plugins.names_of("models", get_args(ModelName))] = (
+        "probabilistic_ensemble"
+    )
     """Which model; `hucrl list models` explains them."""
     heads: int = Field(5, ge=1, le=1000)
     """Networks in the ensemble [1]."""
@@ -115,7 +122,9 @@ class ExplorationSettings(Settings):
 class SearchSettings(Settings):
     """Policy search on the learned model."""
 
-    algorithm: Literal["lookahead", "pathwise", "bptt", "mpo", "sac", "td3", "ppo"] = "lookahead"
+    algorithm: Annotated[
+        SerializeAsAny[SearchName], plugins.names_of("searches", get_args(SearchName))
+    ] = "lookahead"
     """`lookahead`: regression to the best of many tried actions; `pathwise`, `bptt`: gradients
     through the model; `mpo`: the paper's MPO + HDA + HVE; `hucrl list searches` has them all."""
     iterations: int = Field(150, ge=1)
@@ -188,7 +197,9 @@ class SearchSettings(Settings):
 class PlannerSettings(Settings):
     """Planning in the control tick."""
 
-    algorithm: PlannerName = "dyna_mpc"
+    algorithm: Annotated[
+        SerializeAsAny[PlannerName], plugins.names_of("planners", get_args(PlannerName))
+    ] = "dyna_mpc"
     """`dyna_mpc`: Algorithm 7; `policy`: send π(s); `hucrl list planners` explains them all."""
     particles: int = Field(64, ge=2)
     """Trajectories in each iteration [1]."""

@@ -129,11 +129,6 @@ class Agent:
         source = Source.PLANNED if planned else Source.POLICY
         return self._tick(state, plan.actions[0], source, plan)
 
-    @property
-    def optimistic_plan(self) -> NDArray[np.float32] | None:
-        """`(H + 1, p)` that the strategy imagines of the last plan."""
-        return self._plan.states if self._plan else None
-
     def expected_plan(self) -> NDArray[np.float32] | None:
         """`(H + 1, p)` that the ensemble's mean expects of the last plan's efforts (η = 0).
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import numpy as np
 import yaml
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from hucrl_ros.config.robot_spec import LONGEST_PERIOD, SHORTEST_PERIOD, RobotSpec
 from hucrl_ros.config.schema import PlannerSettings, SafetySettings, Settings
@@ -25,6 +25,8 @@ MANIFEST_BYTES = 2**20
 
 class LearningReport(Settings):
     """How learning went; a field is None where there was nothing to learn from."""
+
+    model_config = ConfigDict(populate_by_name=True)
 
     model_error: float | None = None
     """Root mean squared error on held-out transitions [standard deviations of the targets]."""
@@ -46,7 +48,7 @@ class LearningReport(Settings):
     """Σ‖σ‖² of the last episode under the model that played it [units of the state, squared]."""
     information_gain: float | None = None
     """I(y; f) of the transitions, for a model with a prior [nats]."""
-    promised_return: float | None = None
+    predicted_return: float | None = Field(None, alias="promised_return")
     """Return of the imagined episode, not discounted."""
     fit_s: float | None = None
     """Duration of the model's fit [s]."""
@@ -184,7 +186,7 @@ class Manifest(BundleFields):
 
 def dump_manifest(manifest: Manifest) -> str:
     """The YAML that `read_manifest` reads back to an equal manifest."""
-    return yaml.safe_dump(manifest.model_dump(mode="json"), sort_keys=False)
+    return yaml.safe_dump(manifest.model_dump(mode="json", by_alias=True), sort_keys=False)
 
 
 def read_manifest(folder: Path) -> Manifest:

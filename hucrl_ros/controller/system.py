@@ -20,7 +20,7 @@ class BundleSystem:
         self.steps = bundle.manifest.steps
         self.discount = bundle.manifest.discount
         self.angles = bundle.manifest.angles
-        self.reach = bundle.manifest.bounds
+        self.state_bounds = bundle.manifest.bounds
 
     def step(self, states: Array, actions: Array) -> tuple[Array, Array]:
         """Next states `(N, p)` and rewards `(N,)` of the strategy's step, without noise."""

@@ -35,7 +35,7 @@ class TickRecord(NamedTuple):
     iterations: int
     """Planner iterations done in this tick."""
     planned_return: float
-    """Return the plan promises from here, not bounded by the episode's end."""
+    """Return that the plan is predicted to have from here, not bounded by the episode's end."""
     epistemic_std: float
     """Mean over state entries, in standard deviations of the normalised targets."""
     aleatoric_std: float
@@ -116,7 +116,7 @@ class Tick(NamedTuple):
     iterations: int
     """Planner iterations done in this tick."""
     planned_return: float
-    """Discounted return the plan promises from here, closed by the critic."""
+    """Discounted return predicted for the plan, with the critic of its last state."""
     epistemic_std: float
     """Mean over state entries, in standard deviations of the normalised targets."""
     aleatoric_std: float

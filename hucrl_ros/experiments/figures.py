@@ -114,7 +114,7 @@ def run_title(summary: Summary) -> str:
 
 
 def learning_curve(path: Path, summary: Summary, random_episodes: int) -> Path:
-    """Return and promised return of each episode, with the optimum as a line.
+    """Return and predicted return of each episode, with the optimum as a line.
 
     Args:
         path: The picture's file.
@@ -125,14 +125,14 @@ def learning_curve(path: Path, summary: Summary, random_episodes: int) -> Path:
     index = np.array([episode.index for episode in episodes])
     returns = np.array([episode.return_ for episode in episodes])
     random = index < random_episodes
-    promised = [(e.index, e.promised_return) for e in episodes if e.promised_return is not None]
+    predicted = [(e.index, e.predicted_return) for e in episodes if e.predicted_return is not None]
     best = int(returns.argmax())
     with styled():
         figure = Figure(figsize=(7.2, 4.4), layout="constrained")
         axes = figure.add_subplot()
-        if promised:
-            axes.plot(*zip(*promised, strict=True), "--s", color=VERMILION, ms=5, lw=1.5,
-                      label="promised by the model")  # fmt: skip
+        if predicted:
+            axes.plot(*zip(*predicted, strict=True), "--s", color=VERMILION, ms=5, lw=1.5,
+                      label="predicted by the model")  # fmt: skip
         axes.plot(index, returns, "-o", color=BLUE, ms=7, label="real")
         axes.plot(index[random], returns[random], "o", color=BLUE, mfc="white", ms=7, mew=1.8,
                   label="random efforts")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Phase plots: what episodes did, against what their models promised.
+"""Phase plots: what episodes did, against what their models predicted.
 
 `phase_plot` is of one run, `draw_phase_grid` of several (App. Inverted Pendulum).
 """
@@ -27,7 +27,7 @@ from hucrl_ros.tasks import make_task
 
 MAX_PANELS = 12
 COLUMNS = 4
-_PROMISED: dict[str, Any] = {"lw": 1.1, "ls": (0, (2.5, 1.5)), "alpha": 0.8}
+_PREDICTED: dict[str, Any] = {"lw": 1.1, "ls": (0, (2.5, 1.5)), "alpha": 0.8}
 
 
 class PhaseView(NamedTuple):
@@ -58,7 +58,7 @@ VIEWS = {
 def phase_plot(
     path: Path, summary: Summary, episodes: Sequence[PlayedEpisode], effort_limit: float
 ) -> Path:
-    """One panel an episode: angle and speed, really and as promised.
+    """One panel an episode: angle and speed, really and as predicted.
 
     Args:
         path: The picture's file.
@@ -150,7 +150,7 @@ def select_episodes(episodes: Sequence[PlayedEpisode], count: int) -> list[Playe
 def _draw_episode(
     axes: Axes, view: PhaseView, episode: PlayedEpisode, effort_limit: float
 ) -> None:
-    """Draw one episode, its efforts as colours, and what its model promised."""
+    """Draw one episode, its efforts as colours, and what its model predicted."""
     joints = episode.states.shape[1] // 2
     points = phase_points(episode.states, joints, view)
     segments = np.stack([points[:-1], points[1:]], axis=1)
@@ -163,9 +163,9 @@ def _draw_episode(
     axes.add_collection(lines)
     axes.margins(y=0.08)
     if episode.promise is not None:
-        promised = phase_points(episode.promise.states, joints, view)
-        torn = np.flatnonzero(~unbroken(promised)) + 1
-        axes.plot(*np.insert(promised, torn, np.nan, axis=0).T, color=INK, **_PROMISED)
+        predicted = phase_points(episode.promise.states, joints, view)
+        torn = np.flatnonzero(~unbroken(predicted)) + 1
+        axes.plot(*np.insert(predicted, torn, np.nan, axis=0).T, color=INK, **_PREDICTED)
     for goal in view.goals:
         axes.plot(*goal, "*", color=VERMILION, mec="white", ms=14, zorder=4)
     axes.plot(*points[0], "o", color=INK, mfc="white", ms=7, zorder=5)
@@ -216,7 +216,7 @@ def _explain(figure: Figure, panels: NDArray[np.object_], effort_limit: float) -
     bar.ax.spines["outline"].set_visible(False)
     handles = [
         Line2D([], [], color=EFFORT_COLOURS(0.5), lw=2.2, label="real"),
-        Line2D([], [], color=INK, label="promised by the model", **_PROMISED),
+        Line2D([], [], color=INK, label="predicted by the model", **_PREDICTED),
         Line2D([], [], color=INK, mfc="white", marker="o", ls="", ms=7, label="start"),
         Line2D([], [], color=VERMILION, mec="white", marker="*", ls="", ms=14, label="goal"),
     ]

@@ -167,7 +167,7 @@ def _rows_of(cell: Cell, run: RunFolder) -> list[Row]:
             seed=summary.seed,
             episode=episode.index,
             return_=episode.return_,
-            promised_return=episode.promised_return,
+            promised_return=episode.predicted_return,
             model_error=_model_error(run, episode.index),
             fit_s=episode.fit_s,
             search_s=episode.search_s,

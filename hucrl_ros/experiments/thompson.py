@@ -25,10 +25,10 @@ from hucrl_ros.experiments.sweep import Sweep
 from hucrl_ros.experiments.sweep_report import draw_curve
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.models import Ensemble
-from hucrl_ros.models.exploration import ThompsonStep
+from hucrl_ros.models.exploration import ThompsonDynamics
 from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.run.summary import read_summary
-from hucrl_ros.search import Actors, Starts, make_imagination, make_search
+from hucrl_ros.search import ActorCritic, InitialStates, make_model_rollout, make_search
 
 
 class Trace(NamedTuple):
@@ -49,7 +49,7 @@ def traces(sweep: Sweep) -> Iterator[Trace]:
     for cell in sweep.finished:
         run = sweep.run_of(cell)
         episodes = read_summary(run.summary).episodes
-        simulated = [e.promised_return for e in episodes]
+        simulated = [e.predicted_return for e in episodes]
         yield Trace(
             cell.config.strategy,
             cell.value,
@@ -87,10 +87,10 @@ def best_head(sweep: Sweep, cell: Cell, episodes: Sequence[int]) -> BestHead:
         episodes: Models after these episodes.
     """
     run, config = sweep.run_of(cell), cell.config.model_copy(update={"device": "cpu"})
-    promised = {e.index: e.promised_return for e in read_summary(run.summary).episodes}
+    predicted = {e.index: e.predicted_return for e in read_summary(run.summary).episodes}
     found = BestHead([], [], [])
     for episode in episodes:
-        optimistic = promised.get(episode + 1)
+        optimistic = predicted.get(episode + 1)
         if optimistic is None or not run.checkpoint(episode).is_file():
             continue
         learner = Learner(config, run)
@@ -106,14 +106,14 @@ def _simulated_return(learner: Learner, head: int, episode: int) -> float:
     """Simulated return of a policy that is searched on one head alone."""
     config = learner.config
     assert isinstance(learner.model, Ensemble)
-    step = ThompsonStep(learner.model)
+    dynamics = ThompsonDynamics(learner.model)
     learner.model.heads.choice.copy_(torch.eye(config.model.heads)[head])
     generator = torch.Generator().manual_seed(1000 * episode + head)
-    actors = Actors(learner.task, 0, config.search, generator)
-    starts = Starts(learner.task, learner.first, 0.0)
+    actor_critic = ActorCritic(learner.task, 0, config.search, generator)
+    starts = InitialStates(learner.task, learner.first, 0.0)
     search = make_search(config.search)
-    imagination = make_imagination(actors, step)
-    result = search.improve(imagination, starts, learner.first, generator, lambda _: None)
+    rollout = make_model_rollout(actor_critic, dynamics)
+    result = search.improve(rollout, starts, learner.first, generator, lambda _: None)
     return float(result.episode.rewards.sum(dim=0).mean())
 
 

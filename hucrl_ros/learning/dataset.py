@@ -1,4 +1,4 @@
-"""Recorded episodes as learning takes them: checked, joined, hashed."""
+"""The data set: recorded episodes, checked, joined into transitions, and hashed."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ LEAST_SHARE = 0.5
 joint states came at another rate."""
 
 
-class Recorded(NamedTuple):
-    """What learning needs of one episode with T transitions."""
+class RecordedEpisode(NamedTuple):
+    """States and actions of one episode with T transitions."""
 
     states: NDArray[np.float64]
     """`(T + 1, p)`"""
@@ -28,11 +28,11 @@ class Recorded(NamedTuple):
     """`(T,)` whether a transition took one control period."""
 
 
-def join_transitions(episodes: Sequence[Recorded], origin: Path) -> Transitions:
+def join_transitions(episodes: Sequence[RecordedEpisode], origin: Path) -> Transitions:
     """All transitions that took one control period.
 
     Args:
-        episodes: What was recorded.
+        episodes: In the order of the run.
         origin: Where it comes from, for messages.
 
     Raises:
@@ -59,8 +59,8 @@ def join_transitions(episodes: Sequence[Recorded], origin: Path) -> Transitions:
     return Transitions(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
-def hash_of(episodes: Sequence[Recorded]) -> str:
-    """SHA-256 over all that was recorded."""
+def hash_of(episodes: Sequence[RecordedEpisode]) -> str:
+    """SHA-256 over all arrays of all episodes."""
     digest = hashlib.sha256()
     for episode in episodes:
         for array in episode:

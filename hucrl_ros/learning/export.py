@@ -1,4 +1,4 @@
-"""Writes bundles: the graphs once, then only new weights."""
+"""Writes bundles: torch is traced into graphs once, later bundles get new weights."""
 
 import hashlib
 import io
@@ -7,11 +7,13 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from onnx import ModelProto
+from torch import Tensor, nn
 
 from hucrl_ros.controller.bundle import PARITY, PROMISE, Promise, load_bundle
 from hucrl_ros.controller.engines.networks import NETWORKS, to_arrays
@@ -22,7 +24,6 @@ from hucrl_ros.controller.manifest import (
     Manifest,
     dump_manifest,
 )
-from hucrl_ros.learning.export_modules import Parts
 from hucrl_ros.learning.graphs import (
     cut,
     export_parts,
@@ -31,9 +32,107 @@ from hucrl_ros.learning.graphs import (
     score_graph,
     swap_weights,
 )
-from hucrl_ros.models.exploration import Step
-from hucrl_ros.search import Actors, networks_of
+from hucrl_ros.models.exploration import ImaginedDynamics
+from hucrl_ros.search import ActorCritic, networks_of
 from hucrl_ros.tasks import Task
+
+
+class PartsOutput(NamedTuple):
+    """Outputs of `Parts`, named like the tensors of the exported graph."""
+
+    pi: Tensor
+    """`(N, q)` π(s), shares of the effort limits."""
+    eta: Tensor
+    """`(N, h)` η(s)."""
+    value: Tensor
+    """`(N,)` critic."""
+    applied: Tensor
+    """`(N, q + h)` clipped sum of policies and offset."""
+    action: Tensor
+    """`(N, q)` efforts [N m or N]."""
+    mean: Tensor
+    """`(N, m)` predicted entries of the next state, expected by the ensemble."""
+    epistemic: Tensor
+    """`(N, m)` their deviation between heads."""
+    aleatoric: Tensor
+    """`(N, m)` their noise."""
+    reward: Tensor
+    """`(N,)`."""
+    next_state: Tensor
+    """`(N, p)` next state imagined by the exploration strategy."""
+
+
+class RolloutOutput(NamedTuple):
+    """Imagined trajectories of N particles."""
+
+    returns: Tensor
+    """`(N,)` discounted rewards plus the discounted critic at the end."""
+    states: Tensor
+    """`(N, H + 1, p)`."""
+    actions: Tensor
+    """`(N, H, q + h)` after clipping, in [-1, 1]."""
+
+
+class Parts(nn.Module):
+    """All parts of one planning step in one module, exported once and then cut into graphs."""
+
+    def __init__(self, task: Task, dynamics: ImaginedDynamics, actor_critic: ActorCritic) -> None:
+        super().__init__()
+        self.task = task
+        self.dynamics = dynamics
+        self.actor_critic = actor_critic
+
+    def forward(
+        self, state: Tensor, offset: Tensor, noise: Tensor, feedback: Tensor
+    ) -> PartsOutput:
+        """One imagined step of Algorithm 7.
+
+        Args:
+            state: `(N, p)`.
+            offset: `(N, q + h)` added to the policies, in [-1, 1] units.
+            noise: `(m,)` standard normal.
+            feedback: `()`; 1 adds the policies, 0 plans open loop.
+        """
+        pi, eta = self.actor_critic.policy(state), self.actor_critic.eta(state)
+        applied = torch.clamp(feedback * torch.cat([pi, eta], dim=-1) + offset, -1.0, 1.0)
+        action_dim = pi.shape[-1]
+        action = self.actor_critic.effort(applied[..., :action_dim])
+        prediction = self.dynamics.model.predict(state, action)
+        return PartsOutput(
+            pi=pi,
+            eta=eta,
+            value=self.actor_critic.critic(state),
+            applied=applied,
+            action=action,
+            mean=prediction.mean,
+            epistemic=prediction.epistemic,
+            aleatoric=prediction.aleatoric,
+            reward=self.task.reward(state, action),
+            next_state=self.dynamics(state, action, applied[..., action_dim:], noise),
+        )
+
+    def rollout(
+        self, state: Tensor, offsets: Tensor, noise: Tensor, feedback: Tensor, discount: float
+    ) -> RolloutOutput:
+        """What `rollout.onnx` must compute.
+
+        Args:
+            state: `(p,)` start of all particles.
+            offsets: `(N, H, q + h)`.
+            noise: `(H, m)`.
+            feedback: `()`.
+            discount: γ.
+        """
+        states, actions = [state.expand(len(offsets), -1)], []
+        returns = torch.zeros(len(offsets))
+        for t in range(offsets.shape[1]):
+            output = self(states[-1], offsets[:, t], noise[t], feedback)
+            returns = returns + discount**t * output.reward
+            states.append(output.next_state)
+            actions.append(output.applied)
+        returns = returns + discount ** offsets.shape[1] * self.actor_critic.critic(states[-1])
+        return RolloutOutput(returns, torch.stack(states, dim=1), torch.stack(actions, dim=1))
+
 
 PARITY_PARTICLES = 8
 PARITY_STEPS = 5
@@ -49,18 +148,20 @@ class BundleExporter:
     a parameter or a buffer; each bundle's parity with torch is checked before it appears.
     """
 
-    def __init__(self, task: Task, step: Step, actors: Actors, discount: float) -> None:
+    def __init__(
+        self, task: Task, dynamics: ImaginedDynamics, actor_critic: ActorCritic, discount: float
+    ) -> None:
         """Export from these modules.
 
         Args:
             task: Gives features, rewards and the robot.
-            step: The exploration strategy, with its dynamics model.
-            actors: Policies and critic.
+            dynamics: The exploration strategy, with its dynamics model.
+            actor_critic: Policies and critic.
             discount: γ.
         """
         self._task = task
-        self._parts = Parts(task, step, actors)
-        self._width = task.spec.action_dim + step.hallucination_dim
+        self._parts = Parts(task, dynamics, actor_critic)
+        self._width = task.spec.action_dim + dynamics.hallucination_dim
         self._discount = discount
         self._models: dict[str, ModelProto] | None = None
 
@@ -69,14 +170,14 @@ class BundleExporter:
 
         Args:
             path: Folder to make; one that exists is replaced.
-            fields: What the learner says of it.
+            fields: The manifest's entries that the learner knows.
             promise: The imagined episode; None for a random bundle.
 
         Raises:
             BundleError: the graphs disagree with torch.
         """
         contents = self._graphs()
-        networks = networks_of(self._parts.actors, self._parts.step)
+        networks = networks_of(self._parts.actor_critic, self._parts.dynamics)
         if networks is not None:
             contents[NETWORKS] = _npz(to_arrays(networks))
         contents[PARITY] = _npz(self._parity(fields.seed))
@@ -108,11 +209,17 @@ class BundleExporter:
         return {f"{name}.onnx": model.SerializeToString() for name, model in self._models.items()}
 
     def _trace(self) -> dict[str, ModelProto]:
-        whole = export_parts(self._parts)
+        spec, count = self._task.spec, 3
+        inputs = {
+            "state": torch.zeros(count, spec.state_dim),
+            "offset": torch.zeros(count, self._width),
+            "noise": torch.zeros(spec.predicted_dim),
+            "feedback": torch.ones(()),
+        }
+        whole = export_parts(self._parts, inputs, PartsOutput._fields)
         critic = cut(whole, ["state"], ["value"])
         reward = cut(whole, ["state", "action"], ["reward"])
-        limits = self._task.spec.effort_limits
-        score = score_graph(reward, critic, limits, self._width, self._discount)
+        score = score_graph(reward, critic, spec.effort_limits, self._width, self._discount)
         body = cut(whole, ["state", "offset", "noise", "feedback"], ["next_state", "applied"])
         graphs = {
             "policy": cut(whole, ["state"], ["pi"]),
@@ -122,7 +229,7 @@ class BundleExporter:
             "score": score,
             "rollout": rollout_graph(body, score),
         }
-        if self._parts.step.hallucination_dim:
+        if self._parts.dynamics.hallucination_dim:
             graphs["hallucination"] = cut(whole, ["state"], ["eta"])
         return {name: make_model(graph) for name, graph in graphs.items()}
 
@@ -131,7 +238,7 @@ class BundleExporter:
         spec, generator = self._task.spec, torch.Generator().manual_seed(seed)
         count, width = PARITY_PARTICLES, self._width
         states = self._task.imagined_states(count, generator)
-        actions = self._parts.actors.effort(
+        actions = self._parts.actor_critic.effort(
             2.0 * torch.rand(count, spec.action_dim, generator=generator) - 1.0
         )
         rollout = {
@@ -140,21 +247,21 @@ class BundleExporter:
             "noise": torch.randn(PARITY_STEPS, spec.predicted_dim, generator=generator),
             "feedback": torch.ones(()),
         }
-        actors, model = self._parts.actors, self._parts.step.model
+        actors, model = self._parts.actor_critic, self._parts.dynamics.model
         with torch.no_grad():
-            belief = model.predict(states, actions)
+            prediction = model.predict(states, actions)
             imagined = self._parts.rollout(**rollout, discount=self._discount)
             step = {
                 "state": states,
                 "applied": rollout["offsets"][:, 0].clamp(-1.0, 1.0),
                 "noise": rollout["noise"][0],
             }
-            following, reward = self._parts.imagined_step(**step)
+            output = self._parts(*step.values(), torch.zeros(()))
             cases = {
                 "policy": ({"state": states}, {"pi": actors.policy(states)}),
                 "critic": ({"state": states}, {"value": actors.critic(states)}),
-                "dynamics": ({"state": states, "action": actions}, belief._asdict()),
-                "step": (step, {"next_state": following, "reward": reward}),
+                "dynamics": ({"state": states, "action": actions}, prediction._asdict()),
+                "step": (step, {"next_state": output.next_state, "reward": output.reward}),
                 "score": (
                     {"states": imagined.states, "actions": imagined.actions},
                     {"returns": imagined.returns},
@@ -188,8 +295,8 @@ class BundleExporter:
             context=spec.context,
             angles=task.angles,
             reach=tuple(None if bound == math.inf else bound for bound in task.reach),
-            hallucination_dim=self._parts.step.hallucination_dim,
-            target_std=tuple(self._parts.step.model.targets.std.tolist()),
+            hallucination_dim=self._parts.dynamics.hallucination_dim,
+            target_std=tuple(self._parts.dynamics.model.targets.std.tolist()),
             files={name: hashlib.sha256(c).hexdigest() for name, c in contents.items()},
         )
 

@@ -1,4 +1,4 @@
-"""The ONNX side: exports `Parts` once, cuts it into graphs, and swaps weights afterwards."""
+"""ONNX graphs of a bundle: exported from `Parts` once, cut into parts, weights swapped later."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,38 +8,31 @@ import torch
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 from onnx_ir.passes import common
 from onnxscript.optimizer import fold_constants
-from torch import Tensor
+from torch import Tensor, nn
 
 from hucrl_ros.controller.signature import HORIZON, PARTICLES, STATES
-from hucrl_ros.learning.export_modules import Parts, PartsOutput
-from hucrl_ros.learning.quiet_export import quiet_export
+from hucrl_ros.tasks.export_check import quiet_export
 
 OPSET = 20
 """Newest operator set that both exporter and runtime are tested with."""
 IR_VERSION = 10
 
 
-def export_parts(parts: Parts) -> GraphProto:
-    """The graph of `Parts.forward`, its weights kept under their names in the module.
+def export_parts(
+    parts: nn.Module, inputs: Mapping[str, Tensor], outputs: Sequence[str]
+) -> GraphProto:
+    """The graph of `parts.forward`, its weights kept under their names in the module.
 
-    Only constants that no weight enters are folded; ONNX Runtime folds the others when it
-    loads a bundle.
+    The first two inputs have a row for each of any number of particles. Only constants that no
+    weight enters are folded; ONNX Runtime folds the others when it loads a bundle.
     """
-    spec, hallucination = parts.task.spec, parts.step.hallucination_dim
-    count = 3
-    inputs = (
-        torch.zeros(count, spec.state_dim),
-        torch.zeros(count, spec.action_dim + hallucination),
-        torch.zeros(spec.predicted_dim),
-        torch.ones(()),
-    )
     particles = torch.export.Dim(PARTICLES, min=1)
     with quiet_export():
         program = torch.onnx.export(
             parts.eval(),
-            inputs,
-            input_names=["state", "offset", "noise", "feedback"],
-            output_names=list(PartsOutput._fields),
+            tuple(inputs.values()),
+            input_names=list(inputs),
+            output_names=list(outputs),
             dynamic_shapes=({0: particles}, {0: particles}, None, None),
             opset_version=OPSET,
             dynamo=True,
@@ -204,10 +197,7 @@ def rollout_graph(body: GraphProto, score: GraphProto) -> GraphProto:
         helper.make_node("Concat", ["first_states", "later_states"], ["states"], axis=1),
         *end.node,
     ]
-    constants = {
-        "state_dim": np.array([state_dim], np.int64),
-        "axis_1": np.array([1], np.int64),
-    }
+    constants = {"state_dim": np.array([state_dim], np.int64), "axis_1": np.array([1], np.int64)}
     weights = {tensor.name: tensor for tensor in (*step.initializer, *end.initializer)}
     return helper.make_graph(
         nodes,

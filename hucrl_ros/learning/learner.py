@@ -18,17 +18,29 @@ from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.bundle import Promise
 from hucrl_ros.controller.manifest import BundleFields, LearningReport
 from hucrl_ros.errors import LearningError
-from hucrl_ros.learning.dataset import Recorded, hash_of, join_transitions
+from hucrl_ros.learning.dataset import RecordedEpisode, hash_of, join_transitions
 from hucrl_ros.learning.export import BundleExporter
-from hucrl_ros.learning.memory import keep_freed_memory
-from hucrl_ros.models import FitReport, Transitions, fit, make_model
-from hucrl_ros.models.account import Visit, visit
-from hucrl_ros.models.exploration import OptimisticStep, make_step
+from hucrl_ros.models import (
+    EpisodeError,
+    FitReport,
+    Transitions,
+    evaluate_episode,
+    fit,
+    make_model,
+)
+from hucrl_ros.models.exploration import HallucinatedDynamics, make_imagined_dynamics
 from hucrl_ros.run.combinations import check_combination
-from hucrl_ros.run.device import check_device, moved_to
+from hucrl_ros.run.device import check_device, keep_freed_memory, moved_to
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import installed_versions
-from hucrl_ros.search import Actors, Imagined, SearchResult, Starts, make_imagination, make_search
+from hucrl_ros.search import (
+    ActorCritic,
+    InitialStates,
+    SearchResult,
+    Trajectories,
+    make_model_rollout,
+    make_search,
+)
 from hucrl_ros.tasks import make_task
 
 Progress = Callable[[str, float], None]
@@ -58,14 +70,19 @@ class Learner:
         check_device(config.device)
         generator = torch.Generator().manual_seed(config.seed)
         self.model = make_model(self.task, config.model, generator)
-        self.step = make_step(config.strategy, self.model, config.exploration)
-        self.actors = Actors(self.task, self.step.hallucination_dim, config.search, generator)
-        self._modules = torch.nn.ModuleDict({"step": self.step, "actors": self.actors})
+        self.dynamics = make_imagined_dynamics(config.strategy, self.model, config.exploration)
+        self.actor_critic = ActorCritic(
+            self.task, self.dynamics.hallucination_dim, config.search, generator
+        )
+        # The keys are those of the weights in kept checkpoints.
+        self._modules = torch.nn.ModuleDict({"step": self.dynamics, "actors": self.actor_critic})
         self._untrained = {k: v.clone() for k, v in self._modules.state_dict().items()}
-        self._exporter = BundleExporter(self.task, self.step, self.actors, config.search.discount)
-        self._recorded: list[Recorded] = []
+        self._exporter = BundleExporter(
+            self.task, self.dynamics, self.actor_critic, config.search.discount
+        )
+        self._recorded: list[RecordedEpisode] = []
         kept = [k for k in range(run.finished_episodes()) if run.checkpoint(k).is_file()]
-        if kept:  # What can't be gone on with is refused before another episode is played.
+        if kept:  # A run that can't be continued is refused before another episode is played.
             self.restore(kept[-1])
         robot = self.task.robot()
         starts = [
@@ -91,10 +108,12 @@ class Learner:
         """
         for index in range(len(self._recorded), self.run.finished_episodes()):
             episode = read_episode(self.run.bag(index), self.task.spec, self.task.steps)
-            self._recorded.append(Recorded(episode.states, episode.actions, episode.contiguous))
+            self._recorded.append(
+                RecordedEpisode(episode.states, episode.actions, episode.contiguous)
+            )
         return self.learn_from(self._recorded, progress)
 
-    def learn_from(self, episodes: Sequence[Recorded], progress: Progress) -> Path:
+    def learn_from(self, episodes: Sequence[RecordedEpisode], progress: Progress) -> Path:
         """Learn from episodes 0, 1, ... in order; returns the folder of the next bundle.
 
         Raises:
@@ -111,7 +130,7 @@ class Learner:
             self._exporter.write(path, self._fields(following, LearningReport(), ""), None)
             return path
         transitions = join_transitions(episodes, self.run.root)
-        visited = self._visit(episodes[last], following)
+        error = self._error_in(episodes[last], following)
         began = time.perf_counter()
         progress("fitting", 0.0)
         with moved_to(device, self._modules):
@@ -119,12 +138,12 @@ class Learner:
             quality = fit(self.model, data, generator, lambda share: progress("fitting", share))
             _require_finite(quality)
             fitted = time.perf_counter()
-            self.step.start_episode(self._learned_episode(following), generator)
+            self.dynamics.start_episode(self._learned_episode(following), generator)
             found = self._search(data, generator, lambda share: progress("searching", share))
         searched = time.perf_counter()
         self._save(last)
-        self.actors.load_state_dict(found.weights)
-        report = _report(quality, visited, found.episode).model_copy(
+        self.actor_critic.load_state_dict(found.weights)
+        report = _report(quality, error, found.episode).model_copy(
             update={
                 "information_gain": self.model.information_gain,
                 "fit_s": round(fitted - began, 3),
@@ -147,21 +166,21 @@ class Learner:
     ) -> SearchResult:
         settings = self.config.search
         if not settings.warm_start:
-            fresh = Actors(self.task, self.step.hallucination_dim, settings, generator)
-            self.actors.load_state_dict(fresh.state_dict())
-        starts = Starts(self.task, transitions.states, settings.visited_starts, transitions)
+            fresh = ActorCritic(self.task, self.dynamics.hallucination_dim, settings, generator)
+            self.actor_critic.load_state_dict(fresh.state_dict())
+        starts = InitialStates(self.task, transitions.states, settings.visited_starts, transitions)
         search = make_search(settings)
-        imagination = make_imagination(self.actors, self.step)
+        rollout = make_model_rollout(self.actor_critic, self.dynamics)
         first = self.first.to(generator.device)
-        return search.improve(imagination, starts, first, generator, progress)
+        return search.improve(rollout, starts, first, generator, progress)
 
-    def _visit(self, played: Recorded, following: int) -> Visit | None:
-        """How the last episode surprised the model; None where nothing was learned before it."""
+    def _error_in(self, played: RecordedEpisode, following: int) -> EpisodeError | None:
+        """Error of the model in the last episode; None where no model had been fitted before."""
         if self._learned_episode(following) <= 1 or not played.contiguous.any():
             return None
-        return visit(self.model, join_transitions([played], self.run.root))
+        return evaluate_episode(self.model, join_transitions([played], self.run.root))
 
-    def _log_account(self, episodes: Sequence[Recorded], report: LearningReport) -> None:
+    def _log_account(self, episodes: Sequence[RecordedEpisode], report: LearningReport) -> None:
         returns = [
             float(self.task.rewards(episode.states[:-1], episode.actions).sum())
             for episode in episodes
@@ -217,7 +236,9 @@ class Learner:
             seed=self.config.seed,
             episode=episode,
             random=episode < exploration.random_episodes,
-            beta=float(self.step.beta) if isinstance(self.step, OptimisticStep) else 0.0,
+            beta=float(self.dynamics.beta)
+            if isinstance(self.dynamics, HallucinatedDynamics)
+            else 0.0,
             planner=self.config.planner,
             safety=self.config.safety,
             report=report,
@@ -235,7 +256,9 @@ def _require_finite(fitted: FitReport) -> None:
             )
 
 
-def _report(fitted: FitReport, visited: Visit | None, imagined: Imagined) -> LearningReport:
+def _report(
+    fitted: FitReport, error: EpisodeError | None, imagined: Trajectories
+) -> LearningReport:
     quality, raw = fitted.quality, fitted.uncalibrated
     return LearningReport(
         model_error=quality.model_error,
@@ -245,13 +268,13 @@ def _report(fitted: FitReport, visited: Visit | None, imagined: Imagined) -> Lea
         uncalibrated_coverage=raw.coverage if raw else None,
         uncalibrated_error=raw.calibration_error if raw else None,
         epistemic_scale=fitted.epistemic_scale if raw else None,
-        surprise=visited.surprise if visited else None,
-        complexity=visited.complexity if visited else None,
-        promised_return=float(imagined.rewards.sum(dim=0).mean()),
+        surprise=error.surprise if error else None,
+        complexity=error.complexity if error else None,
+        predicted_return=float(imagined.rewards.sum(dim=0).mean()),
     )
 
 
-def _promise(imagined: Imagined) -> Promise:
+def _promise(imagined: Trajectories) -> Promise:
     states, actions, rewards = (entry[:, 0].double().cpu().numpy() for entry in imagined)
     return Promise(states, actions, rewards)
 

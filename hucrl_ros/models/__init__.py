@@ -1,19 +1,29 @@
-"""Dynamics models that tell what they don't know."""
+"""Dynamics models that know how uncertain they are."""
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 
+from hucrl_ros.config.plugins import load
 from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.models.base import DynamicsModel, Prediction, Sampled, Transitions
-from hucrl_ros.models.deterministic_ensemble import DeterministicEnsemble
-from hucrl_ros.models.ensemble import Ensemble
-from hucrl_ros.models.fit import FitReport, Quality, evaluate, fit
+from hucrl_ros.models.ensemble import DeterministicEnsemble, Ensemble
+from hucrl_ros.models.fit import (
+    EpisodeError,
+    FitReport,
+    Quality,
+    evaluate,
+    evaluate_episode,
+    fit,
+)
 from hucrl_ros.models.fourier import FourierModel, quadrature_fourier, random_fourier
 from hucrl_ros.models.gaussian_process import GaussianProcess
 from hucrl_ros.tasks import Task
 
-MODELS: dict[str, Callable[[Task, ModelSettings, torch.Generator], DynamicsModel]] = {
+Maker = Callable[[Task, ModelSettings, torch.Generator], DynamicsModel]
+
+MODELS: dict[str, Maker] = {
     "probabilistic_ensemble": Ensemble,
     "deterministic_ensemble": DeterministicEnsemble,
     "gp": GaussianProcess,
@@ -26,9 +36,14 @@ def make_model(task: Task, settings: ModelSettings, generator: torch.Generator) 
     """Build the model that the settings name, untrained.
 
     Raises:
-        ConfigError: the settings ask for more than this task's inputs allow.
+        ConfigError: the settings ask for more than this task's inputs allow, or name a plug-in
+            that can't be loaded.
     """
-    return MODELS[settings.kind](task, settings, generator)
+    make = MODELS.get(settings.kind)
+    if make is None:
+        plugin = load("models", settings.kind, MODELS, DynamicsModel)  # type: ignore[type-abstract]
+        make = cast(Maker, plugin)
+    return make(task, settings, generator)
 
 
 __all__ = [
@@ -36,6 +51,7 @@ __all__ = [
     "DeterministicEnsemble",
     "DynamicsModel",
     "Ensemble",
+    "EpisodeError",
     "FitReport",
     "FourierModel",
     "GaussianProcess",
@@ -44,6 +60,7 @@ __all__ = [
     "Sampled",
     "Transitions",
     "evaluate",
+    "evaluate_episode",
     "fit",
     "make_model",
 ]

@@ -1,4 +1,4 @@
-"""What every dynamics model is: a belief about the next state that knows what it doesn't know."""
+"""What every dynamics model is: a prediction of the next state that knows what it doesn't know."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -8,8 +8,51 @@ import torch
 from torch import Tensor, nn
 
 from hucrl_ros.config.schema import ModelSettings
-from hucrl_ros.models.normaliser import Normaliser
 from hucrl_ros.tasks import Task
+
+
+class Normaliser(nn.Module):
+    """Maps data to zero mean and unit variance, and back.
+
+    Dividing entries that (almost) never vary in the data by their tiny deviation would turn the
+    smallest novelty into a huge input; such entries are divided by another number.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_buffer("std", torch.ones(dim))
+
+    def fit(
+        self, data: Tensor, instead: Tensor | None = None, least: Tensor | None = None
+    ) -> None:
+        """Take mean and deviation of `data` `(n, dim)`.
+
+        Args:
+            data: Gives mean and deviation.
+            instead: Deviations `(dim,)` for entries that don't vary; None: 1.
+            least: Smallest deviations `(dim,)` of those that do; None: 0.
+        """
+        mean, std = data.mean(dim=0), data.std(dim=0, unbiased=False)
+        rounding = 1e-8 + 1e-6 * mean.abs()  # what float32 makes of a constant column
+        self.mean.copy_(mean)
+        still = std < rounding
+        std = std if least is None else torch.maximum(std, least)
+        self.std.copy_(
+            torch.where(still, torch.ones_like(std) if instead is None else instead, std)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise `(..., dim)`."""
+        return (x - self.mean) / self.std
+
+    def inverse(self, x: Tensor) -> Tensor:
+        """Undo `forward`."""
+        return x * self.std + self.mean
+
 
 Progress = Callable[[float], None]
 """Called with the share of a fit that is done."""
@@ -27,7 +70,7 @@ class Transitions(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """Belief about the m predicted entries of the next state, in units of the state."""
+    """Distribution of the m predicted entries of the next state, in units of the state."""
 
     mean: Tensor
     """`(..., m)` expected value."""
@@ -40,7 +83,7 @@ class Prediction(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """What one function drawn from the belief says of the next state."""
+    """Next state that one function drawn from the model predicts."""
 
     mean: Tensor
     """`(..., m)` its value."""
@@ -49,7 +92,7 @@ class Sampled(NamedTuple):
 
 
 class DynamicsModel(nn.Module, ABC):
-    """A belief about f of s' = f(s, u) + noise, fitted to transitions (Sec. 2.1).
+    """A distribution over the f of s' = f(s, u) + noise, fitted to transitions (Sec. 2.1).
 
     Inputs are the task's model features of the state and the action; targets are the changes in
     one control period of the m entries of the state that are to be predicted: all but the
@@ -83,8 +126,8 @@ class DynamicsModel(nn.Module, ABC):
         self.register_buffer("epistemic_scale", torch.ones(self.output_dim))
 
     @abstractmethod
-    def believe(self, inputs: Tensor) -> Prediction:
-        """Belief about the normalised change of state.
+    def predict_normalised(self, inputs: Tensor) -> Prediction:
+        """Predict the normalised change of state.
 
         Args:
             inputs: Normalised, `(n, f + q)`.
@@ -94,8 +137,8 @@ class DynamicsModel(nn.Module, ABC):
         """
 
     @abstractmethod
-    def follow(self, inputs: Tensor) -> Sampled:
-        """Like `believe`, but what the function of the last `draw` says."""
+    def sample_normalised(self, inputs: Tensor) -> Sampled:
+        """Like `predict_normalised`, by the function of the last `draw`."""
 
     @abstractmethod
     def draw(self, generator: torch.Generator) -> None:
@@ -105,17 +148,17 @@ class DynamicsModel(nn.Module, ABC):
     def learn(
         self, inputs: Tensor, targets: Tensor, generator: torch.Generator, progress: Progress
     ) -> None:
-        """Fit to normalised inputs `(n, f + q)` and targets `(n, m)`; see `fit`."""
+        """Fit to normalised inputs `(n, f + q)` and targets `(n, m)`; called by `fit`."""
 
     @property
-    @abstractmethod
     def information_gain(self) -> float | None:
         """I(y; f) of the data, all outputs together [nats]; None for a model without a prior."""
+        return None
 
     @property
-    @abstractmethod
     def noise_ratio(self) -> float | None:
         """Noise in prior standard deviations [1]; None for a model without a prior."""
+        return None
 
     def network_inputs(self, state: Tensor, action: Tensor) -> Tensor:
         """Normalised inputs `(..., f + q)` of states `(..., p)` and actions `(..., q)`."""
@@ -124,32 +167,27 @@ class DynamicsModel(nn.Module, ABC):
         return normalised
 
     def predict(self, state: Tensor, action: Tensor) -> Prediction:
-        """Belief about the state that follows `state` `(..., p)` under `action` `(..., q)`."""
+        """Distribution of the state that follows `state` `(..., p)` under `action` `(..., q)`."""
         inputs = self.network_inputs(state, action)
-        belief = self.believe(inputs.reshape(-1, inputs.shape[-1]))
+        prediction = self.predict_normalised(inputs.reshape(-1, inputs.shape[-1]))
         present = self._predicted(state)
         spread = self.targets.std * self.epistemic_scale
         return Prediction(
-            mean=present + self.targets.inverse(belief.mean.reshape(present.shape)),
-            epistemic=belief.epistemic.reshape(present.shape) * spread,
-            aleatoric=belief.aleatoric.reshape(present.shape) * self.targets.std,
-            deviations=belief.deviations.reshape(-1, *present.shape) * spread,
+            mean=present + self.targets.inverse(prediction.mean.reshape(present.shape)),
+            epistemic=prediction.epistemic.reshape(present.shape) * spread,
+            aleatoric=prediction.aleatoric.reshape(present.shape) * self.targets.std,
+            deviations=prediction.deviations.reshape(-1, *present.shape) * spread,
         )
 
     def sample(self, state: Tensor, action: Tensor) -> Sampled:
-        """What the drawn function says of the state that follows; like `predict`."""
+        """Next state that the drawn function predicts; arguments as of `predict`."""
         inputs = self.network_inputs(state, action)
-        drawn = self.follow(inputs.reshape(-1, inputs.shape[-1]))
+        drawn = self.sample_normalised(inputs.reshape(-1, inputs.shape[-1]))
         present = self._predicted(state)
         return Sampled(
             mean=present + self.targets.inverse(drawn.mean.reshape(present.shape)),
             aleatoric=drawn.aleatoric.reshape(present.shape) * self.targets.std,
         )
-
-    def forward(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean, epistemic and aleatoric deviation of `predict`, for export."""
-        prediction = self.predict(state, action)
-        return prediction.mean, prediction.epistemic, prediction.aleatoric
 
     def _predicted(self, state: Tensor) -> Tensor:
         return state[..., : self.output_dim] if self.task.spec.context else state

@@ -1,4 +1,11 @@
-"""Exploration strategies, each as a step function of the imagined system (Sec. 2.2 and 3)."""
+"""Exploration strategies: how a plan or a policy imagines the next state (Sec. 2.2 and 3).
+
+greedy       s' = μ(s, a) + √(Σ² + noise²) ε
+Thompson     s' = f(s, a) + noise ε, with f drawn from the model once an episode
+optimistic   s' = μ(s, a) + β Σ(s, a) η(s) + noise ε, with η chosen like an action (H-UCRL)
+
+μ and Σ are mean and epistemic deviation of the dynamics model, ε is standard normal.
+"""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,8 +22,8 @@ TINY = 1e-14
 """Variance that counts as none [units of the state, squared]."""
 
 
-class Step(nn.Module, ABC):
-    """Imagines the next state under one exploration strategy."""
+class ImaginedDynamics(nn.Module, ABC):
+    """The dynamics that one exploration strategy imagines: s, a, η, noise → s'."""
 
     bounds: Tensor
     hallucination_dim: int
@@ -33,13 +40,13 @@ class Step(nn.Module, ABC):
 
     @abstractmethod
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
-        """The predicted entries `(..., m)` of `forward`, before the reach is enforced."""
+        """The predicted entries `(..., m)` of `forward`, before they are clipped to `bounds`."""
 
     def forward(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
-        """Imagined next state, within the robot's reach.
+        """Imagined next state, clipped to the task's bounds of the state.
 
-        Far from the data a model may accelerate without end; a critic that follows it there
-        learns values of states that no robot can be in.
+        Far from the data a model may accelerate without end; without the bounds, a critic would
+        learn values of states that no robot can be in.
 
         Args:
             state: `(..., p)`.
@@ -51,14 +58,14 @@ class Step(nn.Module, ABC):
             `(..., p)`: the m predicted entries, and the context as it was.
         """
         imagined = self.imagine(state, action, eta, noise)
-        within = torch.maximum(torch.minimum(imagined, self.bounds[1]), self.bounds[0])
+        bounded = torch.maximum(torch.minimum(imagined, self.bounds[1]), self.bounds[0])
         spec = self.model.task.spec
         if not spec.context:
-            return within
-        return torch.cat([within, state[..., spec.predicted_dim :]], dim=-1)
+            return bounded
+        return torch.cat([bounded, state[..., spec.predicted_dim :]], dim=-1)
 
 
-class GreedyStep(Step):
+class GreedyDynamics(ImaginedDynamics):
     """PE-DS: sample from the ensemble's mean and covariance (Chua et al., 2018)."""
 
     def __init__(self, model: DynamicsModel, settings: ExplorationSettings) -> None:
@@ -67,15 +74,15 @@ class GreedyStep(Step):
 
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
         """Mean plus total deviation times noise; `eta` is empty."""
-        belief = self.model.predict(state, action)
+        prediction = self.model.predict(state, action)
         if self.settings.covariance == "full":
-            total = covariance(belief.deviations) + torch.diag_embed(belief.aleatoric**2)
-            return belief.mean + times(cholesky(total), noise)
-        return belief.mean + (belief.epistemic**2 + belief.aleatoric**2).sqrt() * noise
+            total = covariance(prediction.deviations) + torch.diag_embed(prediction.aleatoric**2)
+            return prediction.mean + times(cholesky(total), noise)
+        return prediction.mean + (prediction.epistemic**2 + prediction.aleatoric**2).sqrt() * noise
 
 
-class ThompsonStep(Step):
-    """One function drawn from the belief, a head for one, is believed for a whole episode."""
+class ThompsonDynamics(ImaginedDynamics):
+    """Thompson sampling: one function, e.g. a head, is drawn from the model for each episode."""
 
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
         """Draw the function."""
@@ -87,7 +94,7 @@ class ThompsonStep(Step):
         return drawn.mean + drawn.aleatoric * noise
 
 
-class OptimisticStep(Step):
+class HallucinatedDynamics(ImaginedDynamics):
     """H-UCRL: next = μ + βΣη + noise, with η chosen like an action."""
 
     beta: Tensor
@@ -104,28 +111,30 @@ class OptimisticStep(Step):
 
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
         """Mean, shifted by up to β epistemic deviations, plus aleatoric noise."""
-        belief = self.model.predict(state, action)
+        prediction = self.model.predict(state, action)
         if self.settings.covariance == "full":
-            shift = times(cholesky(covariance(belief.deviations)), eta)
+            shift = times(cholesky(covariance(prediction.deviations)), eta)
         else:
-            shift = belief.epistemic * eta
-        return belief.mean + self.beta * shift + belief.aleatoric * noise
+            shift = prediction.epistemic * eta
+        return prediction.mean + self.beta * shift + prediction.aleatoric * noise
 
 
-STRATEGIES: dict[str, type[Step]] = {
-    "greedy": GreedyStep,
-    "thompson": ThompsonStep,
-    "optimistic": OptimisticStep,
+STRATEGIES: dict[str, type[ImaginedDynamics]] = {
+    "greedy": GreedyDynamics,
+    "thompson": ThompsonDynamics,
+    "optimistic": HallucinatedDynamics,
 }
 
 
-def make_step(strategy: str, model: DynamicsModel, settings: ExplorationSettings) -> Step:
-    """Build the step function of a strategy by name."""
+def make_imagined_dynamics(
+    strategy: str, model: DynamicsModel, settings: ExplorationSettings
+) -> ImaginedDynamics:
+    """Build the imagined dynamics of a strategy by name."""
     if strategy == "thompson":
-        return ThompsonStep(model)
+        return ThompsonDynamics(model)
     if strategy == "greedy":
-        return GreedyStep(model, settings)
-    return OptimisticStep(model, settings)
+        return GreedyDynamics(model, settings)
+    return HallucinatedDynamics(model, settings)
 
 
 def beta_of(settings: ExplorationSettings, episode: int, model: DynamicsModel) -> float:

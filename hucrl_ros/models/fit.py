@@ -1,4 +1,4 @@
-"""Fit of a model to transitions, and an honest judgement of it."""
+"""The fit of a model to transitions, its recalibration, and how well it predicts others."""
 
 import math
 from typing import NamedTuple
@@ -7,7 +7,54 @@ import torch
 from torch import Tensor
 
 from hucrl_ros.models.base import DynamicsModel, Progress, Transitions
-from hucrl_ros.models.calibration import Residuals, calibration_error, epistemic_scale
+
+LEVELS = torch.arange(0.05, 0.96, 0.05)
+"""Probabilities of the intervals whose coverage is measured."""
+SCALES = torch.logspace(-1.0, 1.0, 81)
+"""Factors on the epistemic deviation that are tried."""
+RELUCTANCE = 0.002
+"""Calibration error that a factor of e in the scale must gain: else 1 stays."""
+
+
+class Residuals(NamedTuple):
+    """Prediction errors and predicted deviations, in standard deviations of the targets."""
+
+    error: Tensor
+    """`(n, m)` observed minus expected."""
+    epistemic: Tensor
+    """`(n, m)`"""
+    aleatoric: Tensor
+    """`(n, m)`"""
+
+    def std(self, scale: Tensor) -> Tensor:
+        """Total deviation `(n, m)` with the epistemic one times `scale` `(m,)`."""
+        total = ((scale * self.epistemic) ** 2 + self.aleatoric**2).sqrt()
+        return total.clamp_min(1e-6)  # One head without noise claims certainty.
+
+
+def calibration_error(residuals: Residuals, scale: Tensor) -> Tensor:
+    """Expected calibration error `(m,)`: mean |claimed − observed| coverage over the levels.
+
+    The central intervals of the Gaussian prediction (Kuleshov et al., 2018, with equal weights).
+    """
+    levels = LEVELS.to(residuals.error.device)
+    half_width = torch.special.ndtri((1.0 + levels) / 2.0)
+    inside = (residuals.error.abs() / residuals.std(scale)).unsqueeze(-1) <= half_width
+    difference: Tensor = inside.float().mean(dim=0) - levels
+    return difference.abs().mean(dim=-1)
+
+
+def epistemic_scale(residuals: Residuals) -> Tensor:
+    """Factor `(m,)` on each entry's epistemic deviation with the least calibration error.
+
+    One number an entry, so that some ten held-out transitions suffice, and a recalibrated
+    model is still a mean and a deviation that can be planned with (cf. Malik et al., 2019).
+    """
+    scales = SCALES.to(residuals.error.device)
+    errors = torch.stack([calibration_error(residuals, scale) for scale in scales])
+    cost = errors + RELUCTANCE * scales.log().abs().unsqueeze(-1)
+    return scales[cost.argmin(dim=0)]
+
 
 STILL = 0.01
 """Deviation of the changes of an entry that never changed [units of the entry]. An object that was
@@ -40,7 +87,7 @@ class FitReport(NamedTuple):
 
 
 def held_out(count: int, share: float) -> Tensor:
-    """Which `(count,)` of the transitions a fit never sees.
+    """Mask `(count,)` of the transitions that no fit sees.
 
     It depends on a transition's place alone, so that one which was held out from the first fit
     is held out from all later ones, which go on from the weights of the first. Multiples of the
@@ -56,7 +103,7 @@ def fit(
     generator: torch.Generator,
     progress: Progress = lambda share: None,
 ) -> FitReport:
-    """Fit `model` to all of `data` but the held-out transitions, which judge it.
+    """Fit `model` to all of `data` but the held-out transitions, which validate it.
 
     Args:
         model: Its normalisers are fitted, too; an ensemble goes on from its present weights.
@@ -65,8 +112,8 @@ def fit(
         progress: Called with the share that is done.
     """
     settings = model.settings
-    away = held_out(len(data.states), settings.holdout)
-    kept = ~away
+    held = held_out(len(data.states), settings.holdout)
+    kept = ~held
     features = torch.cat([model.task.model_features(data.states), data.actions], dim=-1)
     changes = (data.next_states - data.states)[:, : model.output_dim]
     if not model.fixed_inputs:
@@ -76,17 +123,17 @@ def fit(
     model.targets.fit(changes[kept], STILL * model.task.units[: model.output_dim])
     model.epistemic_scale.fill_(1.0)
     model.learn(model.inputs(features[kept]), model.targets(changes[kept]), generator, progress)
-    judges = Transitions(*(entry[away if away.any() else kept] for entry in data))
-    raw = evaluate(model, judges)
-    if not settings.recalibrate or not away.any():
+    validation = Transitions(*(entry[held if held.any() else kept] for entry in data))
+    raw = evaluate(model, validation)
+    if not settings.recalibrate or not held.any():
         return FitReport(raw)
-    recalibrated = _recalibrate(model, judges)
+    recalibrated = _recalibrate(model, validation)
     return FitReport(recalibrated, raw, float(model.epistemic_scale.mean()))
 
 
 @torch.no_grad()
 def residuals(model: DynamicsModel, data: Transitions) -> Residuals:
-    """What `model` says of `data`, with the scale that it has."""
+    """Errors and deviations of `model` on `data`, with its present epistemic scale."""
     prediction = model.predict(data.states, data.actions)
     scale = model.targets.std
     error = (data.next_states[:, : model.output_dim] - prediction.mean) / scale
@@ -94,21 +141,21 @@ def residuals(model: DynamicsModel, data: Transitions) -> Residuals:
 
 
 def evaluate(model: DynamicsModel, data: Transitions) -> Quality:
-    """Judge `model` on `data`."""
+    """Measure how well `model` predicts `data`."""
     found = residuals(model, data)
     return _quality(found, torch.ones(model.output_dim))
 
 
 def _recalibrate(model: DynamicsModel, data: Transitions) -> Quality:
-    """Scale the epistemic deviation; judged on one half of `data` with the scale of the other."""
+    """Scale the epistemic deviation; validate each half of `data` with the other's scale."""
     found = residuals(model, data)
     halves = [Residuals(*(entry[start::2] for entry in found)) for start in range(2)]
     model.epistemic_scale.copy_(epistemic_scale(found))
     if min(len(half.error) for half in halves) == 0:
         return _quality(found, model.epistemic_scale)
     crossed = [
-        _quality(judged, epistemic_scale(other))
-        for judged, other in zip(halves, reversed(halves), strict=True)
+        _quality(half, epistemic_scale(other))
+        for half, other in zip(halves, reversed(halves), strict=True)
     ]
     error = math.sqrt(sum(quality.model_error**2 for quality in crossed) / 2)
     means = Quality(*(sum(entry) / 2 for entry in zip(*crossed, strict=True)))
@@ -124,3 +171,24 @@ def _quality(found: Residuals, scale: Tensor) -> Quality:
         coverage=float((found.error.abs() < 2 * std).float().mean()),
         calibration_error=float(calibration_error(found, scale).mean()),
     )
+
+
+class EpisodeError(NamedTuple):
+    """How a model that was fitted before an episode predicts it."""
+
+    surprise: float
+    """Root mean square error of the mean [standard deviations of the change of state]."""
+    complexity: float
+    """Σ‖σ‖² over the transitions, the episode's part of I_N (Eq. 9) [units of the state²]."""
+
+
+@torch.no_grad()
+def evaluate_episode(model: DynamicsModel, episode: Transitions) -> EpisodeError:
+    """Compare a new episode with what `model`, fitted before it, predicts.
+
+    A fit sees the neighbours of its held-out transitions, but nothing of a new episode. So this
+    error is larger than theirs, and it is the error that the planner of the episode had.
+    """
+    error = residuals(model, episode).error
+    epistemic = model.predict(episode.states, episode.actions).epistemic
+    return EpisodeError(float((error**2).mean().sqrt()), float((epistemic**2).sum()))

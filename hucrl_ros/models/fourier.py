@@ -38,7 +38,7 @@ class FourierModel(DynamicsModel):
         self.register_buffer("prior_std", torch.ones(self.output_dim))
         self.register_buffer("information", torch.zeros(()))
 
-    def believe(self, inputs: Tensor) -> Prediction:
+    def predict_normalised(self, inputs: Tensor) -> Prediction:
         """Posterior mean φᵀw and variance s²‖Wφ‖²."""
         phi = self.features(inputs, self.kernel)[0]
         mean = phi @ self.weights.T
@@ -46,7 +46,7 @@ class FourierModel(DynamicsModel):
         epistemic = variance.sqrt() * self.prior_std
         return Prediction(mean, epistemic, self._noise(mean), independent(epistemic))
 
-    def follow(self, inputs: Tensor) -> Sampled:
+    def sample_normalised(self, inputs: Tensor) -> Sampled:
         """The function of the drawn weights."""
         mean = self.features(inputs, self.kernel)[0] @ self.drawn.T
         return Sampled(mean, self._noise(mean))

@@ -55,7 +55,7 @@ class GaussianProcess(DynamicsModel):
         self.register_buffer("drawn_weights", zeros(outputs, count))
         self.register_buffer("information", zeros())
 
-    def believe(self, inputs: Tensor) -> Prediction:
+    def predict_normalised(self, inputs: Tensor) -> Prediction:
         """Posterior mean K(x, X)α and variance s² (1 − ‖W K(X, x)‖²)."""
         covariance = self.kernel(inputs.double(), self.points)
         mean = torch.matmul(covariance, self.weights.unsqueeze(-1)).squeeze(-1).T
@@ -66,7 +66,7 @@ class GaussianProcess(DynamicsModel):
             mean.to(inputs.dtype), epistemic, self._noise(epistemic), independent(epistemic)
         )
 
-    def follow(self, inputs: Tensor) -> Sampled:
+    def sample_normalised(self, inputs: Tensor) -> Sampled:
         """The drawn prior function, moved so that it agrees with the data."""
         prior = torch.matmul(self.prior(inputs, self.kernel), self.drawn_prior.unsqueeze(-1))
         covariance = self.kernel(inputs.double(), self.points)

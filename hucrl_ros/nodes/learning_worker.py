@@ -59,7 +59,7 @@ class Status(NamedTuple):
             "calibration_error": report.calibration_error,
             "uncalibrated_coverage": report.uncalibrated_coverage,
             "uncalibrated_error": report.uncalibrated_error,
-            "promised_return": report.promised_return,
+            "promised_return": report.predicted_return,
             "fit_s": report.fit_s,
             "search_s": report.search_s,
             "refused": report.refused or None,

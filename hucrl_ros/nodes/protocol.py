@@ -148,8 +148,8 @@ class Protocol:
         peers, path = self._peers, str(self._run.bundle(index))
         self._enter(Phase.LOADING, episode=index)
         manifest = read_manifest(self._run.bundle(index))
-        promised = None if manifest.random else manifest.report.promised_return
-        self._progress.promised_return = promised
+        predicted = None if manifest.random else manifest.report.predicted_return
+        self._progress.predicted_return = predicted
         count = peers.loaded_count
         peers.publish_bundle(path)
         yield Wait(

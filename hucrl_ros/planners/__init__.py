@@ -1,5 +1,6 @@
 """Planners: what to do in the next H control periods. numpy only."""
 
+from hucrl_ros.config.plugins import load
 from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners.base import Imagine, Plan, Planner, Rollouts, System
 from hucrl_ros.planners.cem import Cem
@@ -27,9 +28,18 @@ PLANNERS: dict[str, type[Planner]] = {
 }
 
 
+def planner_class(name: str) -> type[Planner]:
+    """The planner of this name: one of ours, or a plug-in.
+
+    Raises:
+        ConfigError: a plug-in is missing or can't be loaded.
+    """
+    return PLANNERS.get(name) or load("planners", name, PLANNERS, Planner)  # type: ignore[type-abstract]
+
+
 def make_planner(settings: PlannerSettings, state_dim: int, width: int) -> Planner:
     """Build the planner that `settings` names, for actions `(width,)`, width = q + h."""
-    return PLANNERS[settings.algorithm](settings, state_dim, width)
+    return planner_class(settings.algorithm)(settings, state_dim, width)
 
 
 __all__ = [
@@ -50,4 +60,5 @@ __all__ = [
     "Rollouts",
     "System",
     "make_planner",
+    "planner_class",
 ]

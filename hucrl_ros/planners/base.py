@@ -16,7 +16,7 @@ class Rollouts(NamedTuple):
     """Imagined trajectories of N particles. The arrays may be overwritten by the next call."""
 
     returns: Array
-    """`(N,)` discounted rewards, closed by the critic."""
+    """`(N,)` discounted rewards, then the discounted critic of the last state."""
     states: Array
     """`(N, H + 1, p)`."""
     actions: Array
@@ -49,7 +49,7 @@ class System(Protocol):
     """γ, for one control period."""
     angles: tuple[int, ...]
     """State entries that are angles."""
-    reach: NDArray[np.float32]
+    state_bounds: NDArray[np.float32]
     """`(2, m)` least and largest value of each predicted entry; infinite where there are none."""
 
     def step(
@@ -68,7 +68,7 @@ class System(Protocol):
         """Rewards `(N,)` alone."""
 
     def values(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What the critic gives `states` `(N, p)`: `(N,)`."""
+        """The critic's values `(N,)` of `states` `(N, p)`."""
 
 
 class Plan(NamedTuple):
@@ -79,7 +79,7 @@ class Plan(NamedTuple):
     states: Array
     """`(H + 1, p)` trajectory that the strategy imagines for them."""
     planned_return: float
-    """Its return, closed by the critic."""
+    """Return of the plan: discounted rewards, then the critic of the last state."""
     iterations: int
     """Refinements done."""
 
@@ -103,7 +103,7 @@ class Planner(ABC):
         self.particles = settings.particles
 
     def prepare(self, system: System) -> None:  # noqa: B027 - most need nothing of it
-        """Get to know the imagined system; called once, and it may take seconds."""
+        """Do what needs the imagined system but no state; called once, and it may take seconds."""
 
     @abstractmethod
     def reset(self, rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""Dynamic programming on the learned model: what a perfect optimiser would make of it."""
+"""Dynamic programming on the learned model: the plan of a perfect optimiser."""
 
 import itertools
 from collections.abc import Callable
@@ -85,7 +85,7 @@ class Exact(Planner):
 def _axis(entry: int, system: System) -> Axis:
     if entry in system.angles:
         return Axis(-np.pi, np.pi, POINTS, periodic=True)
-    lower, upper = system.reach[:, entry]
+    lower, upper = system.state_bounds[:, entry]
     if not np.isfinite([lower, upper]).all():
         raise ConfigError(
             f"planner.algorithm = 'exact': entry {entry} of the state has no bound; it needs an "

@@ -1,4 +1,4 @@
-"""iCEM: the cross-entropy method with what makes it sample-efficient."""
+"""iCEM: the cross-entropy method with coloured noise, kept elites and shrinking populations."""
 
 import itertools
 import math

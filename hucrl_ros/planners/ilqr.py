@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 STEP_SIZES = np.power(0.5, np.arange(8, dtype=np.float64))
 """Shares of the newly found step that are tried side by side."""
 LEAST, MOST = 1e-4, 1e4
-"""Regularisation: what is added to the curvature in the actions."""
+"""Regularisation: added to the curvature in the actions."""
 
 
 class _Trajectory(NamedTuple):
@@ -23,7 +23,7 @@ class _Trajectory(NamedTuple):
     actions: Array
     """`(H, q + h)`."""
     total: float
-    """Discounted return, closed by the critic."""
+    """Discounted rewards, then the discounted critic of the last state."""
 
 
 class _Feedback(NamedTuple):
@@ -164,7 +164,7 @@ class Ilqr(Planner):
 
 
 def _concave(matrix: Array) -> Array:
-    """The nearest matrix that has no positive curvature, which would promise infinite returns."""
+    """The nearest matrix that has no positive curvature, which would predict infinite returns."""
     values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     return np.asarray((vectors * np.minimum(values, 0.0)) @ vectors.T)
 

@@ -9,7 +9,7 @@ from hucrl_ros.planners.base import Imagine, Plan, Planner, draw_noise
 
 
 class PolicyPlanner(Planner):
-    """Follows π and η, imagined once to know what they promise."""
+    """Follows π and η, imagined once to predict their return."""
 
     def __init__(self, settings: PlannerSettings, state_dim: int, width: int) -> None:
         super().__init__(settings, state_dim, width)

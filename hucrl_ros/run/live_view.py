@@ -29,7 +29,7 @@ _BAR_WIDTH = 32
 _HEADINGS = (
     "episode",
     "return",
-    "promised",
+    "predicted",
     "error",
     "p50 ms",
     "p99 ms",
@@ -172,7 +172,7 @@ def _finished_cells(episode: EpisodeSummary, progress: Progress) -> Sequence[str
     return (
         str(episode.index),
         format_number(episode.return_),
-        format_number(episode.promised_return),
+        format_number(episode.predicted_return),
         format_number(progress.model_errors.get(episode.index), 3),
         *format_ticks(episode),
         str(episode.misses or 0),
@@ -185,7 +185,7 @@ def _present_cells(progress: Progress) -> Sequence[str]:
     return (
         str(progress.episode),
         format_number(progress.return_so_far),
-        format_number(progress.promised_return),
+        format_number(progress.predicted_return),
         format_number(progress.model_error, 3),
         format_number(progress.tick_p50, 2),
         format_number(progress.tick_p99, 2),

@@ -39,7 +39,7 @@ class Progress:
     detail: str = ""
     """What is waited for, or the share of the work that is done."""
     return_so_far: float | None = None
-    promised_return: float | None = None
+    predicted_return: float | None = None
     """Of the bundle that plays the present episode."""
     model_error: float | None = None
     """Held-out error of the newest model [standard deviations of the targets]."""
@@ -81,7 +81,7 @@ def describe_episode(episode: EpisodeSummary) -> str:
     p50, p99 = format_ticks(episode)
     parts = [
         f"episode {episode.index}: return {format_number(episode.return_)}",
-        f"promised {format_number(episode.promised_return)}",
+        f"predicted {format_number(episode.predicted_return)}",
         f"tick p50 {p50} p99 {p99} ms",
         f"{episode.misses or 0} misses",
     ]

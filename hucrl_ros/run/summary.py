@@ -56,8 +56,8 @@ class EpisodeSummary(_Record):
     """Number of the episode, counted from 0."""
     return_: float = Field(alias="return")
     """Undiscounted sum of the rewards."""
-    promised_return: float | None = None
-    """Optimistic return promised by the bundle that played; None for a random one."""
+    predicted_return: float | None = Field(None, alias="promised_return")
+    """Return that the bundle's policies had in the imagined episode; None for a random bundle."""
     steps: int = Field(ge=0)
     """Transitions recorded [1]."""
     tick_ms: TickStatistics | None = None
@@ -180,7 +180,7 @@ def summarise_episode(
     return EpisodeSummary(
         index=index,
         return_=episode_return(episode, task),
-        promised_return=None if played.random else played.report.promised_return,
+        predicted_return=None if played.random else played.report.predicted_return,
         steps=len(episode.actions),
         tick_ms=TickStatistics.of(ticks["tick_ms"]),
         misses=int(np.count_nonzero(ticks["missed"])),

@@ -1,19 +1,28 @@
-"""Policy search on the imagined system."""
+"""Policy search on trajectories that the learned model imagines."""
 
+import logging
+
+from hucrl_ros.config.plugins import load
 from hucrl_ros.config.schema import SearchSettings
-from hucrl_ros.search.actors import Actors
+from hucrl_ros.models.exploration import ImaginedDynamics
+from hucrl_ros.search.actor_critic import ActorCritic
 from hucrl_ros.search.base import PolicySearch, SearchResult
 from hucrl_ros.search.bptt import Bptt
-from hucrl_ros.search.checks import missing_gradients
-from hucrl_ros.search.engine import make_imagination
-from hucrl_ros.search.imagination import Imagination, Imagined, Starts
+from hucrl_ros.search.differentiable import missing_gradients
 from hucrl_ros.search.lookahead import Lookahead
+from hucrl_ros.search.model_rollout import (
+    InitialStates,
+    ModelRollout,
+    Trajectories,
+)
 from hucrl_ros.search.mpo import Mpo
 from hucrl_ros.search.pathwise import Pathwise
 from hucrl_ros.search.ppo import Ppo
 from hucrl_ros.search.sac import Sac
 from hucrl_ros.search.td3 import Td3
 from hucrl_ros.search.weights import networks_of
+
+logger = logging.getLogger(__name__)
 
 SEARCHES: dict[str, type[PolicySearch]] = {
     "lookahead": Lookahead,
@@ -26,24 +35,53 @@ SEARCHES: dict[str, type[PolicySearch]] = {
 }
 
 
+def search_class(name: str) -> type[PolicySearch]:
+    """The search of this name: one of ours, or a plug-in.
+
+    Raises:
+        ConfigError: a plug-in is missing or can't be loaded.
+    """
+    return SEARCHES.get(name) or load("searches", name, SEARCHES, PolicySearch)  # type: ignore[type-abstract]
+
+
 def make_search(settings: SearchSettings) -> PolicySearch:
     """Build the search that the settings name."""
-    return SEARCHES[settings.algorithm](settings)
+    return search_class(settings.algorithm)(settings)
+
+
+def make_model_rollout(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> ModelRollout:
+    """The compiled kernel where it knows the model, the strategy and the features; else torch.
+
+    The model must stay as it is as long as the result is used; the policies may change.
+    """
+    if actor_critic.limits.device.type != "cpu":
+        return ModelRollout(actor_critic, dynamics)
+    networks = networks_of(actor_critic, dynamics)
+    if networks is None:
+        logger.info("imagining with torch: the model, the strategy or the features are special")
+        return ModelRollout(actor_critic, dynamics)
+    try:
+        from hucrl_ros.search.compiled import CompiledModelRollout
+    except (ImportError, RuntimeError) as error:  # RuntimeError: no place for numba's cache
+        logger.info("imagining with torch: numba can't be used: %s", error)
+        return ModelRollout(actor_critic, dynamics)
+    return CompiledModelRollout(actor_critic, dynamics, networks)
 
 
 __all__ = [
     "SEARCHES",
-    "Actors",
-    "Imagination",
-    "Imagined",
+    "ActorCritic",
+    "InitialStates",
     "Lookahead",
+    "ModelRollout",
     "Mpo",
     "Pathwise",
     "PolicySearch",
     "SearchResult",
-    "Starts",
-    "make_imagination",
+    "Trajectories",
+    "make_model_rollout",
     "make_search",
     "missing_gradients",
     "networks_of",
+    "search_class",
 ]

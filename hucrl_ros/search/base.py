@@ -7,20 +7,49 @@ from contextlib import contextmanager
 from typing import ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.errors import LearningError
-from hucrl_ros.search.actors import Actors
-from hucrl_ros.search.imagination import (
-    Imagination,
-    Imagined,
-    Pool,
-    Starts,
+from hucrl_ros.search.actor_critic import ActorCritic
+from hucrl_ros.search.model_rollout import (
+    InitialStates,
+    ModelRollout,
+    RolloutPool,
+    Trajectories,
     finite_part,
     trace_targets,
 )
-from hucrl_ros.search.updates import GuardedAdam, descend
+
+MAX_GRADIENT = 1.0
+"""Longer gradients are shortened to this."""
+
+
+class GuardedAdam(torch.optim.Adam):
+    """Adam on clipped gradients; a step whose gradient isn't finite is refused and counted."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float) -> None:
+        self.refused = 0
+        """Steps refused so far."""
+        super().__init__(parameters, lr=lr, fused=True)
+
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Go a step, or leave weights and moments as they are."""
+        assert closure is None
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        norm = torch.nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT)
+        if torch.isfinite(norm):
+            super().step()
+        else:
+            self.refused += 1
+
+
+def descend(loss: Tensor, optimiser: torch.optim.Optimizer) -> None:
+    """One step of gradient descent."""
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
+
 
 Weights = dict[str, Tensor]
 logger = logging.getLogger(__name__)
@@ -29,24 +58,24 @@ logger = logging.getLogger(__name__)
 class SearchResult(NamedTuple):
     """What a search found."""
 
-    episode: Imagined
+    episode: Trajectories
     """Imagined episodes of the best policies, one from each start that was asked for."""
     weights: Weights
-    """State of the `Actors` that played them."""
+    """State of the `ActorCritic` that played them."""
     refused: int = 0
     """Gradient steps refused and imagined trajectories left out: something was not finite."""
 
 
 class PolicySearch(ABC):
-    """Improves π, η and V on the system that a step function imagines (Algorithm HDA).
+    """Improves π, η and V on the dynamics that a strategy imagines (Algorithm HDA).
 
     Each iteration imagines some steps of a pool of trajectories, moves the critic towards their
     TD(λ) targets (hallucinated value expansion) and lets the subclass improve the policies at
-    the visited states. Now and then the policies are tried for a whole imagined episode, and
-    the best ones are what to play; the next search goes on from the newest ones, because
-    policies on their way to something better may look worse than doing nothing.
+    the visited states. Every `trial_interval` iterations the policies play a whole imagined
+    episode; the best ones go into the bundle. The next search continues from the newest ones,
+    because policies on their way to something better may look worse than doing nothing.
 
-    What isn't finite is left out before it reaches a weight, counted, and reported.
+    Values that are not finite are left out before they reach a weight, counted, and reported.
     """
 
     needs_gradients: ClassVar[bool] = False
@@ -57,39 +86,35 @@ class PolicySearch(ABC):
 
     @abstractmethod
     def improve_policies(
-        self,
-        states: Tensor,
-        imagination: Imagination,
-        optimiser: GuardedAdam,
-        generator: torch.Generator,
+        self, states: Tensor, rollout: ModelRollout, optimiser: GuardedAdam, generator: Generator
     ) -> None:
-        """Improve π and η at `states` `(n, p)`; critic and step stay as they are."""
+        """Improve π and η at `states` `(n, p)`; critic and dynamics stay as they are."""
 
     def begin(
-        self, imagination: Imagination, starts: Starts, optimiser: GuardedAdam
+        self, rollout: ModelRollout, starts: InitialStates, optimiser: GuardedAdam
     ) -> list[GuardedAdam]:
-        """Prepare for a search with these parts; returns further optimisers it will use."""
+        """Prepare for a search; returns the optimisers that it uses besides `optimiser`."""
         return []
 
     def alternatives(self) -> Iterator[None]:
-        """Give the actors other weights that are worth a trial, one set after the other.
+        """Load other weights that are worth a trial into the policies, one set after the other.
 
-        In the end they have those of before, from which the next search goes on.
+        Afterwards the policies have their own weights again.
         """
         yield from ()
 
     def improve(
         self,
-        imagination: Imagination,
-        starts: Starts,
+        rollout: ModelRollout,
+        starts: InitialStates,
         first: Tensor,
-        generator: torch.Generator,
+        generator: Generator,
         progress: Callable[[float], None],
     ) -> SearchResult:
         """Improve policies and critic in place.
 
         Args:
-            imagination: The imagined system, with the actors warm-started from the last
+            rollout: Imagined dynamics, policies and critic, warm-started from the last
                 episode's.
             starts: Where imagined trajectories start.
             first: `(n, p)` states in which episodes start, to try the policies from.
@@ -99,21 +124,24 @@ class PolicySearch(ABC):
         Raises:
             LearningError: nothing finite came out.
         """
-        settings, actors = self.settings, imagination.actors
-        critic_optimiser, critic_schedule = self._adam(actors.critic.parameters())
-        policy_optimiser, policy_schedule = self._adam(actors.policy_parameters())
-        others = self.begin(imagination, starts, policy_optimiser)
-        pool = Pool(starts, settings, generator)
-        best = _Best(imagination, first)
+        settings, actor_critic = self.settings, rollout.actor_critic
+        critic_optimiser, critic_schedule = self._adam(actor_critic.critic.parameters())
+        policy_optimiser, policy_schedule = self._adam(actor_critic.policy_parameters())
+        others = self.begin(rollout, starts, policy_optimiser)
+        pool = RolloutPool(starts, settings, generator)
+        best = _Best(rollout, first)
         left_out = 0
         for done in range(1, settings.iterations + 1):
-            imagined = finite_part(pool.advance(imagination))
+            imagined = finite_part(pool.advance(rollout))
             left_out += settings.pool - imagined.rewards.shape[1]
             if imagined.rewards.numel():
-                self._fit_critic(imagined, actors, critic_optimiser, generator)
-                with _frozen(imagination.step.parameters()), _frozen(actors.critic.parameters()):
+                self._fit_critic(imagined, actor_critic, critic_optimiser, generator)
+                with (
+                    _frozen(rollout.dynamics.parameters()),
+                    _frozen(actor_critic.critic.parameters()),
+                ):
                     states = imagined.states[:-1].flatten(0, 1)
-                    self.improve_policies(states, imagination, policy_optimiser, generator)
+                    self.improve_policies(states, rollout, policy_optimiser, generator)
             critic_schedule.step()
             policy_schedule.step()
             if done % settings.trial_interval == 0 or done == settings.iterations:
@@ -133,19 +161,21 @@ class PolicySearch(ABC):
 
     def _fit_critic(
         self,
-        imagined: Imagined,
-        actors: Actors,
+        imagined: Trajectories,
+        actor_critic: ActorCritic,
         optimiser: GuardedAdam,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         settings = self.settings
         with torch.no_grad():
-            values = actors.critic(imagined.states)
+            values = actor_critic.critic(imagined.states)
         targets = trace_targets(imagined.rewards, values, settings.discount, settings.trace)
         states, targets = imagined.states[:-1].flatten(0, 1), targets.flatten()
         for _ in range(settings.critic_steps):
             index = torch.randint(len(states), (settings.batch_size,), generator=generator)
-            error = (actors.critic(states[index]) - targets[index]) / actors.critic.scale
+            error = (
+                actor_critic.critic(states[index]) - targets[index]
+            ) / actor_critic.critic.scale
             descend((error**2).mean(), optimiser)
 
     def _adam(
@@ -160,30 +190,30 @@ class PolicySearch(ABC):
 
 
 class _Best:
-    """The actors with the best imagined episode so far."""
+    """The policies with the best imagined episode so far."""
 
-    def __init__(self, imagination: Imagination, first: Tensor) -> None:
-        self._imagination, self._actors, self._first = imagination, imagination.actors, first
+    def __init__(self, rollout: ModelRollout, first: Tensor) -> None:
+        self._rollout, self._actor_critic, self._first = rollout, rollout.actor_critic, first
         self._weights: Weights = {}
-        self._episode: Imagined | None = None
+        self._episode: Trajectories | None = None
         self._score = -torch.inf
 
     def consider(self) -> None:
-        """Try the present actors for an imagined episode."""
-        steps = self._actors.task.steps
+        """Imagine an episode of the present policies."""
+        steps = self._actor_critic.task.steps
         # The same noise for every trial: a later one must not win by luck.
         generator = torch.Generator(self._first.device).manual_seed(0)
-        episode = self._imagination.imagine(self._first, steps, generator)
+        episode = self._rollout.imagine(self._first, steps, generator)
         score = float(episode.rewards.sum(dim=0).mean())
-        finite = all(bool(torch.isfinite(p).all()) for p in self._actors.parameters())
+        finite = all(bool(torch.isfinite(p).all()) for p in self._actor_critic.parameters())
         if finite and score > self._score:
             self._score, self._episode = score, episode
-            self._weights = {k: v.clone() for k, v in self._actors.state_dict().items()}
+            self._weights = {k: v.clone() for k, v in self._actor_critic.state_dict().items()}
 
     def result(self, refused: int) -> SearchResult:
-        """What to play."""
+        """The best policies and their episode."""
         if self._episode is None or not all(
-            bool(torch.isfinite(p).all()) for p in self._actors.parameters()
+            bool(torch.isfinite(p).all()) for p in self._actor_critic.parameters()
         ):
             raise LearningError(
                 "policy search: weights or imagined returns are not finite; "
@@ -194,7 +224,7 @@ class _Best:
 
 @contextmanager
 def _frozen(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
-    """No gradients for `parameters` inside; it saves their computation."""
+    """Inside, no gradients of `parameters` are computed."""
     learning = [parameter for parameter in parameters if parameter.requires_grad]
     for parameter in learning:
         parameter.requires_grad_(False)

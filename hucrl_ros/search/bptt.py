@@ -3,12 +3,11 @@
 from copy import deepcopy
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from hucrl_ros.search.base import PolicySearch
+from hucrl_ros.search.base import GuardedAdam, PolicySearch, descend
 from hucrl_ros.search.differentiable import imagined_value
-from hucrl_ros.search.imagination import Imagination, Starts
-from hucrl_ros.search.updates import GuardedAdam, descend
+from hucrl_ros.search.model_rollout import InitialStates, ModelRollout
 
 
 class Bptt(PolicySearch):
@@ -22,18 +21,14 @@ class Bptt(PolicySearch):
     needs_gradients = True
 
     def begin(
-        self, imagination: Imagination, starts: Starts, optimiser: GuardedAdam
+        self, rollout: ModelRollout, starts: InitialStates, optimiser: GuardedAdam
     ) -> list[GuardedAdam]:
         """Remember the policies to stay near."""
-        self._previous = deepcopy(imagination.actors).requires_grad_(False)
+        self._previous = deepcopy(rollout.actor_critic).requires_grad_(False)
         return []
 
     def improve_policies(
-        self,
-        states: Tensor,
-        imagination: Imagination,
-        optimiser: GuardedAdam,
-        generator: torch.Generator,
+        self, states: Tensor, rollout: ModelRollout, optimiser: GuardedAdam, generator: Generator
     ) -> None:
         """Ascend the objective from some of `states` `(n, p)`."""
         settings = self.settings
@@ -42,10 +37,8 @@ class Bptt(PolicySearch):
         penalty = self.penalty if settings.bptt_kl else None
         for _ in range(settings.policy_steps):
             index = torch.randint(len(states), (starts,), generator=generator)
-            value = imagined_value(
-                states[index], imagination, horizon, settings, generator, penalty
-            )
-            descend(-value.mean() / imagination.actors.critic.scale, optimiser)
+            value = imagined_value(states[index], rollout, horizon, settings, generator, penalty)
+            descend(-value.mean() / rollout.actor_critic.critic.scale, optimiser)
 
     def penalty(self, states: Tensor, joint: Tensor) -> Tensor:
         """λ KL(new || last) `(n,)` of answering states `(n, p)` with `joint` `(n, q + h)`."""

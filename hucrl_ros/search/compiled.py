@@ -15,28 +15,30 @@ from hucrl_ros.controller.engines.program import (
     scratch_memory,
     write_layers,
 )
-from hucrl_ros.models.exploration import Step
-from hucrl_ros.search.actors import Actors
-from hucrl_ros.search.imagination import Imagination
+from hucrl_ros.models.exploration import ImaginedDynamics
+from hucrl_ros.search.actor_critic import ActorCritic
+from hucrl_ros.search.model_rollout import ModelRollout
 from hucrl_ros.search.weights import critic_of, policies_of
 
 
-class CompiledImagination(Imagination):
-    """Several times as fast as torch, on as many threads; the same but for rounding.
+class CompiledModelRollout(ModelRollout):
+    """Imagines with the compiled kernel: several times as fast as torch, equal but for rounding.
 
-    The model's weights are those of when it was made; policies and critic are the present ones.
+    The model's weights are copied at construction; those of policies and critic at each call.
     """
 
-    def __init__(self, actors: Actors, step: Step, networks: Networks) -> None:
-        """Lay out `networks`, which are what `networks_of` says about `actors` and `step`."""
-        super().__init__(actors, step)
-        spec = actors.task.spec
+    def __init__(
+        self, actor_critic: ActorCritic, dynamics: ImaginedDynamics, networks: Networks
+    ) -> None:
+        """Lay out `networks`, which `networks_of` made of `actor_critic` and `dynamics`."""
+        super().__init__(actor_critic, dynamics)
+        spec = actor_critic.task.spec
         # The kernel reads memory without a look at its bounds.
         assert networks.constants["reach"].shape == (2, spec.predicted_dim)
-        assert actors.hallucination_dim == step.hallucination_dim
-        self._program = compile_program(networks, critic_of(actors))
+        assert actor_critic.hallucination_dim == dynamics.hallucination_dim
+        self._program = compile_program(networks, critic_of(actor_critic))
         self._state_dim = spec.state_dim
-        self._width = spec.action_dim + actors.hallucination_dim
+        self._width = spec.action_dim + actor_critic.hallucination_dim
         threads = torch.get_num_threads()
         self._scratch = [
             scratch_memory(self._program, self._state_dim, self._width) for _ in range(threads)
@@ -51,7 +53,7 @@ class CompiledImagination(Imagination):
         assert offsets.shape == (steps, count, self._width)
         assert predicted == len(program.target_mean)
         if feedback:
-            policy, hallucination = policies_of(self.actors)
+            policy, hallucination = policies_of(self.actor_critic)
             write_layers(program.layers, program.weights, [*policy, *hallucination])
         begins, added = _rows(starts), _rows(offsets.transpose(0, 1))
         disturbances = np.zeros((steps, predicted, padded(count)), np.float32)
@@ -73,7 +75,7 @@ class CompiledImagination(Imagination):
         )
 
     def _values(self, states: Tensor) -> Tensor:
-        program, critic = self._program, critic_of(self.actors)
+        program, critic = self._program, critic_of(self.actor_critic)
         write_layers(program.layers[-len(critic) :], program.weights, critic)
         assert states.shape[1] == self._state_dim
         visited, values = _rows(states), np.empty(len(states), np.float32)
@@ -82,7 +84,7 @@ class CompiledImagination(Imagination):
             kernel.evaluate(program, self._scratch[index], visited, first, last, values)
 
         run_shared(self._helpers, shares(len(states), len(self._scratch)), evaluate)
-        return self.actors.critic.scale * torch.from_numpy(values)
+        return self.actor_critic.critic.scale * torch.from_numpy(values)
 
 
 def _rows(tensor: Tensor) -> Floats:

@@ -15,14 +15,14 @@ from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from hucrl_ros.search.actors import Actors
+from hucrl_ros.search.actor_critic import ActorCritic
 from hucrl_ros.tasks import Task
 
 
 class TaskFeatures(BaseFeaturesExtractor):
-    """What policies and critics see of a state."""
+    """The task's features as the library's feature extractor."""
 
     def __init__(self, observation_space: spaces.Box, task: Task) -> None:
         super().__init__(observation_space, task.feature_dim)
@@ -36,9 +36,9 @@ class TaskFeatures(BaseFeaturesExtractor):
 class Means(nn.Module):
     """π and η as one network of the features, before they are squashed."""
 
-    def __init__(self, actors: Actors) -> None:
+    def __init__(self, actor_critic: ActorCritic) -> None:
         super().__init__()
-        modules = [actors.policy, actors.hallucination]
+        modules = [actor_critic.policy, actor_critic.hallucination]
         self.networks = nn.ModuleList(module.network for module in modules if module is not None)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -46,19 +46,19 @@ class Means(nn.Module):
         return torch.cat([network(features) for network in self.networks], dim=-1)
 
 
-def policy_arguments(actors: Actors) -> dict[str, Any]:
+def policy_arguments(actor_critic: ActorCritic) -> dict[str, Any]:
     """How the library builds the networks that ours replace."""
     return {
         "net_arch": [],
         "features_extractor_class": TaskFeatures,
-        "features_extractor_kwargs": {"task": actors.task},
+        "features_extractor_kwargs": {"task": actor_critic.task},
     }
 
 
-def set_up(algorithm: BaseAlgorithm, actors: Actors) -> None:
+def set_up(algorithm: BaseAlgorithm, actor_critic: ActorCritic) -> None:
     """Give an algorithm without an environment its spaces, as its library's `load` does."""
-    spec = actors.task.spec
-    joint_dim = spec.action_dim + actors.hallucination_dim
+    spec = actor_critic.task.spec
+    joint_dim = spec.action_dim + actor_critic.hallucination_dim
     algorithm.observation_space = spaces.Box(-np.inf, np.inf, (spec.state_dim,), np.float32)
     algorithm.action_space = spaces.Box(-1.0, 1.0, (joint_dim,), np.float32)
     algorithm.n_envs = 1
@@ -68,7 +68,7 @@ def set_up(algorithm: BaseAlgorithm, actors: Actors) -> None:
 
 
 @contextmanager
-def drawing_from(generator: torch.Generator) -> Iterator[None]:
+def drawing_from(generator: Generator) -> Iterator[None]:
     """Let the library, which draws from torch's global generator, depend on ours alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))

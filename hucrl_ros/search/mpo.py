@@ -5,11 +5,10 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
-from torch import Tensor
+from torch import Generator, Tensor
 
-from hucrl_ros.search.base import PolicySearch
-from hucrl_ros.search.imagination import Imagination
-from hucrl_ros.search.updates import GuardedAdam, descend
+from hucrl_ros.search.base import GuardedAdam, PolicySearch, descend
+from hucrl_ros.search.model_rollout import ModelRollout
 
 
 class Mpo(PolicySearch):
@@ -23,25 +22,21 @@ class Mpo(PolicySearch):
     """
 
     def improve_policies(
-        self,
-        states: Tensor,
-        imagination: Imagination,
-        optimiser: GuardedAdam,
-        generator: torch.Generator,
+        self, states: Tensor, rollout: ModelRollout, optimiser: GuardedAdam, generator: Generator
     ) -> None:
         """One E-step and `policy_steps` gradient steps of the M-step at `states` `(n, p)`."""
-        settings, actors = self.settings, imagination.actors
+        settings, actor_critic = self.settings, rollout.actor_critic
         index = torch.randint(len(states), (settings.batch_size,), generator=generator)
         batch = states[index]
         with torch.no_grad():
-            old = actors.joint(batch)
+            old = actor_critic.joint(batch)
             shape = (settings.candidates, *old.shape)
             std = settings.candidate_noise
             samples = (old + std * torch.randn(shape, generator=generator)).clamp(-1.0, 1.0)
-            weights = self._weights(batch, samples, imagination, generator)
+            weights = self._weights(batch, samples, rollout, generator)
         multiplier = 1.0
         for _ in range(settings.policy_steps):
-            mean = actors.joint(batch)
+            mean = actor_critic.joint(batch)
             distance = ((samples - mean) ** 2).sum(dim=-1) / (2.0 * std**2)
             divergence = (((mean - old) ** 2).sum(dim=-1) / (2.0 * std**2)).mean()
             likelihood = (weights * distance).sum(dim=0).mean()
@@ -50,14 +45,10 @@ class Mpo(PolicySearch):
             multiplier = min(max(multiplier * float(np.exp(0.1 * excess)), 1e-3), 1e3)
 
     def _weights(
-        self,
-        states: Tensor,
-        samples: Tensor,
-        imagination: Imagination,
-        generator: torch.Generator,
+        self, states: Tensor, samples: Tensor, rollout: ModelRollout, generator: Generator
     ) -> Tensor:
         """Weights `(samples, n)` of the E-step, summing to 1 over the samples."""
-        values = imagination.values_of(states, samples, self.settings.discount, generator)
+        values = rollout.values_of(states, samples, self.settings.discount, generator)
         temperature = e_step_temperature(values.double().cpu().numpy(), self.settings.mpo_epsilon)
         return torch.softmax(values / temperature, dim=0)
 

@@ -1,20 +1,121 @@
-"""What `sac` and `td3` have in common: hallucinated data, action values, the library's `train`."""
+"""What `sac` and `td3` have in common: imagined data, action values, the library's `train`."""
 
+from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from stable_baselines3 import SAC, TD3
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.policies import ContinuousCritic
-from torch import Tensor, nn
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+from torch import Generator, Tensor, nn
 
 from hucrl_ros.config.schema import SearchSettings
-from hucrl_ros.search.actors import Actors
+from hucrl_ros.models import Transitions
+from hucrl_ros.search.actor_critic import ActorCritic
+from hucrl_ros.search.base import GuardedAdam
 from hucrl_ros.search.model_free import drawing_from, set_up
-from hucrl_ros.search.replay import Replay
-from hucrl_ros.search.updates import GuardedAdam
+from hucrl_ros.search.model_rollout import ModelRollout
+
+
+class Data(NamedTuple):
+    """Transitions of the augmented system."""
+
+    states: Tensor
+    """`(n, p)`"""
+    joint: Tensor
+    """`(n, q + h)` (u, η), u in shares of the limits"""
+    following: Tensor
+    """`(n, p)`"""
+    rewards: Tensor
+    """`(n,)`"""
+
+
+class Replay:
+    """Imagined transitions of the last rounds, and all real ones."""
+
+    def __init__(
+        self, rollout: ModelRollout, recorded: Transitions | None, settings: SearchSettings
+    ) -> None:
+        """An empty memory.
+
+        Args:
+            rollout: Imagined dynamics, with the policies that expand values.
+            recorded: Real transitions; None or empty: imagined ones alone.
+            settings: Sizes and shares.
+        """
+        self._rollout, self._actor_critic, self._settings = rollout, rollout.actor_critic, settings
+        self._recorded = recorded
+        self._rounds: deque[Data] = deque(maxlen=settings.replay_rounds)
+        self._imagined: Data | None = None
+        self.generator = torch.Generator(rollout.actor_critic.limits.device)
+        """Draws batches and noise."""
+
+    @torch.no_grad()
+    def add(self, states: Tensor, joint: Tensor) -> None:
+        """Imagine one step of (u, η) `joint` `(n, q + h)` from `states` `(n, p)`; store it."""
+        width = self._actor_critic.task.spec.predicted_dim
+        noise = torch.randn(len(states), width, generator=self.generator)
+        visited, earned = self._rollout.hold(states, joint, noise[None])
+        following, rewards = visited[1], earned[0]
+        finite = rewards.isfinite() & following.isfinite().all(dim=-1)
+        data = Data(states, joint, following, rewards)
+        self._rounds.append(Data(*(entry[finite] for entry in data)))
+        self._imagined = Data(*(torch.cat(entry) for entry in zip(*self._rounds, strict=True)))
+
+    def sample(self, batch_size: int, env: object = None) -> ReplayBufferSamples:
+        """A batch for the library's `train`, which names and calls it.
+
+        Rewards are those of `expansion_steps` steps, the first as stored and the others imagined
+        with the present policies, in units of the critic's scale.
+        """
+        data = self._draw(batch_size)
+        following, rewards = self._expanded(data)
+        discount = self._settings.discount**self._settings.expansion_steps
+        return ReplayBufferSamples(
+            observations=data.states,
+            actions=data.joint,
+            next_observations=following,
+            dones=torch.zeros(batch_size, 1),
+            rewards=(rewards / self._actor_critic.critic.scale)[:, None],
+            discounts=torch.full((batch_size, 1), discount),
+        )
+
+    def _expanded(self, data: Data) -> tuple[Tensor, Tensor]:
+        """States `(n, p)` after H = `expansion_steps`, discounted rewards until then `(n,)`."""
+        further = self._settings.expansion_steps - 1
+        if not further:
+            return data.following, data.rewards
+        expanded = self._rollout.imagine(data.following, further, self.generator)
+        powers = self._settings.discount ** torch.arange(1.0, further + 1)
+        return expanded.states[-1], data.rewards + powers @ expanded.rewards
+
+    def _draw(self, count: int) -> Data:
+        assert self._imagined is not None
+        real = 0
+        if self._recorded is not None and len(self._recorded.states):
+            real = round(self._settings.real_share * count)
+        index = self._random_rows(len(self._imagined.states), count - real)
+        imagined = Data(*(entry[index] for entry in self._imagined))
+        if not real:
+            return imagined
+        return Data(*(torch.cat(pair) for pair in zip(imagined, self._real(real), strict=True)))
+
+    def _real(self, count: int) -> Data:
+        """Recorded transitions, with an η that is drawn from a standard normal distribution."""
+        assert self._recorded is not None
+        actor_critic = self._actor_critic
+        index = self._random_rows(len(self._recorded.states), count)
+        states, efforts, following = (entry[index] for entry in self._recorded)
+        eta = torch.randn(count, actor_critic.hallucination_dim, generator=self.generator)
+        joint = torch.cat([efforts / actor_critic.limits, eta], dim=-1)
+        return Data(states, joint, following, actor_critic.task.reward(states, efforts))
+
+    def _random_rows(self, rows: int, count: int) -> Tensor:
+        return torch.randint(rows, (count,), generator=self.generator)
+
 
 UNIFORM_SHARE = 0.5
 """Share of imagined actions that are uniform over their range. Nothing forbids to imagine them,
@@ -22,12 +123,12 @@ and values that only ever saw the policies' own actions have a poor gradient els
 
 
 class OffPolicy:
-    """An off-policy algorithm on the networks of `Actors` and the data of a `Replay`."""
+    """An off-policy algorithm on the networks of `ActorCritic` and the data of a `Replay`."""
 
     def __init__(
         self,
         algorithm: SAC | TD3,
-        actors: Actors,
+        actor_critic: ActorCritic,
         replay: Replay,
         optimiser: GuardedAdam,
         settings: SearchSettings,
@@ -36,17 +137,19 @@ class OffPolicy:
 
         Args:
             algorithm: Without environment and networks yet.
-            actors: Hold the networks.
+            actor_critic: Holds the networks.
             replay: Holds the data.
             optimiser: Of the policies; its step size holds for the action values too.
             settings: Steps and batch size.
         """
-        assert actors.action_values is not None
-        set_up(algorithm, actors)
-        networks = list(actors.action_values.networks)
+        assert actor_critic.action_values is not None
+        set_up(algorithm, actor_critic)
+        networks = list(actor_critic.action_values.networks)
         _put(networks, algorithm.critic)
         _put(deepcopy(networks), algorithm.critic_target)
-        self.optimiser = GuardedAdam(actors.action_values.parameters(), settings.learning_rate)
+        self.optimiser = GuardedAdam(
+            actor_critic.action_values.parameters(), settings.learning_rate
+        )
         """Of the action values."""
         algorithm.critic.optimizer = self.optimiser
         algorithm.actor.optimizer = optimiser
@@ -54,9 +157,7 @@ class OffPolicy:
         algorithm.replay_buffer = cast(ReplayBuffer, replay)
         self._algorithm, self._replay, self._settings = algorithm, replay, settings
 
-    def learn(
-        self, states: Tensor, act: Callable[[Tensor], Tensor], generator: torch.Generator
-    ) -> None:
+    def learn(self, states: Tensor, act: Callable[[Tensor], Tensor], generator: Generator) -> None:
         """One round of Algorithm 3.
 
         Args:

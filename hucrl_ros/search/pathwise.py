@@ -1,12 +1,11 @@
 """Pathwise: gradients through imagined steps and the critic."""
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from hucrl_ros.search.base import PolicySearch
+from hucrl_ros.search.base import GuardedAdam, PolicySearch, descend
 from hucrl_ros.search.differentiable import imagined_value
-from hucrl_ros.search.imagination import Imagination
-from hucrl_ros.search.updates import GuardedAdam, descend
+from hucrl_ros.search.model_rollout import ModelRollout
 
 
 class Pathwise(PolicySearch):
@@ -18,16 +17,12 @@ class Pathwise(PolicySearch):
     needs_gradients = True
 
     def improve_policies(
-        self,
-        states: Tensor,
-        imagination: Imagination,
-        optimiser: GuardedAdam,
-        generator: torch.Generator,
+        self, states: Tensor, rollout: ModelRollout, optimiser: GuardedAdam, generator: Generator
     ) -> None:
         """Ascend the imagined value of batches of `states` `(n, p)`."""
         settings = self.settings
         for _ in range(settings.policy_steps):
             index = torch.randint(len(states), (settings.batch_size,), generator=generator)
             horizon, batch = settings.gradient_steps, states[index]
-            value = imagined_value(batch, imagination, horizon, settings, generator)
-            descend(-value.mean() / imagination.actors.critic.scale, optimiser)
+            value = imagined_value(batch, rollout, horizon, settings, generator)
+            descend(-value.mean() / rollout.actor_critic.critic.scale, optimiser)

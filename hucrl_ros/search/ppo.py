@@ -9,13 +9,12 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.type_aliases import RolloutBufferSamples
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from hucrl_ros.search.base import PolicySearch
-from hucrl_ros.search.imagination import Imagination, Starts, trace_targets
+from hucrl_ros.search.base import GuardedAdam, PolicySearch
 from hucrl_ros.search.model_free import Means, drawing_from, policy_arguments, set_up
-from hucrl_ros.search.updates import GuardedAdam
+from hucrl_ros.search.model_rollout import InitialStates, ModelRollout, trace_targets
 
 
 class Ppo(PolicySearch):
@@ -32,10 +31,10 @@ class Ppo(PolicySearch):
     """
 
     def begin(
-        self, imagination: Imagination, starts: Starts, optimiser: GuardedAdam
+        self, rollout: ModelRollout, starts: InitialStates, optimiser: GuardedAdam
     ) -> list[GuardedAdam]:
-        """Build the algorithm around the actors."""
-        settings, actors = self.settings, imagination.actors
+        """Build the library's algorithm on our networks."""
+        settings, actor_critic = self.settings, rollout.actor_critic
         algorithm = PPO(
             "MlpPolicy",
             None,  # type: ignore[arg-type]
@@ -44,15 +43,15 @@ class Ppo(PolicySearch):
             batch_size=settings.batch_size,
             clip_range=settings.ppo_clip,
             vf_coef=0.0,  # The critic has its own regression, as in every search.
-            policy_kwargs={**policy_arguments(actors), "ortho_init": False},
-            device=actors.limits.device,
+            policy_kwargs={**policy_arguments(actor_critic), "ortho_init": False},
+            device=actor_critic.limits.device,
             _init_setup_model=False,
         )
-        set_up(algorithm, actors)
+        set_up(algorithm, actor_critic)
         policy = algorithm.policy
         assert isinstance(policy, ActorCriticPolicy)
-        policy.add_module("action_net", Means(actors))
-        policy.add_module("value_net", actors.critic.network)
+        policy.add_module("action_net", Means(actor_critic))
+        policy.add_module("value_net", actor_critic.critic.network)
         policy.log_std = nn.Parameter(
             torch.full_like(policy.log_std, math.log(settings.candidate_noise)),
             requires_grad=False,
@@ -64,19 +63,15 @@ class Ppo(PolicySearch):
         return []
 
     def improve_policies(
-        self,
-        states: Tensor,
-        imagination: Imagination,
-        optimiser: GuardedAdam,
-        generator: torch.Generator,
+        self, states: Tensor, rollout: ModelRollout, optimiser: GuardedAdam, generator: Generator
     ) -> None:
         """Imagine trajectories from some of `states` `(n, p)`, then learn from them."""
         settings = self.settings
         starts = states[torch.randperm(len(states), generator=generator)[: settings.pool]]
-        samples = self._imagine(starts, imagination, generator)
-        rollout = _Rollout(samples, settings.policy_steps, generator)
+        samples = self._imagine(starts, rollout, generator)
+        buffer = _RolloutBuffer(samples, settings.policy_steps, generator)
         # The library goes through all of it, in batches, and asks it for nothing else.
-        self._algorithm.rollout_buffer = cast(RolloutBuffer, rollout)
+        self._algorithm.rollout_buffer = cast(RolloutBuffer, buffer)
         with drawing_from(generator):
             self._algorithm.train()
         self._left -= 1
@@ -97,25 +92,25 @@ class Ppo(PolicySearch):
 
     @torch.no_grad()
     def _imagine(
-        self, states: Tensor, imagination: Imagination, generator: torch.Generator
+        self, states: Tensor, rollout: ModelRollout, generator: Generator
     ) -> RolloutBufferSamples:
         """Roll the noisy policies out for `rollout_steps`."""
-        settings, actors = self.settings, imagination.actors
-        task, step = actors.task, imagination.step
+        settings, actor_critic = self.settings, rollout.actor_critic
+        task, dynamics = actor_critic.task, rollout.dynamics
         visited, drawn, rewards = [states], [], []
         std = self._policy.log_std.exp()
         for _ in range(settings.rollout_steps):
             mean = self._policy.action_net(task.features(states))
             drawn.append(mean + std * torch.randn(mean.shape, generator=generator))
             joint = torch.tanh(drawn[-1])
-            effort = actors.effort(joint[:, : task.spec.action_dim])
+            effort = actor_critic.effort(joint[:, : task.spec.action_dim])
             rewards.append(task.reward(states, effort))
             noise = torch.randn(len(states), task.spec.predicted_dim, generator=generator)
-            states = step(states, effort, joint[:, task.spec.action_dim :], noise)
+            states = dynamics(states, effort, joint[:, task.spec.action_dim :], noise)
             visited.append(states)
-        values = actors.critic(torch.stack(visited))
+        values = actor_critic.critic(torch.stack(visited))
         targets = trace_targets(torch.stack(rewards), values, settings.discount, settings.trace)
-        scale = actors.critic.scale
+        scale = actor_critic.critic.scale
         observations, actions = torch.stack(visited[:-1]).flatten(0, 1), torch.cat(drawn)
         _, log_prob, _ = self._policy.evaluate_actions(observations, actions)
         return RolloutBufferSamples(
@@ -128,12 +123,10 @@ class Ppo(PolicySearch):
         )
 
 
-class _Rollout:
-    """What PPO's `train` asks of a buffer: batches of one rollout, in the library's units."""
+class _RolloutBuffer:
+    """The buffer that PPO's `train` reads: batches of one rollout, in the library's units."""
 
-    def __init__(
-        self, samples: RolloutBufferSamples, batches: int, generator: torch.Generator
-    ) -> None:
+    def __init__(self, samples: RolloutBufferSamples, batches: int, generator: Generator) -> None:
         finite = samples.advantages.isfinite()
         self._samples = RolloutBufferSamples(*(entry[finite] for entry in samples))
         self._batches, self._generator = batches, generator

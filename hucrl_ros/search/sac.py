@@ -1,15 +1,12 @@
 """SAC on hallucinated data."""
 
-import torch
 from stable_baselines3 import SAC
-from torch import Tensor
+from torch import Generator, Tensor
 
-from hucrl_ros.search.base import PolicySearch
-from hucrl_ros.search.imagination import Imagination, Starts
+from hucrl_ros.search.base import GuardedAdam, PolicySearch
 from hucrl_ros.search.model_free import Means, policy_arguments
-from hucrl_ros.search.off_policy import OffPolicy
-from hucrl_ros.search.replay import Replay
-from hucrl_ros.search.updates import GuardedAdam
+from hucrl_ros.search.model_rollout import InitialStates, ModelRollout
+from hucrl_ros.search.off_policy import OffPolicy, Replay
 
 
 class Sac(PolicySearch):
@@ -21,10 +18,10 @@ class Sac(PolicySearch):
     """
 
     def begin(
-        self, imagination: Imagination, starts: Starts, optimiser: GuardedAdam
+        self, rollout: ModelRollout, starts: InitialStates, optimiser: GuardedAdam
     ) -> list[GuardedAdam]:
-        """Build the algorithm around the actors."""
-        settings, actors = self.settings, imagination.actors
+        """Build the library's algorithm on our networks."""
+        settings, actor_critic = self.settings, rollout.actor_critic
         self._algorithm = SAC(
             "MlpPolicy",
             None,  # type: ignore[arg-type]
@@ -33,25 +30,21 @@ class Sac(PolicySearch):
             gamma=settings.discount,
             ent_coef=settings.entropy_weight,
             target_entropy=0.0,  # unused where the weight is given
-            policy_kwargs=policy_arguments(actors),
-            device=actors.limits.device,
+            policy_kwargs=policy_arguments(actor_critic),
+            device=actor_critic.limits.device,
             _init_setup_model=False,
         )
-        replay = Replay(imagination, starts.recorded, settings)
-        self._off_policy = OffPolicy(self._algorithm, actors, replay, optimiser, settings)
-        assert actors.log_std is not None
-        self._algorithm.actor.add_module("mu", Means(actors))
-        self._algorithm.actor.add_module("log_std", actors.log_std)
+        replay = Replay(rollout, starts.recorded, settings)
+        self._off_policy = OffPolicy(self._algorithm, actor_critic, replay, optimiser, settings)
+        assert actor_critic.log_std is not None
+        self._algorithm.actor.add_module("mu", Means(actor_critic))
+        self._algorithm.actor.add_module("log_std", actor_critic.log_std)
         return [self._off_policy.optimiser]
 
     def improve_policies(
-        self,
-        states: Tensor,
-        imagination: Imagination,
-        optimiser: GuardedAdam,
-        generator: torch.Generator,
+        self, states: Tensor, rollout: ModelRollout, optimiser: GuardedAdam, generator: Generator
     ) -> None:
-        """Imagine what drawn actions lead to in `states` `(n, p)`, then learn from all data."""
+        """Imagine a step of drawn actions from `states` `(n, p)`, then learn from all data."""
         settings = self.settings
         share = optimiser.param_groups[0]["lr"] / settings.learning_rate
         self._algorithm.ent_coef_tensor.fill_(share * settings.entropy_weight)

@@ -4,14 +4,12 @@ from copy import deepcopy
 
 import torch
 from stable_baselines3 import TD3
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from hucrl_ros.search.base import PolicySearch
-from hucrl_ros.search.imagination import Imagination, Starts
+from hucrl_ros.search.base import GuardedAdam, PolicySearch
 from hucrl_ros.search.model_free import Means, policy_arguments
-from hucrl_ros.search.off_policy import OffPolicy
-from hucrl_ros.search.replay import Replay
-from hucrl_ros.search.updates import GuardedAdam
+from hucrl_ros.search.model_rollout import InitialStates, ModelRollout
+from hucrl_ros.search.off_policy import OffPolicy, Replay
 
 NOISE_CLIP = 2.5
 """Largest target noise [standard deviations], as in TD3's paper."""
@@ -25,10 +23,10 @@ class Td3(PolicySearch):
     """
 
     def begin(
-        self, imagination: Imagination, starts: Starts, optimiser: GuardedAdam
+        self, rollout: ModelRollout, starts: InitialStates, optimiser: GuardedAdam
     ) -> list[GuardedAdam]:
-        """Build the algorithm around the actors."""
-        settings, actors = self.settings, imagination.actors
+        """Build the library's algorithm on our networks."""
+        settings, actor_critic = self.settings, rollout.actor_critic
         algorithm = TD3(
             "MlpPolicy",
             None,  # type: ignore[arg-type]
@@ -37,27 +35,23 @@ class Td3(PolicySearch):
             gamma=settings.discount,
             target_policy_noise=settings.candidate_noise,
             target_noise_clip=NOISE_CLIP * settings.candidate_noise,
-            policy_kwargs=policy_arguments(actors),
-            device=actors.limits.device,
+            policy_kwargs=policy_arguments(actor_critic),
+            device=actor_critic.limits.device,
             _init_setup_model=False,
         )
-        replay = Replay(imagination, starts.recorded, settings)
-        self._off_policy = OffPolicy(algorithm, actors, replay, optimiser, settings)
-        algorithm.actor.mu = nn.Sequential(Means(actors), nn.Tanh())
+        replay = Replay(rollout, starts.recorded, settings)
+        self._off_policy = OffPolicy(algorithm, actor_critic, replay, optimiser, settings)
+        algorithm.actor.mu = nn.Sequential(Means(actor_critic), nn.Tanh())
         algorithm.actor_target.mu = deepcopy(algorithm.actor.mu)
         return [self._off_policy.optimiser]
 
     def improve_policies(
-        self,
-        states: Tensor,
-        imagination: Imagination,
-        optimiser: GuardedAdam,
-        generator: torch.Generator,
+        self, states: Tensor, rollout: ModelRollout, optimiser: GuardedAdam, generator: Generator
     ) -> None:
-        """Imagine what noisy actions lead to in `states` `(n, p)`, then learn from all data."""
+        """Imagine a step of noisy actions from `states` `(n, p)`, then learn from all data."""
 
         def act(states: Tensor) -> Tensor:
-            joint = imagination.actors.joint(states)
+            joint = rollout.actor_critic.joint(states)
             noise = torch.randn(joint.shape, generator=generator)
             return (joint + self.settings.candidate_noise * noise).clamp(-1.0, 1.0)
 

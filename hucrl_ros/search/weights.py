@@ -1,4 +1,4 @@
-"""What the compiled kernel needs of torch's modules."""
+"""Weights and constants of torch's modules, as arrays for the compiled kernel."""
 
 import numpy as np
 import torch
@@ -6,9 +6,14 @@ from torch import Tensor, nn
 
 from hucrl_ros.controller.engines.networks import GEOMETRY, Dense, Floats, Networks
 from hucrl_ros.models import DeterministicEnsemble, Ensemble
-from hucrl_ros.models.exploration import GreedyStep, OptimisticStep, Step, ThompsonStep
-from hucrl_ros.models.heads import Heads
-from hucrl_ros.search.actors import Actors
+from hucrl_ros.models.ensemble import Heads
+from hucrl_ros.models.exploration import (
+    GreedyDynamics,
+    HallucinatedDynamics,
+    ImaginedDynamics,
+    ThompsonDynamics,
+)
+from hucrl_ros.search.actor_critic import ActorCritic
 from hucrl_ros.tasks import Task
 from hucrl_ros.tasks.contact import NEAR_CONTACT
 from hucrl_ros.tasks.geometry import NEAR_STOP, VECTOR_UNIT, Geometry
@@ -18,40 +23,41 @@ NO_NOISE = -100.0
 """The kernel's softplus makes an exact 0 of it."""
 
 
-def networks_of(actors: Actors, step: Step) -> Networks | None:
+def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networks | None:
     """The present weights; None for parts that the kernel doesn't know how to compute."""
-    task = actors.task
+    task = actor_critic.task
     known_features = type(task).features is Task.features
     known_features &= type(task).model_features is Task.model_features
-    if not (known_features and _known_step(step)):
+    if not (known_features and _known_dynamics(dynamics)):
         return None
-    model = step.model
-    if not isinstance(model, Ensemble | DeterministicEnsemble):
+    model = dynamics.model
+    # A subclass, e.g. of a plug-in, may compute something else.
+    if type(model) not in (Ensemble, DeterministicEnsemble):
         return None
-    noisy = isinstance(model, Ensemble)
-    policy, hallucination = policies_of(actors)
+    assert isinstance(model, Ensemble)
+    policy, hallucination = policies_of(actor_critic)
     return Networks(
         policy=policy,
         hallucination=hallucination,
-        model=_layers(step, model.heads, noisy),
+        model=_layers(dynamics, model.heads, model.noisy),
         activation=model.settings.activation,
         constants={
             "scales": np.array(task.scales, np.float32),
-            "limits": _numpy(actors.limits),
+            "limits": _numpy(actor_critic.limits),
             "input_mean": _numpy(model.inputs.mean),
             "input_std": _numpy(model.inputs.std),
             "target_mean": _numpy(model.targets.mean),
             "target_std": _numpy(model.targets.std),
-            "reach": _numpy(step.bounds),
-            "choice": _choice(step, len(model.heads.choice)),
+            "reach": _numpy(dynamics.bounds),
+            "choice": _choice(dynamics, len(model.heads.choice)),
             "epistemic_scale": _numpy(model.epistemic_scale),
             "min_aleatoric": np.array(
-                model.settings.min_aleatoric_std if noisy else 0.0, np.float32
+                model.settings.min_aleatoric_std if model.noisy else 0.0, np.float32
             ),
-            "beta": _numpy(step.beta)
-            if isinstance(step, OptimisticStep)
+            "beta": _numpy(dynamics.beta)
+            if isinstance(dynamics, HallucinatedDynamics)
             else np.zeros((), np.float32),
-            "total": np.array(isinstance(step, GreedyStep), np.float32),
+            "total": np.array(isinstance(dynamics, GreedyDynamics), np.float32),
         },
         angles=task.angles,
         joints=len(task.spec.joint_names),
@@ -60,18 +66,18 @@ def networks_of(actors: Actors, step: Step) -> Networks | None:
     )
 
 
-def policies_of(actors: Actors) -> tuple[list[Dense], list[Dense]]:
+def policies_of(actor_critic: ActorCritic) -> tuple[list[Dense], list[Dense]]:
     """The present weights of π and of η; none where there is no η."""
-    hallucination = actors.hallucination
+    hallucination = actor_critic.hallucination
     return (
-        _dense(actors.policy.network),
+        _dense(actor_critic.policy.network),
         _dense(hallucination.network) if hallucination is not None else [],
     )
 
 
-def critic_of(actors: Actors) -> list[Dense]:
+def critic_of(actor_critic: ActorCritic) -> list[Dense]:
     """The present weights of the critic, in units of its scale."""
-    return _dense(actors.critic.network)
+    return _dense(actor_critic.critic.network)
 
 
 def _geometry(geometry: Geometry) -> dict[str, Floats]:
@@ -104,30 +110,30 @@ def _object(geometry: Geometry) -> list[list[float]]:
     return [[*geometry.object_entries, shape.radius, shape.half_height, NEAR_CONTACT]]
 
 
-def _known_step(step: Step) -> bool:
-    if isinstance(step, GreedyStep | OptimisticStep):
-        return step.settings.covariance == "diagonal"
-    return isinstance(step, ThompsonStep)
+def _known_dynamics(dynamics: ImaginedDynamics) -> bool:
+    if isinstance(dynamics, GreedyDynamics | HallucinatedDynamics):
+        return dynamics.settings.covariance == "diagonal"
+    return isinstance(dynamics, ThompsonDynamics)
 
 
-def _layers(step: Step, heads: Heads, noisy: bool) -> list[Dense]:
-    """The believed heads' layers with 2 m outputs; without noise, the last m are `NO_NOISE`."""
+def _layers(dynamics: ImaginedDynamics, heads: Heads, noisy: bool) -> list[Dense]:
+    """The used heads' layers with 2 m outputs; without noise, the last m are `NO_NOISE`."""
     weights, biases = list(heads.weights), list(heads.biases)
     if not noisy:
         last, bias = weights[-1], biases[-1]
         weights[-1] = torch.cat([last, torch.zeros_like(last)], dim=-1)
         biases[-1] = torch.cat([bias, torch.full_like(bias, NO_NOISE)], dim=-1)
     drawn = int(heads.choice.argmax())
-    believed = slice(drawn, drawn + 1) if isinstance(step, ThompsonStep) else slice(None)
+    used = slice(drawn, drawn + 1) if isinstance(dynamics, ThompsonDynamics) else slice(None)
     return [
-        Dense(_numpy(weight[believed]), _numpy(bias[believed]).squeeze(1))
+        Dense(_numpy(weight[used]), _numpy(bias[used]).squeeze(1))
         for weight, bias in zip(weights, biases, strict=True)
     ]
 
 
-def _choice(step: Step, heads: int) -> Floats:
+def _choice(dynamics: ImaginedDynamics, heads: int) -> Floats:
     """Weight of each head's mean and variance in the imagined next state."""
-    count = 1 if isinstance(step, ThompsonStep) else heads
+    count = 1 if isinstance(dynamics, ThompsonDynamics) else heads
     return np.full(count, 1.0 / count, np.float32)
 
 

@@ -1,6 +1,10 @@
 """Whether a user's reward can become part of a bundle's graphs; it takes a few seconds."""
 
+import logging
 import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.learning.quiet_export import quiet_export
 from hucrl_ros.tasks.described import DescribedTask
 from hucrl_ros.tasks.reward_function import first_line
 
@@ -84,3 +87,17 @@ def _cause(error: BaseException) -> str:
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     return f"{type(error).__name__}: {first_line(error)}"
+
+
+@contextmanager
+def quiet_export() -> Iterator[None]:
+    """Inside, `torch.onnx.export` says nothing but errors."""
+    registration = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = registration.level
+    registration.setLevel(logging.ERROR)  # It warns of every absent optional package.
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        registration.setLevel(level)

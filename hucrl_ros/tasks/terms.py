@@ -119,7 +119,12 @@ TERMS: dict[str, Term] = {
 
 def weighted(settings: TermSettings, robot: RobotView, state: Tensor, action: Tensor) -> Tensor:
     """One term `(...)` with its weight."""
-    value = TERMS[settings.term](settings, robot, state, action)
+    ours = TERMS.get(settings.term)
+    value = (
+        settings.value(robot, state, action)
+        if ours is None
+        else ours(settings, robot, state, action)
+    )
     return value if settings.weight == 1.0 else settings.weight * value
 
 

@@ -1,18 +1,18 @@
-"""Trajectories of the imagined system."""
+"""Trajectories that the learned model imagines under the policies."""
 
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.models import Transitions
-from hucrl_ros.models.exploration import Step
-from hucrl_ros.search.actors import Actors
+from hucrl_ros.models.exploration import ImaginedDynamics
+from hucrl_ros.search.actor_critic import ActorCritic
 from hucrl_ros.tasks import Task
 
 
-class Imagined(NamedTuple):
+class Trajectories(NamedTuple):
     """Imagined trajectories of N particles over T steps."""
 
     states: Tensor
@@ -23,13 +23,13 @@ class Imagined(NamedTuple):
     """`(T, N)`"""
 
 
-class Starts:
-    """Where imagined trajectories start: states of the task, and states that were visited."""
+class InitialStates:
+    """Where imagined trajectories start: states of the task, and recorded states."""
 
     def __init__(
         self, task: Task, visited: Tensor, share: float, recorded: Transitions | None = None
     ) -> None:
-        """Mix starts.
+        """Mix two sources of initial states.
 
         Args:
             task: Gives `imagined_states`.
@@ -42,8 +42,8 @@ class Starts:
         self._visited = visited
         self._share = share
 
-    def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """`(count, p)` starts in random order."""
+    def draw(self, count: int, generator: Generator) -> Tensor:
+        """`(count, p)` initial states in random order."""
         states = self._task.imagined_states(count, generator)
         states = states[torch.randperm(count, generator=generator)]
         if not len(self._visited):
@@ -56,21 +56,21 @@ class Starts:
         return torch.where(use, visited, states)
 
 
-class Imagination:
-    """The imagined system with the policies in it, followed without gradients."""
+class ModelRollout:
+    """Rolls policies out on imagined dynamics, without gradients."""
 
-    def __init__(self, actors: Actors, step: Step) -> None:
-        self.actors = actors
-        self.step = step
+    def __init__(self, actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> None:
+        self.actor_critic = actor_critic
+        self.dynamics = dynamics
 
     @torch.no_grad()
     def imagine(
         self,
         states: Tensor,
         steps: int,
-        generator: torch.Generator | None = None,
+        generator: Generator | None = None,
         policy_noise: float = 0.0,
-    ) -> Imagined:
+    ) -> Trajectories:
         """Roll π and η out.
 
         Args:
@@ -79,8 +79,8 @@ class Imagination:
             generator: Draws the noise of policy and system; None: neither has any.
             policy_noise: Standard deviation added to π [shares of the effort limits].
         """
-        count, spec = len(states), self.actors.task.spec
-        width = spec.action_dim + self.actors.hallucination_dim
+        count, spec = len(states), self.actor_critic.task.spec
+        width = spec.action_dim + self.actor_critic.hallucination_dim
         offsets = torch.zeros(steps, count, width)
         noise = torch.zeros(steps, count, spec.predicted_dim)
         if generator is not None:
@@ -89,12 +89,12 @@ class Imagination:
                 offsets[t, :, : spec.action_dim] = policy_noise * drawn
                 noise[t] = torch.randn(count, spec.predicted_dim, generator=generator)
         visited, joint = self._roll_out(states, offsets, noise, feedback=True)
-        efforts = self.actors.effort(joint[..., : spec.action_dim])
-        return Imagined(visited, efforts, self.actors.task.reward(visited[:-1], efforts))
+        efforts = self.actor_critic.effort(joint[..., : spec.action_dim])
+        return Trajectories(visited, efforts, self.actor_critic.task.reward(visited[:-1], efforts))
 
     @torch.no_grad()
     def hold(self, states: Tensor, joint: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """What (u, η), held for T steps, leads to.
+        """Hold (u, η) for T steps.
 
         Args:
             states: `(n, p)`.
@@ -106,8 +106,8 @@ class Imagination:
         """
         held = joint.expand(len(noise), -1, -1)
         visited, _ = self._roll_out(states, held, noise, feedback=False)
-        efforts = self.actors.effort(held[..., : self.actors.task.spec.action_dim])
-        return visited, self.actors.task.reward(visited[:-1], efforts)
+        efforts = self.actor_critic.effort(held[..., : self.actor_critic.task.spec.action_dim])
+        return visited, self.actor_critic.task.reward(visited[:-1], efforts)
 
     @torch.no_grad()
     def values_of(
@@ -115,10 +115,10 @@ class Imagination:
         states: Tensor,
         candidates: Tensor,
         discount: float,
-        generator: torch.Generator,
+        generator: Generator,
         steps: int = 1,
     ) -> Tensor:
-        """Q of candidates held for n imagined steps, and the critic: Σ γ^t r(s_t, u) + γ^n V(s_n).
+        """Q of candidates that are held for n imagined steps: Σ γ^t r(s_t, u) + γ^n V(s_n).
 
         Args:
             states: `(n, p)`.
@@ -131,7 +131,9 @@ class Imagination:
             `(m, n)`. A candidate whose value isn't finite counts as the worst of its state.
         """
         tried, count = candidates.shape[:2]
-        noise = torch.randn(steps, count, self.actors.task.spec.predicted_dim, generator=generator)
+        noise = torch.randn(
+            steps, count, self.actor_critic.task.spec.predicted_dim, generator=generator
+        )
         visited, rewards = self.hold(
             states.repeat(tried, 1), candidates.flatten(0, 1), noise.repeat(1, tried, 1)
         )
@@ -142,40 +144,40 @@ class Imagination:
 
     def _values(self, states: Tensor) -> Tensor:
         """The critic `(n,)` of states `(n, p)`."""
-        values: Tensor = self.actors.critic(states)
+        values: Tensor = self.actor_critic.critic(states)
         return values
 
     def _roll_out(
         self, starts: Tensor, offsets: Tensor, noise: Tensor, feedback: bool
     ) -> tuple[Tensor, Tensor]:
-        """Follow the step.
+        """Iterate the imagined dynamics.
 
         Args:
             starts: `(N, p)`.
             offsets: `(T, N, q + h)` added to (π, η).
             noise: Standard normal `(T, N, m)`.
-            feedback: Whether there are policies; without, the offsets are all.
+            feedback: Whether to add the policies; else (u, η) are the offsets alone.
 
         Returns:
             States `(T + 1, N, p)`, and (u, η) `(T, N, q + h)` after clipping to [-1, 1].
         """
         states, visited, applied = starts, [starts], []
-        action_dim = self.actors.task.spec.action_dim
+        action_dim = self.actor_critic.task.spec.action_dim
         for offset, disturbance in zip(offsets, noise, strict=True):
-            joint = offset + self.actors.joint(states) if feedback else offset
+            joint = offset + self.actor_critic.joint(states) if feedback else offset
             joint = joint.clamp(-1.0, 1.0)
-            effort = self.actors.effort(joint[:, :action_dim])
-            states = self.step(states, effort, joint[:, action_dim:], disturbance)
+            effort = self.actor_critic.effort(joint[:, :action_dim])
+            states = self.dynamics(states, effort, joint[:, action_dim:], disturbance)
             visited.append(states)
             applied.append(joint)
         return torch.stack(visited), torch.stack(applied)
 
 
-class Pool:
-    """Imagined trajectories that go on from one iteration to the next."""
+class RolloutPool:
+    """Imagined trajectories that continue from one iteration of a search to the next."""
 
     def __init__(
-        self, starts: Starts, settings: SearchSettings, generator: torch.Generator
+        self, starts: InitialStates, settings: SearchSettings, generator: Generator
     ) -> None:
         self._starts = starts
         self._settings = settings
@@ -183,27 +185,27 @@ class Pool:
         self._states = starts.draw(settings.pool, generator)
 
     @torch.no_grad()
-    def advance(self, imagination: Imagination) -> Imagined:
-        """Follow noisy π and η for `rollout_steps`, a few trajectories starting anew."""
+    def advance(self, rollout: ModelRollout) -> Trajectories:
+        """Imagine `rollout_steps` of noisy π and η; a share of the trajectories starts anew."""
         settings, generator = self._settings, self._generator
         fresh = self._starts.draw(settings.pool, generator)
         restart = torch.rand(settings.pool, 1, generator=generator) < settings.restart
         restart = restart | ~self._states.isfinite().all(dim=-1, keepdim=True)
         self._states = torch.where(restart, fresh, self._states)
-        imagined = imagination.imagine(
+        imagined = rollout.imagine(
             self._states, settings.rollout_steps, generator, settings.policy_noise
         )
         self._states = imagined.states[-1]
         return imagined
 
 
-def finite_part(imagined: Imagined) -> Imagined:
+def finite_part(imagined: Trajectories) -> Trajectories:
     """The trajectories in which every number is finite."""
     finite = imagined.rewards.isfinite().all(dim=0)
     finite = finite & imagined.states.isfinite().all(dim=-1).all(dim=0)
     if finite.all():
         return imagined
-    return Imagined(*(entry[:, finite] for entry in imagined))
+    return Trajectories(*(entry[:, finite] for entry in imagined))
 
 
 def _worst_where_not_finite(values: Tensor) -> Tensor:
