@@ -60,19 +60,19 @@ def task_config_path(task: str) -> Path:
     Raises:
         ConfigError: there is none.
     """
-    path = task_config_file(task)
-    if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml")))
+    files = task_config_files()
+    if task not in files:
         raise ConfigError(
-            f"task: {task!r} is unknown; known tasks: {known}; or the path of a YAML that "
-            "describes a robot of your own"
+            f"task: {task!r} is unknown; known tasks: {', '.join(files)}; or the path of a YAML "
+            "that describes a robot of your own"
         )
-    return path
+    return files[task]
 
 
-def task_config_file(task: str) -> Path:
-    """Where the file of a task in `config/` lies, if there is one."""
-    return share_directory() / "config" / f"{task}.yaml"
+def task_config_files() -> dict[str, Path]:
+    """The files in `config/` by the name of their task; not the one of all defaults."""
+    files = sorted((share_directory() / "config").glob("*.yaml"))
+    return {file.stem: file for file in files if file.stem != "defaults"}
 
 
 def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

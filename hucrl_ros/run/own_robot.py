@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from hucrl_ros.config.files import load_config, task_config_file
+from hucrl_ros.config.files import load_config, task_config_files
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description, is_description, read_description
 from hucrl_ros.errors import ConfigError
@@ -45,7 +45,7 @@ def own_settings(path: Path, config: Path | None) -> Config:
         ConfigError: a setting is wrong, or the robot's name is one of the paper's tasks.
     """
     described = read_description(path)
-    if task_config_file(described.name).is_file():
+    if described.name in task_config_files():
         raise ConfigError(
             f"{path}: {described.name!r} is a task of the paper; give the robot another robot.name"
         )

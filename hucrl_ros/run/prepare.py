@@ -16,7 +16,7 @@ from hucrl_ros.config.files import (
     load_config,
     merge,
     parse_config,
-    task_config_file,
+    task_config_files,
     task_config_path,
 )
 from hucrl_ros.config.schema import Config
@@ -124,7 +124,7 @@ def recordings_of(bundle: Path, task: str, folder: Path) -> RunFolder:
         RunError: no folder can be made there.
     """
     exists = (folder / "config.yaml").is_file()
-    if exists or task_config_file(task).is_file():
+    if exists or task in task_config_files():
         return prepare_run(RunOptions(task, out=folder, resume=exists))
     robot = RunFolder(bundle.absolute().parent.parent).robot
     try:
