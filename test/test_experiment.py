@@ -67,7 +67,7 @@ def test_one_task_needs_no_prefix(tmp_path):
     [
         ({"tasks": {}}, "tasks: "),
         ({"seeds": []}, "seeds: "),
-        ({"sedes": [1]}, "sedes: Extra inputs"),
+        ({"sedes": [1]}, "unknown key 'sedes'; did you mean 'seeds'"),
         ({"strategies": ["hopeful"]}, r"strategies\.0: "),
         ({"set": {"planner.particels": 3}}, "'planner.particels'; did you mean 'particles'"),
         ({"tasks": {"pendulm": {"action_penalties": [0]}}}, "'pendulm' is unknown"),

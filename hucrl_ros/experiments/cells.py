@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.run.prepare import override
 
 
 @dataclass(frozen=True)

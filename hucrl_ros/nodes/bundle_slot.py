@@ -8,6 +8,7 @@ from rclpy.node import Node
 from rclpy.subscription import Subscription
 from std_msgs.msg import String
 
+from hucrl_ros.config.files import override
 from hucrl_ros.config.robot_spec import RobotSpec
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.agent import Agent
@@ -19,7 +20,7 @@ from hucrl_ros.controller.state_reader import StateReader, Surroundings
 from hucrl_ros.errors import BundleError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.bundle_loader import BundleLoader, Outcome
-from hucrl_ros.nodes.overrides import given_settings, override
+from hucrl_ros.nodes.parameters import given_settings, origin
 from hucrl_ros.nodes.qos import LATCHED
 
 
@@ -48,8 +49,7 @@ class BundleSlot:
         self._node = node
         self._config = config
         self._planning, self._surroundings = planning, surroundings
-        self._planner = given_settings(node, "planner", config.planner)
-        self._safety = given_settings(node, "safety", config.safety)
+        self._given = given_settings(node, "planner", "safety")
         self._spec: RobotSpec | None = None
         self._loader: BundleLoader[ControlLoop] = BundleLoader(self._prepare)
         self._ready: Outcome[ControlLoop] | None = None
@@ -112,11 +112,10 @@ class BundleSlot:
                 f"{path}: made for the task {manifest.task!r}; this controller's is "
                 f"{config.task!r}"
             )
-        planner = override(manifest.planner, self._planner)
-        spec = manifest.spec
-        safety = override(manifest.safety, self._safety)
+        manifest = override(manifest, self._given, f"{path} with {origin(self._node)}")
+        spec, safety = manifest.spec, manifest.safety
         guard = Guard(spec, safety)
-        bundle = replace(bundle, manifest=manifest.model_copy(update={"planner": planner}))
+        bundle = replace(bundle, manifest=manifest)
         control, compensation = config.control, None
         pose_periods = 0.0 if config.mode == "lockstep" else safety.stale_periods
         reader = StateReader(spec, self._surroundings, pose_periods)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from rclpy.node import Node
 
-from hucrl_ros.config.files import merge, parse_config
+from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
@@ -19,7 +19,9 @@ Value = TypeVar("Value", bool, int, float, str)
 
 
 def read_config(node: Node, own: Collection[str] = ()) -> Config:
-    """The node's parameters as settings.
+    """The settings of the run whose folder the parameter `run` names, with the other parameters.
+
+    Without a run they replace the schema's defaults.
 
     The node must be built with `automatically_declare_parameters_from_overrides=True`, so that
     a misspelt parameter is seen (and refused by name) instead of being ignored.
@@ -30,6 +32,7 @@ def read_config(node: Node, own: Collection[str] = ()) -> Config:
 
     Raises:
         ConfigError: a parameter is unknown, of the wrong type, or out of range.
+        RunError: no run lies there.
     """
     ignored = {*ROS_PARAMETERS, *own}
     values = {
@@ -37,7 +40,22 @@ def read_config(node: Node, own: Collection[str] = ()) -> Config:
         for name, parameter in node.get_parameters_by_prefix("").items()
         if name not in ignored and not name.startswith(ROS_PREFIXES)
     }
-    return parse_config(merge({}, values), f"parameters of node {node.get_name()!r}")
+    base = own_run(node).config if node.has_parameter("run") else Config()
+    return override(base, values, origin(node))
+
+
+def given_settings(node: Node, *groups: str) -> dict[str, object]:
+    """Dotted keys and values of the settings in `groups` that the node's parameters name."""
+    return {
+        f"{group}.{name}": _plain(parameter.value)
+        for group in groups
+        for name, parameter in node.get_parameters_by_prefix(group).items()
+    }
+
+
+def origin(node: Node) -> str:
+    """Where parameters came from, for messages."""
+    return f"parameters of node {node.get_name()!r}"
 
 
 def own_parameter(node: Node, name: str, default: Value) -> Value:
@@ -53,7 +71,7 @@ def own_parameter(node: Node, name: str, default: Value) -> Value:
         value = float(value)
     if type(value) is not type(default):
         raise ConfigError(
-            f"parameters of node {node.get_name()!r}: {name} = {value!r}: "
+            f"{origin(node)}: {name} = {value!r}: "
             f"expected {type(default).__name__}, got {type(value).__name__}"
         )
     assert isinstance(value, type(default))
@@ -70,7 +88,7 @@ def own_run(node: Node) -> RunFolder:
     folder = own_parameter(node, "run", "")
     if not folder:
         raise ConfigError(
-            f"parameters of node {node.get_name()!r}: run is missing; "
+            f"{origin(node)}: run is missing; "
             "pass the folder of a run: --ros-args -p run:=runs/NAME"
         )
     try:

@@ -12,6 +12,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 
+from hucrl_ros.config.files import override
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.joint_state import JointStateReader
 from hucrl_ros.controller.manifest import read_manifest
@@ -19,8 +20,7 @@ from hucrl_ros.controller.watch import Watch, patience
 from hucrl_ros.errors import HucrlError, StateError
 from hucrl_ros.nodes import joint_message, topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
-from hucrl_ros.nodes.overrides import given_settings, override
-from hucrl_ros.nodes.parameters import read_config
+from hucrl_ros.nodes.parameters import given_settings, origin, read_config
 from hucrl_ros.nodes.process_liveness import LifelineWatcher, lifeline_name
 from hucrl_ros.nodes.qos import LATCHED, NEWEST, STREAM
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
@@ -52,7 +52,7 @@ class Watchdog(Node):
         super().__init__(LABEL, automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
         self._config = read_config(self, ("run",))
-        self._given = given_settings(self, "safety", self._config.safety)
+        self._given = given_settings(self, "safety")
         self._watch = Watch()
         self._guard: Guard | None = None
         self._reader = JointStateReader(())
@@ -85,9 +85,9 @@ class Watchdog(Node):
         if message.data.startswith("error:"):
             return
         try:
-            manifest = read_manifest(Path(message.data))
-            safety = override(manifest.safety, self._given)
-            guard = Guard(manifest.spec, safety)
+            source = f"{message.data} with {origin(self)}"
+            manifest = override(read_manifest(Path(message.data)), self._given, source)
+            guard = Guard(manifest.spec, manifest.safety)
         except HucrlError as error:
             self._report(Level.ERROR, f"can't stand by: {error}")
             return
@@ -97,7 +97,7 @@ class Watchdog(Node):
         dimension = MultiArrayDimension(label=LABEL, size=count, stride=count)
         self._layout = MultiArrayLayout(dim=[dimension])
         lockstep = self._config.mode == "lockstep"
-        self._watch.limit_s = patience(safety.stale_periods, manifest.period, lockstep)
+        self._watch.limit_s = patience(manifest.safety.stale_periods, manifest.period, lockstep)
         # It needs next to no time, but that at once: taken wherever it is allowed. Now, because
         # the executor's own threads didn't exist yet when this node was made.
         wished = self._config.control.realtime_priority

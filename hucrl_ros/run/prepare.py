@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from hucrl_ros.config.files import (
+    COMMAND_LINE,
     load_config,
-    merge,
-    parse_config,
+    override,
     task_config_files,
     task_config_path,
 )
@@ -27,7 +27,6 @@ from hucrl_ros.run.own_robot import asked_robot, continued_robot, own_settings
 
 RUNS = Path("runs")
 """Where new runs go, below the working directory."""
-COMMAND_LINE = "command line"
 
 
 @dataclass(frozen=True)
@@ -134,27 +133,6 @@ def recordings_of(bundle: Path, task: str, folder: Path) -> RunFolder:
     except OSError as error:
         raise RunError(f"{folder}: can't record there: {error.strerror}") from None
     return run
-
-
-def override(base: Config, overrides: Mapping[str, Any]) -> Config:
-    """The settings `base` with some of them replaced.
-
-    Args:
-        base: Settings.
-        overrides: Dotted keys, e.g. `planner.horizon`, and values.
-
-    Raises:
-        ConfigError: a key is unknown, or its value wrong.
-    """
-    values = base.model_dump(mode="json")
-    for key in overrides:
-        group = key.rpartition(".")[0]
-        if group and not isinstance(values.get(group), dict):
-            groups = ", ".join(name for name, value in values.items() if isinstance(value, dict))
-            raise ConfigError(
-                f"{COMMAND_LINE}: unknown key {key!r}; {group!r} is no group; groups: {groups}"
-            )
-    return parse_config(merge(values, overrides), COMMAND_LINE)
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
