@@ -9,8 +9,7 @@ from hucrl_ros.config.schema import Settings
 from hucrl_ros.config.task_file import is_description
 from hucrl_ros.config.yaml_files import checked, read_mapping
 from hucrl_ros.experiments.cells import NOTHING, Cell, Variation, make_cells
-from hucrl_ros.run.own_robot import asked_robot
-from hucrl_ros.run.prepare import RunOptions, asked_config
+from hucrl_ros.run.prepare import RunOptions, asked_run
 
 Strategy = Literal["greedy", "thompson", "optimistic"]
 Changes = dict[str, Any]
@@ -66,7 +65,7 @@ class Grid(Settings):
             changes = {**self.set, **task.set}
             if task.episodes is not None:
                 changes["episodes"] = task.episodes
-            base = asked_config(RunOptions(name, overrides=changes))
+            base, described = asked_run(RunOptions(name, overrides=changes))
             cells += make_cells(
                 base,
                 self.strategies,
@@ -74,7 +73,7 @@ class Grid(Settings):
                 self.seeds,
                 variation,
                 many,
-                asked_robot(name, base),
+                described,
             )
         return [cell for cell in cells if self._wanted(cell)]
 
