@@ -79,7 +79,7 @@ def process(node: NodeSpec) -> Node:
         package=PACKAGE,
         executable=node.executable,
         name=node.name,
-        parameters=[str(node.parameter_file), dict(node.parameters)],
+        parameters=[dict(node.parameters)],
         remappings=list(node.remappings.items()),
         output="screen",
         on_exit=OpaqueFunction(function=shut_down) if node.name == SUPERVISOR else None,

@@ -9,6 +9,7 @@ import pytest
 import hucrl_ros
 from hucrl_ros.cli import COMMANDS, main
 from hucrl_ros.cli.list import REGISTRIES, entries
+from hucrl_ros.config.defaults import document_defaults
 from hucrl_ros.config.paths import share_directory
 from hucrl_ros.errors import BagError, ConfigError
 
@@ -135,6 +136,11 @@ def test_list_prints_every_kind(capsys):
         assert f"\n{kind} (" in f"\n{printed}"
         for entry in entries(kind):
             assert f"  {entry.name}" in printed
+
+
+def test_list_settings_prints_the_documented_defaults(capsys):
+    assert main(["list", "settings"]) == 0
+    assert capsys.readouterr().out == document_defaults()
 
 
 def test_list_names_an_unknown_kind(capsys):

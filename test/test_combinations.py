@@ -4,11 +4,10 @@ import pytest
 from linear_system import PushedMass
 
 from hucrl_ros.cli import main
-from hucrl_ros.config.files import load_config, task_config_path
+from hucrl_ros.config.files import load_config, override, task_config_path
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.planners import PLANNERS
 from hucrl_ros.run.combinations import check_combination
-from hucrl_ros.run.prepare import override
 from hucrl_ros.search import SEARCHES
 from hucrl_ros.tasks import TASKS, make_task
 

@@ -173,6 +173,7 @@ def test_beta_decays_from_the_first_learned_episode_to_its_floor():
     assert [settings.beta_at(episode) for episode in range(5)] == [3.0, 3.0, 1.5, 1.0, 1.0]
 
 
-def test_a_task_without_a_file_is_named_with_the_known_ones():
-    with pytest.raises(ConfigError, match=r"task: 'pendelum' is unknown; known tasks: .*pendulum"):
-        task_config_path("pendelum")
+@pytest.mark.parametrize("task", ["pendelum", "defaults"])
+def test_a_task_without_a_file_is_named_with_the_known_ones(task):
+    with pytest.raises(ConfigError, match=rf"{task!r} is unknown; known tasks: cart.*pendulum"):
+        task_config_path(task)

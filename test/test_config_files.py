@@ -1,116 +1,96 @@
-"""Every file in `config/` loads, and documents every setting of the schema with unit and range."""
+"""Every file in `config/` loads; one documents every setting of the schema with unit and range."""
 
 import re
-from pathlib import Path
-from typing import get_args
 
 import pytest
-from pydantic import BaseModel, NonNegativeInt
+import yaml
+from pydantic import BaseModel
 
-from hucrl_ros.config.files import load_config
+from hucrl_ros.config.defaults import document_defaults
+from hucrl_ros.config.files import load_config, task_config_files
 from hucrl_ros.config.paths import share_directory
 from hucrl_ros.config.schema import Config
 from hucrl_ros.tasks import TASKS
 
-FILES = sorted((share_directory() / "config").glob("*.yaml"))
-NAMED = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-KEY = re.compile(r"^(?P<indent> *)(?P<off># )?(?P<key>[a-z_]+):( +(?P<value>\S.*))?$")
+DEFAULTS = share_directory() / "config" / "defaults.yaml"
+FILES = task_config_files()
+SETTING = re.compile(r"(?P<indent> +)(?:# )?(?P<name>[a-z_]+): (?P<value>\S.*)")
 
 
-def schema_leaves(group: type[BaseModel] = Config, prefix: str = ""):
-    """Dotted name and field of every setting."""
-    for name, field in group.model_fields.items():
-        annotation = field.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            yield from schema_leaves(annotation, f"{name}.")
-        else:
-            yield prefix + name, field
+def leaves(values: BaseModel) -> dict[str, object]:
+    """Dotted name and value of every setting."""
+    found = {}
+    for name, value in values:
+        below = leaves(value) if isinstance(value, BaseModel) else None
+        found |= {name: value} if below is None else {f"{name}.{k}": v for k, v in below.items()}
+    return found
 
 
-def documented_leaves(path: Path) -> dict[str, str]:
-    """Dotted name of every key, commented out or not, and the comment above it."""
+def documented() -> dict[str, str]:
+    """Dotted name of every setting, commented out or not, and the comment above it."""
     comments: list[str] = []
     found: dict[str, str] = {}
     group = ""
-    for line in path.read_text().splitlines():
-        match = KEY.match(line)
-        if match and match["value"] is None and not match["off"]:
-            group = match["key"] + "." if len(match["indent"]) >= 4 else ""
-            comments = []
-        elif match and match["value"] is not None and len(match["indent"]) >= 4:
-            prefix = group if len(match["indent"]) > 4 else ""
-            found[prefix + match["key"]] = " ".join(comments)
-            comments = []
-        elif line.strip().startswith("#"):
-            comments.append(line.strip().lstrip("# "))
+    for line in DEFAULTS.read_text().splitlines():
+        if match := SETTING.fullmatch(line):
+            found[group * (len(match["indent"]) > 4) + match["name"]] = " ".join(comments)
+        elif line.endswith(":"):
+            group = line.strip(" :") + "."
+        if line.strip().startswith("#") and not match:
+            comments.append(line.strip().removeprefix("# "))
         else:
             comments = []
     return found
 
 
-def range_text(field) -> str | None:
-    """The interval or the choices that the schema accepts; None where it takes any text."""
-    annotation = field.annotation
-    if annotation is bool:
-        return "true | false"
-    choices = get_args(annotation)
-    if choices and all(isinstance(choice, str) for choice in choices):
-        return " | ".join(choices)
-    if annotation is str:
-        return None
-    bounds = {}
-    for constraint in field.metadata:
-        for kind in ("ge", "gt", "le", "lt"):
-            if getattr(constraint, kind, None) is not None:
-                bounds[kind] = f"{getattr(constraint, kind):g}"
-                if float(bounds[kind]) != getattr(constraint, kind):
-                    bounds[kind] = str(getattr(constraint, kind))
-    if choices:  # a tuple of numbers: its entries, not its length
-        if choices[0] == NonNegativeInt:
-            return "[0, inf)"
-        return "[1, inf)" if choices[0] is int else "(-inf, inf)"
-    lower = f"[{bounds['ge']}" if "ge" in bounds else f"({bounds.get('gt', '-inf')}"
-    upper = f"{bounds['le']}]" if "le" in bounds else f"{bounds.get('lt', 'inf')})"
-    return f"{lower}, {upper}"
+def test_the_documented_defaults_are_those_of_the_schema():
+    made = "bring it up to date: hucrl list settings > config/defaults.yaml"
+    assert DEFAULTS.read_text() == document_defaults(), made
+    assert load_config(DEFAULTS) == Config()
+
+
+def test_every_setting_is_documented_with_meaning_range_and_unit():
+    comments = documented()
+    assert comments.keys() == leaves(Config()).keys()
+    for name, value in leaves(Config()).items():
+        meaning = comments[name].split("Unit: ")[0].split("Range: ")[0]
+        assert len(meaning.split()) >= 3, name
+        assert ("Range: " in comments[name]) == (name != "task"), name
+        is_number = not isinstance(value, (bool, str))
+        assert ("Unit: " in comments[name]) == is_number, name
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted"),
+    [
+        ("seed", "Unit: 1. Range: [0, 2147483648)."),
+        ("mode", "Range: lockstep | real_time."),
+        ("model.layers", "Unit: 1. Range: (0, inf)."),
+        ("model.bootstrap", "Range: true | false."),
+        ("model.noise_ratio", "Unit: standard deviations of the prior. Range: [0.0001, 1]."),
+        ("search.discount", "Unit: 1. Range: (0, 1)."),
+        ("control.cpus", "Unit: 1. Range: [0, inf)."),
+        ("control.realtime_priority", "Unit: 1. Range: [0, 99]."),
+    ],
+)
+def test_ranges_are_those_that_the_schema_accepts(name, accepted):
+    assert documented()[name].endswith(accepted)
 
 
 def test_there_is_one_file_for_each_task():
-    assert {path.stem for path in FILES} == set(TASKS)
+    assert FILES.keys() == TASKS.keys()
 
 
-@NAMED
-def test_a_file_loads_and_is_of_its_task(path):
-    assert load_config(path).task == path.stem
-
-
-@NAMED
-def test_a_file_holds_every_setting_of_the_schema_and_nothing_else(path):
-    assert set(documented_leaves(path)) == {name for name, _ in schema_leaves()}
-
-
-@NAMED
-def test_every_setting_states_its_range_as_the_schema_has_it(path):
-    documented = documented_leaves(path)
-    wrong = {
-        name: (documented.get(name), expected)
-        for name, field in schema_leaves()
-        if f"Range: {expected if (expected := range_text(field)) else ''}"
-        not in documented.get(name, "")
+@pytest.mark.parametrize("task", FILES)
+def test_a_tasks_file_holds_only_what_differs(task):
+    config = load_config(FILES[task])
+    assert config.task == task
+    given = yaml.safe_load(FILES[task].read_text())["/**"]["ros__parameters"]
+    same = {
+        f"{group}.{name}"
+        for group, values in given.items()
+        if isinstance(values, dict)
+        for name, value in values.items()
+        if Config.model_validate({group: {name: value}}) == Config()
     }
-    assert wrong == {}
-
-
-@NAMED
-def test_every_number_states_its_unit(path):
-    documented = documented_leaves(path)
-    for name, field in schema_leaves():
-        kinds = {field.annotation, *get_args(field.annotation)}
-        if kinds & {int, float}:
-            assert "Unit: " in documented[name], name
-
-
-@NAMED
-def test_every_setting_says_what_it_means(path):
-    for name, comment in documented_leaves(path).items():
-        meaning = comment.split("Unit: ")[0].split("Range: ")[0]
-        assert len(meaning.split()) >= 3, name
+    assert same == set()

@@ -64,10 +64,10 @@ def test_one_task_needs_no_prefix(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"tasks": {}}, "tasks: "),
-        ({"seeds": []}, "seeds: "),
-        ({"sedes": [1]}, "sedes: Extra inputs"),
-        ({"strategies": ["hopeful"]}, r"strategies\.0: "),
+        ({"tasks": {}}, "tasks = {}: "),
+        ({"seeds": []}, r"seeds = \[\]: "),
+        ({"sedes": [1]}, "unknown key 'sedes'; did you mean 'seeds'"),
+        ({"strategies": ["hopeful"]}, r"strategies\.0 = 'hopeful': "),
         ({"set": {"planner.particels": 3}}, "'planner.particels'; did you mean 'particles'"),
         ({"tasks": {"pendulm": {"action_penalties": [0]}}}, "'pendulm' is unknown"),
         (

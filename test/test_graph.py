@@ -32,9 +32,9 @@ def test_every_node_has_a_module_and_an_executable(run_folder):
         assert node.executable in installed
 
 
-def test_every_node_of_a_run_gets_its_settings_and_its_folder(run_folder):
+def test_every_node_of_a_run_reads_its_settings_in_its_folder(run_folder):
     for node in learning_graph(run_folder):
-        assert node.parameter_file == run_folder.config_path
+        assert node.parameter_file is None
         assert node.parameters["run"] == str(run_folder.root)
         assert node.required
 

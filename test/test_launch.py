@@ -123,7 +123,7 @@ def test_learning_starts_exactly_the_nodes_of_the_list(fake_launch, tmp_path):
         spec = expected[name]
         assert node.kwargs["package"] == "hucrl_ros"
         assert node.kwargs["executable"] == spec.executable
-        assert node.kwargs["parameters"] == [str(spec.parameter_file), dict(spec.parameters)]
+        assert node.kwargs["parameters"] == [dict(spec.parameters)]
 
 
 @needs_fakes

@@ -17,8 +17,7 @@ from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots import DescribedRobot, Pendulum, make_robot
 from hucrl_ros.robots.resolve import resolve
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.own_robot import asked_robot
-from hucrl_ros.run.prepare import RunOptions, asked_config
+from hucrl_ros.run.prepare import RunOptions, asked_config, asked_run
 from hucrl_ros.tasks import DescribedTask, PendulumSwingUp, make_task
 from hucrl_ros.tasks.export_check import check_export
 
@@ -390,9 +389,9 @@ def test_a_search_by_gradients_refuses_a_reward_without_any(tmp_path):
         "import torch\ndef reward(state, action, robot):\n    return torch.sign(state[..., 0])\n"
     )
     path = write(tmp_path, changed(ARM, "reward", function="steps.py:reward", success=None))
-    settings = {"task": "mine", "search": {"algorithm": "pathwise"}}
+    options = RunOptions(str(path), overrides={"search.algorithm": "pathwise"})
     with pytest.raises(ConfigError, match="has none with respect to the state; choose one of"):
-        asked_robot(str(path), Config.model_validate(settings))
+        asked_run(options)
 
 
 def test_a_position_servo_is_no_motor(tmp_path):

@@ -122,9 +122,9 @@ def test_an_unknown_key_in_a_file_is_named_with_the_nearest_known_one(tmp_path):
     [
         ({"episodes": 0}, "episodes = 0"),
         ({"planner.partikles": 3}, "did you mean 'particles'"),
-        ({"planer.particles": 3}, "'planer' is no group"),
-        ({"seed.x": 3}, "'seed' is no group"),
-        ({"planner.horizon.x": 3}, "'planner.horizon' is no group"),
+        ({"planer.particles": 3}, "unknown key 'planer'; did you mean 'planner'"),
+        ({"seed.x": 3}, "seed = {'x': 3}"),
+        ({"planner.horizon.x": 3}, "planner.horizon = {'x': 3}"),
         ({"planner": 3}, "planner = 3"),
         ({"mode": "fast"}, "'lockstep' or 'real_time'"),
     ],

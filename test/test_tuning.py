@@ -8,7 +8,7 @@ from hucrl_ros.benchmarks import tuning
 from hucrl_ros.benchmarks.tick import Size
 from hucrl_ros.benchmarks.tuning import FEWEST, MOST, MOST_ITERATIONS, STEP, Trial, tune
 from hucrl_ros.cli import main
-from hucrl_ros.config.files import load_config
+from hucrl_ros.config.files import load_config, task_config_path
 from hucrl_ros.config.paths import share_directory
 from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.bundle import load_bundle
@@ -89,9 +89,21 @@ def test_the_command_writes_settings_that_a_robot_can_use(bundle, tmp_path, know
     assert str(Size(**settings["planner"])) in printed
 
 
+def test_a_planner_is_added_where_a_tasks_file_has_none(bundle, tmp_path, known_times):
+    out = tmp_path / "mine.yaml"
+    before = load_config(task_config_path("pendulum"))
+    out.write_text(task_config_path("pendulum").read_text())
+    assert hucrl_tune(bundle, "--out", out) == 0
+    after = load_config(out)
+    changed = {"particles", "horizon", "iterations"}
+    assert after.planner.model_dump(exclude=changed) == before.planner.model_dump(exclude=changed)
+    assert after.planner != before.planner
+    assert after.model_copy(update={"planner": before.planner}) == before
+
+
 def test_comments_and_other_settings_stay(bundle, tmp_path, known_times):
     out = tmp_path / "mine.yaml"
-    before = (share_directory() / "config" / "pendulum.yaml").read_text()
+    before = (share_directory() / "config" / "defaults.yaml").read_text()
     out.write_text(before)
     assert hucrl_tune(bundle, "--out", out) == 0
     changed = [
@@ -118,7 +130,7 @@ def test_bad_values_are_named(bundle, arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", ["a: [", "- 1\n", "/**:\n  ros__parameters:\n    task: x\n"])
+@pytest.mark.parametrize("content", ["a: [", "- 1\n", "/**:\n  ros__parameters: 3\n"])
 def test_a_file_of_other_things_is_left_alone(bundle, tmp_path, content, capsys):
     out = tmp_path / "notes.yaml"
     out.write_text(content)

@@ -10,8 +10,7 @@ from hucrl_ros.cli.describe_bundle import pairs
 from hucrl_ros.config.robot import Draw, Reach
 from hucrl_ros.config.robot_spec import sources
 from hucrl_ros.config.task_file import Description, dump_description
-from hucrl_ros.run.own_robot import asked_robot
-from hucrl_ros.run.prepare import RunOptions, asked_config
+from hucrl_ros.run.prepare import RunOptions, asked_run
 from hucrl_ros.tasks.described import DescribedTask
 from hucrl_ros.tasks.terms import TERMS
 
@@ -22,8 +21,7 @@ def describe_robot(path: Path) -> RenderableType:
     Raises:
         ConfigError: something in it is wrong.
     """
-    config = asked_config(RunOptions(str(path)))
-    described = asked_robot(str(path), config)
+    config, described = asked_run(RunOptions(str(path)))
     assert described is not None
     robot, task = described.robot, DescribedTask(described, config.action_penalty)
     substeps = (

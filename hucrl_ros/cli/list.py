@@ -9,6 +9,7 @@ from types import FunctionType
 from typing import NamedTuple
 
 from hucrl_ros.config import plugins
+from hucrl_ros.config.defaults import document_defaults
 from hucrl_ros.errors import ConfigError
 
 Member = type | FunctionType
@@ -37,6 +38,7 @@ REGISTRIES = {
     "searches": Registry("hucrl_ros.search", "SEARCHES", "search.algorithm", "searches"),
     "planners": Registry("hucrl_ros.planners", "PLANNERS", "planner.algorithm", "planners"),
 }
+SETTINGS = "settings"
 
 
 class Entry(NamedTuple):
@@ -59,15 +61,19 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "kind",
         nargs="?",
-        choices=tuple(REGISTRIES),
+        choices=(*REGISTRIES, SETTINGS),
         metavar="KIND",
-        help=f"one of: {', '.join(REGISTRIES)}; default: all",
+        help=f"one of: {', '.join(REGISTRIES)}; or {SETTINGS}, with their defaults, units, "
+        "ranges and meanings; default: all but those",
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the entries of one registry or of all."""
+    """Print the entries of one registry or of all, or the documented defaults."""
+    if args.kind == SETTINGS:
+        print(document_defaults(), end="")
+        return 0
     kinds = [args.kind] if args.kind else list(REGISTRIES)
     for number, kind in enumerate(kinds):
         if number:

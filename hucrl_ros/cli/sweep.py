@@ -11,8 +11,7 @@ import yaml
 
 from hucrl_ros.cli.run_sweep import add_worker_arguments, check_worker_arguments
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.run.own_robot import asked_robot
-from hucrl_ros.run.prepare import RUNS, RunOptions, asked_config, parse_setting
+from hucrl_ros.run.prepare import RUNS, RunOptions, asked_run, parse_setting
 
 if TYPE_CHECKING:
     from hucrl_ros.experiments.grid import Variation
@@ -78,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     overrides = dict(parse_setting(text) for text in args.set)
     if args.episodes is not None:
         overrides["episodes"] = args.episodes
-    base = asked_config(RunOptions(args.task, args.config, overrides))
+    base, described = asked_run(RunOptions(args.task, args.config, overrides))
     if args.action_penalties is None:
         args.action_penalties = PENALTIES.get(args.task, [base.action_penalty])
     if args.goal is None:
@@ -93,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
         args.action_penalties,
         args.seeds,
         variation,
-        described=asked_robot(args.task, base),
+        described=described,
     )
     sweep = Sweep(args.runs or RUNS / f"sweep-{args.out.name}", cells)
     failures = train(sweep, workers_for(sweep, args))

@@ -92,23 +92,23 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     try:
         document: dict[str, Any] = _yaml().load(path.read_text(encoding="utf-8"))
-        document["/**"]["ros__parameters"]["planner"]["particles"]
+        document["/**"]["ros__parameters"].get("planner", {}).keys()
     except OSError as error:
         raise ConfigError(f"--out {path}: {error.strerror}") from None
     except (YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"--out {path}: not YAML: {' '.join(str(error).split())}") from None
     except (TypeError, KeyError, AttributeError):
         raise ConfigError(
-            f"--out {path}: holds other things; expected '/**:' with 'ros__parameters:' below it "
-            "and planner.particles there, or a name that is free"
+            f"--out {path}: holds other things; expected '/**:' with 'ros__parameters:' below it, "
+            "or a name that is free"
         ) from None
     return document
 
 
 def _write(path: Path, settings: dict[str, Any], size: Size, task: str) -> None:
     """Put the size into the settings; nothing else changes, and no half of a file is left."""
-    settings = settings or {"/**": {"ros__parameters": {"task": task, "planner": {}}}}
-    settings["/**"]["ros__parameters"]["planner"].update(size._asdict())
+    settings = settings or {"/**": {"ros__parameters": {"task": task}}}
+    settings["/**"]["ros__parameters"].setdefault("planner", {}).update(size._asdict())
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("w", encoding="utf-8") as file:

@@ -7,6 +7,7 @@ from pydantic import (
     ConfigDict,
     Field,
     NonNegativeInt,
+    PositiveInt,
     SerializeAsAny,
     model_validator,
 )
@@ -49,7 +50,7 @@ class ModelSettings(Settings):
     """Which model; `hucrl list models` explains them."""
     heads: int = Field(5, ge=1, le=1000)
     """Networks in the ensemble [1]."""
-    layers: tuple[int, ...] = Field((64, 64), min_length=1)
+    layers: tuple[PositiveInt, ...] = Field((64, 64), min_length=1)
     """Hidden units of each layer [1]."""
     activation: Literal["relu", "silu", "tanh"] = "silu"
     """Non-linearity between layers."""
@@ -141,11 +142,11 @@ class SearchSettings(Settings):
     """Share of the trajectories that start anew in a round [1]."""
     visited_starts: float = Field(0.3, ge=0, le=1)
     """Share of the starts that are recorded states; the others are the task's [1]."""
-    policy_layers: tuple[int, ...] = Field((64, 64), min_length=1)
+    policy_layers: tuple[PositiveInt, ...] = Field((64, 64), min_length=1)
     """Hidden units of π and η [1]."""
     eta_lipschitz: float = Field(0.0, ge=0)
     """Largest change of η over the largest change of a feature of the state; 0: any [1]."""
-    critic_layers: tuple[int, ...] = Field((128, 128), min_length=1)
+    critic_layers: tuple[PositiveInt, ...] = Field((128, 128), min_length=1)
     """Hidden units of the critic [1]."""
     learning_rate: float = Field(5e-3, gt=0, le=1)
     """Adam's first step size for policies and critic; it falls to a tenth [1]."""
@@ -258,7 +259,7 @@ class SafetySettings(Settings):
     """Speed of each joint above which efforts may only brake [rad/s or m/s]; empty: none."""
     stale_periods: float = Field(3.0, ge=1, le=100)
     """Control periods without a joint state (or command) until the safe command is sent [1]."""
-    outage_periods: float = Field(10.0, ge=1)
+    outage_periods: float = Field(10.0, ge=1, le=1000)
     """In real time, control periods without a new joint state, or of a controller that was held
     up, after which the episode is over; at least half a second [1]."""
     safe_command: Literal["zero", "damping"] = "zero"
@@ -278,7 +279,7 @@ class ControlSettings(Settings):
     threads: int = Field(1, ge=1)
     """Threads of the planning engine [1]."""
     realtime_priority: int = Field(0, ge=0, le=99)
-    """SCHED_FIFO priority of the controller; 0: ordinary scheduling."""
+    """SCHED_FIFO priority of the controller; 0: ordinary scheduling [1]."""
     lock_memory: bool = False
     """Keep the controller's memory from being paged out."""
     cpus: tuple[NonNegativeInt, ...] = ()
@@ -302,7 +303,7 @@ class Config(Settings):
     action_penalty: float = Field(0.2, ge=0)
     """ρ, weight of the action's cost in the reward [1]."""
     seed: int = Field(0, ge=0, lt=2**31)
-    """Seed of everything random."""
+    """Seed of everything random [1]."""
     episodes: int = Field(6, ge=1)
     """Episodes to run, the random ones included [1]."""
     mode: Literal["lockstep", "real_time"] = "lockstep"

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
 
 from hucrl_ros.config.reward import RewardSettings
 from hucrl_ros.config.robot import RobotSettings
 from hucrl_ros.config.schema import Settings
-from hucrl_ros.config.yaml_files import read_mapping
+from hucrl_ros.config.yaml_files import checked, read_mapping
 from hucrl_ros.errors import ConfigError
 
 FILE = "robot.yaml"
@@ -190,28 +189,7 @@ def _section(schema: type[Section], document: Mapping[str, Any], name: str, path
 
 
 def _named(schema: type[Section], values: Mapping[str, Any], name: str, path: Path) -> Section:
-    try:
-        return schema.model_validate(values)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join([name, *(str(part) for part in problem["loc"])])
-        if problem["type"] == "missing":
-            raise ConfigError(f"{path}: {key} is missing") from None
-        if problem["type"] == "extra_forbidden":
-            raise ConfigError(f"{path}: {_unknown(schema, problem['loc'], key)}") from None
-        if problem["type"] == "value_error":
-            raise ConfigError(f"{path}: {key}: {problem['ctx']['error']}") from None
-        shown = "" if problem["type"].startswith("union_tag") else f" = {problem['input']!r}"
-        raise ConfigError(f"{path}: {key}{shown}: {problem['msg']}") from None
-
-
-def _unknown(schema: type[Settings], location: tuple[int | str, ...], key: str) -> str:
-    if len(location) > 1:
-        return f"unknown key {key!r}; docs/reference.md lists what is known there"
-    known = sorted(schema.model_fields)
-    near = difflib.get_close_matches(str(location[0]), known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"unknown key {key!r}; {hint}known here: {', '.join(known)}"
+    return checked(schema, values, path, section=name)
 
 
 def _require_file(path: Path, origin: str) -> None:

@@ -1,6 +1,8 @@
 """YAML files with keys and values, read with one line for whatever is wrong."""
 
+import difflib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,22 +67,60 @@ def parse_mapping(
 
 def checked(
     schema: type[Schema],
-    document: dict[str, Any],
-    path: Path,
+    document: Mapping[str, Any],
+    source: Path | str,
     error: type[HucrlError] = ConfigError,
+    section: str = "",
 ) -> Schema:
     """`document` in the form of `schema`.
+
+    Args:
+        schema: What it has to fit.
+        document: Nested keys and values.
+        source: Where they came from, for the message.
+        error: What to raise.
+        section: Name of the part of `source` that `document` is.
 
     Raises:
         HucrlError: it doesn't fit; names the first key that is wrong.
     """
     try:
-        return schema.model_validate(document)
+        return schema.model_validate(dict(document))
     except ValidationError as problems:
-        problem = problems.errors()[0]
-        key = ".".join(str(part) for part in problem["loc"])
-        line = f"{shortened(key, 100)}: " if key else ""
-        raise error(f"{shortened(path)}: {line}{shortened(problem['msg'], 300)}") from None
+        line = shortened(explain(problems, schema, section), 1000)
+        raise error(f"{shortened(source)}: {line}") from None
+
+
+def explain(error: ValidationError, schema: type[BaseModel], section: str = "") -> str:
+    """One line for the first problem of a validation by `schema`."""
+    problem = error.errors()[0]
+    location = problem["loc"]
+    key = ".".join([*([section] if section else []), *map(str, location)])
+    if problem["type"] == "missing":
+        return f"{key} is missing"
+    if problem["type"] == "extra_forbidden":
+        known = _known_keys(schema, location[:-1])
+        if not known:
+            return f"unknown key {key!r}; docs/reference.md lists what is known there"
+        near = difflib.get_close_matches(str(location[-1]), known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"unknown key {key!r}; {hint}known here: {', '.join(known)}"
+    if problem["type"] == "value_error":
+        return f"{key + ': ' if key else ''}{problem['ctx']['error']}"
+    has_value = not key or problem["type"].startswith("union_tag")  # the message, then
+    shown = "" if has_value else f" = {shortened(repr(problem['input']), 100)}"
+    return f"{key}{shown}: {problem['msg']}".removeprefix(": ")
+
+
+def _known_keys(schema: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Keys of a group in `schema`; none where the group is an entry of a list or a union."""
+    for part in location:
+        field = schema.model_fields.get(str(part))
+        group = field.annotation if field else None
+        if not (isinstance(group, type) and issubclass(group, BaseModel)):
+            return []
+        schema = group
+    return sorted(schema.model_fields)
 
 
 def write_atomically(path: Path, text: str) -> None:

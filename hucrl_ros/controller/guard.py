@@ -71,6 +71,7 @@ class Guard:
             ("position_limits", "position_margin"): np.append(-self._lower, self._upper),
             ("velocity_limits",): self._speed,
             ("stale_periods",): np.array([self.safety.stale_periods]),
+            ("outage_periods",): np.array([self.safety.outage_periods]),
             # Neither more nor less damping is safer.
             ("safe_command", "damping"): np.array([-self._damping, self._damping]),
         }

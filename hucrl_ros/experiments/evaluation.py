@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from hucrl_ros.config.files import parse_config
-from hucrl_ros.config.schema import Config
+from hucrl_ros.config.files import override
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import Bundle, load_bundle
 from hucrl_ros.controller.guard import Guard
@@ -18,7 +17,6 @@ from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.run.folder import ROBOT
-from hucrl_ros.run.prepare import override
 from hucrl_ros.tasks import Task, make_task
 
 CHANGEABLE = ("planner", "safety")
@@ -79,16 +77,11 @@ def with_settings(bundle: Bundle, changes: Mapping[str, Any]) -> Bundle:
     Raises:
         ConfigError: a key or a value is wrong, or can't be changed in a finished bundle.
     """
-    manifest = bundle.manifest
     for key in changes:
         if key.partition(".")[0] not in CHANGEABLE or "." not in key:
             groups = " and ".join(f"{group}.*" for group in CHANGEABLE)
             raise ConfigError(f"{key}: fixed in a finished bundle; only {groups} can be changed")
-    present = {group: getattr(manifest, group).model_dump() for group in CHANGEABLE}
-    base = parse_config(present, f"{bundle.path}")
-    asked: Config = override(base, changes)
-    updated = manifest.model_copy(update={g: getattr(asked, g) for g in CHANGEABLE})
-    return dataclasses.replace(bundle, manifest=updated)
+    return dataclasses.replace(bundle, manifest=override(bundle.manifest, changes))
 
 
 def evaluate(

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config, Settings
 from hucrl_ros.config.task_file import Description, is_description
 from hucrl_ros.config.yaml_files import checked, read_mapping
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.run.own_robot import asked_robot
-from hucrl_ros.run.prepare import RunOptions, asked_config, override
+from hucrl_ros.run.prepare import RunOptions, asked_run
 
 Strategy = Literal["greedy", "thompson", "optimistic"]
 Changes = dict[str, Any]
@@ -162,7 +162,7 @@ class Grid(Settings):
             changes = {**self.set, **task.set}
             if task.episodes is not None:
                 changes["episodes"] = task.episodes
-            base = asked_config(RunOptions(name, overrides=changes))
+            base, described = asked_run(RunOptions(name, overrides=changes))
             cells += make_cells(
                 base,
                 self.strategies,
@@ -170,7 +170,7 @@ class Grid(Settings):
                 self.seeds,
                 variation,
                 many,
-                asked_robot(name, base),
+                described,
             )
         return [cell for cell in cells if self._wanted(cell)]
 

@@ -9,6 +9,7 @@ from rclpy.node import Node
 from rclpy.subscription import Subscription
 from std_msgs.msg import String
 
+from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.admission import admit
 from hucrl_ros.controller.agent import Agent
@@ -20,8 +21,7 @@ from hucrl_ros.controller.state_reader import StateReader, Surroundings
 from hucrl_ros.controller.watch import outage_limit
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.bundle_loader import BundleLoader, Outcome
-from hucrl_ros.nodes.overrides import given_settings, override
-from hucrl_ros.nodes.parameters import robot_of_run
+from hucrl_ros.nodes.parameters import given_settings, origin, robot_of_run
 from hucrl_ros.nodes.qos import LATCHED
 
 
@@ -50,8 +50,7 @@ class BundleSlot:
         self._node = node
         self._config = config
         self._planning, self._surroundings = planning, surroundings
-        self._planner = given_settings(node, "planner", config.planner)
-        self._safety = given_settings(node, "safety", config.safety)
+        self._given = given_settings(node, "planner", "safety")
         self._robot = robot_of_run(node, config.task)
         self._guard: Guard | None = None
         self._loader: BundleLoader[ControlLoop] = BundleLoader(self._prepare)
@@ -109,11 +108,10 @@ class BundleSlot:
     def _prepare(self, path: Path) -> ControlLoop:
         config = self._config
         bundle = load_bundle(path, threads=config.control.threads)
-        manifest, spec = bundle.manifest, bundle.manifest.spec
-        planner = override(manifest.planner, self._planner)
-        safety = override(manifest.safety, self._safety)
+        manifest = override(bundle.manifest, self._given, f"{path} with {origin(self._node)}")
+        spec, safety = manifest.spec, manifest.safety
         guard = admit(path, manifest, config.task, safety, self._robot, self._guard)
-        bundle = replace(bundle, manifest=manifest.model_copy(update={"planner": planner}))
+        bundle = replace(bundle, manifest=manifest)
         control, compensation, outage_s = config.control, None, math.inf
         pose_periods = 0.0 if config.mode == "lockstep" else safety.stale_periods
         reader = StateReader(spec, self._surroundings, pose_periods)

@@ -10,7 +10,7 @@ from rcl_interfaces.msg import SetParametersResult
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from hucrl_ros.config.files import merge, parse_config
+from hucrl_ros.config.files import override
 from hucrl_ros.config.robot_spec import RobotSpec
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import find_description
@@ -26,7 +26,9 @@ Value = TypeVar("Value", bool, int, float, str)
 
 
 def read_config(node: Node, own: Collection[str] = ()) -> Config:
-    """The node's parameters as settings; from now on a change of one is refused.
+    """The settings of the run whose folder the parameter `run` names, with the other parameters.
+
+    Without a run they replace the schema's defaults. From now on a change of one is refused.
 
     The node must be built with `automatically_declare_parameters_from_overrides=True`, so that
     a misspelt parameter is seen (and refused by name) instead of being ignored.
@@ -37,6 +39,7 @@ def read_config(node: Node, own: Collection[str] = ()) -> Config:
 
     Raises:
         ConfigError: a parameter is unknown, of the wrong type, or out of range.
+        RunError: no run lies there.
     """
     ignored = {*ROS_PARAMETERS, *own}
     values = {
@@ -44,9 +47,24 @@ def read_config(node: Node, own: Collection[str] = ()) -> Config:
         for name, parameter in node.get_parameters_by_prefix("").items()
         if name not in ignored and not name.startswith(ROS_PREFIXES)
     }
-    config = parse_config(merge({}, values), f"parameters of node {node.get_name()!r}")
+    base = own_run(node).config if node.has_parameter("run") else Config()
+    config = override(base, values, origin(node))
     node.add_on_set_parameters_callback(partial(_refuse_changes, node))
     return config
+
+
+def given_settings(node: Node, *groups: str) -> dict[str, object]:
+    """Dotted keys and values of the settings in `groups` that the node's parameters name."""
+    return {
+        f"{group}.{name}": _plain(parameter.value)
+        for group in groups
+        for name, parameter in node.get_parameters_by_prefix(group).items()
+    }
+
+
+def origin(node: Node) -> str:
+    """Where parameters came from, for messages."""
+    return f"parameters of node {node.get_name()!r}"
 
 
 def own_parameter(node: Node, name: str, default: Value) -> Value:
@@ -62,7 +80,7 @@ def own_parameter(node: Node, name: str, default: Value) -> Value:
         value = float(value)
     if type(value) is not type(default):
         raise ConfigError(
-            f"parameters of node {node.get_name()!r}: {name} = {value!r}: "
+            f"{origin(node)}: {name} = {value!r}: "
             f"expected {type(default).__name__}, got {type(value).__name__}"
         )
     assert isinstance(value, type(default))
@@ -79,7 +97,7 @@ def own_run(node: Node) -> RunFolder:
     folder = own_parameter(node, "run", "")
     if not folder:
         raise ConfigError(
-            f"parameters of node {node.get_name()!r}: run is missing; "
+            f"{origin(node)}: run is missing; "
             "pass the folder of a run: --ros-args -p run:=runs/NAME"
         )
     try:

@@ -15,6 +15,7 @@ from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 
+from hucrl_ros.config.files import override
 from hucrl_ros.controller.admission import admit
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.joint_state import JointStateReader
@@ -23,8 +24,7 @@ from hucrl_ros.controller.watch import Watch, patience
 from hucrl_ros.errors import HucrlError, StateError, shortened
 from hucrl_ros.nodes import joint_message, topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
-from hucrl_ros.nodes.overrides import given_settings, override
-from hucrl_ros.nodes.parameters import read_config, robot_of_run
+from hucrl_ros.nodes.parameters import given_settings, origin, read_config, robot_of_run
 from hucrl_ros.nodes.process_liveness import LifelineWatcher, lifeline_name
 from hucrl_ros.nodes.qos import LATCHED, NEWEST, STREAM
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
@@ -57,7 +57,7 @@ class Watchdog(Node):
         super().__init__(LABEL, automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
         self._config = read_config(self, ("run",))
-        self._given = given_settings(self, "safety", self._config.safety)
+        self._given = given_settings(self, "safety")
         self._robot = robot_of_run(self, self._config.task)
         self._watch = Watch()
         self._guard: Guard | None = None
@@ -114,8 +114,8 @@ class Watchdog(Node):
         if message.data.startswith("error:"):
             return
         path = Path(message.data)
-        manifest = read_manifest(path)
-        safety = override(manifest.safety, self._given)
+        manifest = override(read_manifest(path), self._given, f"{path} with {origin(self)}")
+        safety = manifest.safety
         guard = admit(path, manifest, self._config.task, safety, self._robot, self._guard)
         self._guard, self._bundle, self._period = guard, message.data, manifest.period
         self._reader = JointStateReader(manifest.joint_names)
@@ -123,7 +123,7 @@ class Watchdog(Node):
         dimension = MultiArrayDimension(label=LABEL, size=count, stride=count)
         self._layout = MultiArrayLayout(dim=[dimension])
         lockstep = self._config.mode == "lockstep"
-        self._watch.limit_s = patience(safety.stale_periods, manifest.period, lockstep)
+        self._watch.limit_s = patience(manifest.safety.stale_periods, manifest.period, lockstep)
         # It needs next to no time, but that at once: taken wherever it is allowed. Now, because
         # the executor's own threads didn't exist yet when this node was made.
         wished = self._config.control.realtime_priority

@@ -33,7 +33,7 @@ class NodeSpec:
     name: str
     """Name of the node, of its module in `package` and of its executable."""
     parameter_file: Path | None = None
-    """Settings in ROS parameter form; None: the schema's defaults."""
+    """Settings in ROS parameter form; None: those of the run, or the schema's defaults."""
     parameters: Mapping[str, Value] = field(default_factory=dict)
     """What only this node is told; it replaces what the file says."""
     remappings: Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +86,6 @@ def learning_graph(
     return tuple(
         NodeSpec(
             name=name,
-            parameter_file=run.config_path,
             parameters={"run": str(run.root), **own.get(name, {})},
             remappings={OWN_TOPICS[topic]: other for topic, other in topics.items()},
         )

@@ -3,31 +3,32 @@
 `hucrl up`, `hucrl train` and the launch files share it.
 """
 
+import logging
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from hucrl_ros.config.files import (
+    COMMAND_LINE,
     load_config,
-    merge,
-    parse_config,
-    task_config_file,
+    override,
+    task_config_files,
     task_config_path,
 )
 from hucrl_ros.config.schema import Config
-from hucrl_ros.config.task_file import is_description
+from hucrl_ros.config.task_file import Description, is_description, read_description
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.own_robot import asked_robot, continued_robot, own_settings
+
+logger = logging.getLogger(__name__)
 
 RUNS = Path("runs")
 """Where new runs go, below the working directory."""
-COMMAND_LINE = "command line"
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,14 @@ class RunOptions:
     """Start of the name of a new folder below `RUNS`."""
 
 
+class AskedRun(NamedTuple):
+    """What was asked for, in the form that a run keeps."""
+
+    config: Config
+    described: Description | None
+    """A robot of one's own, with nothing left to derive; None for a task of the paper."""
+
+
 def prepare_run(options: RunOptions) -> RunFolder:
     """Make the run's folder, or open the one to continue.
 
@@ -57,8 +66,7 @@ def prepare_run(options: RunOptions) -> RunFolder:
     """
     if options.resume:
         return _continued(options)
-    config = asked_config(options)
-    described = asked_robot(options.task, config)
+    config, described = asked_run(options)
     if described is None:
         _check_choices(options.task, config)
     _check_device(config)
@@ -69,22 +77,63 @@ def prepare_run(options: RunOptions) -> RunFolder:
         raise RunError(f"{folder}: can't make a run there: {error.strerror}") from None
 
 
+def asked_run(options: RunOptions) -> AskedRun:
+    """What a new run needs, checked; for a robot of one's own that takes seconds.
+
+    Raises:
+        ConfigError: a setting is wrong, or robot, reward and settings don't fit together.
+    """
+    described = _description(options.task)
+    config = _settings(options, described)
+    return AskedRun(config, None if described is None else _complete(described, config))
+
+
 def asked_config(options: RunOptions) -> Config:
     """The settings of a new run.
 
     Raises:
         ConfigError: a setting is wrong.
     """
-    if is_description(options.task):
-        base = own_settings(Path(options.task), options.config)
-    else:
+    return _settings(options, _description(options.task))
+
+
+def _description(task: str) -> Description | None:
+    return read_description(Path(task)) if is_description(task) else None
+
+
+def _settings(options: RunOptions, described: Description | None) -> Config:
+    """Those of the file, or of the robot's own; then what else was asked for."""
+    if described is None:
         standard = task_config_path(options.task)
         base = load_config(options.config or standard)
         if base.task != options.task:
             raise ConfigError(
                 f"{options.config}: task = {base.task!r}, but {options.task!r} was asked for"
             )
+    elif described.name in task_config_files():
+        raise ConfigError(
+            f"{options.task}: {described.name!r} is a task of the paper; give the robot another "
+            "robot.name"
+        )
+    elif options.config is None and not described.has_settings:
+        base = Config(task=described.name)
+    else:
+        base = load_config(options.config or Path(options.task), {"task": described.name})
     return override(base, options.overrides)
+
+
+def _complete(described: Description, config: Config) -> Description:
+    """With nothing left to derive; simulated for a moment, and its reward exported."""
+    from hucrl_ros.robots.resolve import resolve  # MuJoCo and torch take a while
+    from hucrl_ros.run.combinations import check_combination
+    from hucrl_ros.tasks import DescribedTask
+    from hucrl_ros.tasks.export_check import check_export
+
+    complete = resolve(described)
+    task = DescribedTask(complete, config.action_penalty)
+    check_combination(config, task)
+    check_export(task)
+    return complete
 
 
 def _check_device(config: Config) -> None:
@@ -124,7 +173,7 @@ def recordings_of(bundle: Path, task: str, folder: Path) -> RunFolder:
         RunError: no folder can be made there.
     """
     exists = (folder / "config.yaml").is_file()
-    if exists or task_config_file(task).is_file():
+    if exists or task in task_config_files():
         return prepare_run(RunOptions(task, out=folder, resume=exists))
     robot = RunFolder(bundle.absolute().parent.parent).robot
     try:
@@ -134,27 +183,6 @@ def recordings_of(bundle: Path, task: str, folder: Path) -> RunFolder:
     except OSError as error:
         raise RunError(f"{folder}: can't record there: {error.strerror}") from None
     return run
-
-
-def override(base: Config, overrides: Mapping[str, Any]) -> Config:
-    """The settings `base` with some of them replaced.
-
-    Args:
-        base: Settings.
-        overrides: Dotted keys, e.g. `planner.horizon`, and values.
-
-    Raises:
-        ConfigError: a key is unknown, or its value wrong.
-    """
-    values = base.model_dump(mode="json")
-    for key in overrides:
-        group = key.rpartition(".")[0]
-        if group and not isinstance(values.get(group), dict):
-            groups = ", ".join(name for name, value in values.items() if isinstance(value, dict))
-            raise ConfigError(
-                f"{COMMAND_LINE}: unknown key {key!r}; {group!r} is no group; groups: {groups}"
-            )
-    return parse_config(merge(values, overrides), COMMAND_LINE)
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -178,8 +206,9 @@ def _continued(options: RunOptions) -> RunFolder:
     run = RunFolder.open(options.out)
     stored = run.config
     task = options.task
-    if is_description(task):
-        task = continued_robot(Path(task), run)
+    if is_description(task):  # the run's copy counts, whatever became of the file since
+        logger.info("%s: the run goes on with its own copy in %s", task, run.robot)
+        task = read_description(Path(task)).name if Path(task).is_file() else stored.task
     asked = stored if options.config is None else load_config(options.config, {"task": task})
     # Which device it was is nothing that a file of settings should change by its default.
     here = {"task": task, "device": stored.device}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hucrl_ros.config.schema import Config
-from hucrl_ros.config.yaml_files import write_atomically
+from hucrl_ros.config.yaml_files import explain, write_atomically
 from hucrl_ros.errors import RunError
 from hucrl_ros.run.folder import RunFolder
 
@@ -227,10 +227,8 @@ def read_summary(path: Path) -> Summary:
     except OSError as error:
         raise RunError(f"{path}: {error.strerror}") from None
     except (ValidationError, UnicodeDecodeError) as error:
-        problem = error.errors()[0] if isinstance(error, ValidationError) else None
-        where = ".".join(map(str, problem["loc"])) if problem else ""
-        what = problem["msg"] if problem else str(error)
-        raise RunError(f"{path}: not a summary: {where + ': ' if where else ''}{what}") from None
+        what = explain(error, Summary) if isinstance(error, ValidationError) else error
+        raise RunError(f"{path}: not a summary: {what}") from None
 
 
 def installed_versions() -> dict[str, str]:

@@ -1,0 +1,110 @@
+"""Every setting with meaning, unit and range, from the schema.
+
+`hucrl list settings > config/defaults.yaml` brings the file up to date.
+"""
+
+import ast
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from hucrl_ros.config.schema import Config, Settings
+
+WIDTH = 99
+HEADER = """\
+# Every setting of a run, with its default, unit, range and meaning, in ROS parameter form.
+#
+# `hucrl list settings` prints this, from the schema in hucrl_ros/config/schema.py. A task's file
+# (config/<task>.yaml) holds only what differs. Change a value in a copy of the task's file
+# (--config FILE), or for one run (--set planner.horizon=30); an unknown key, a wrong type or a
+# value out of range is refused by name.
+# Ranges are intervals: [1, inf) includes 1. A list that is empty stays commented out, because
+# ROS can't tell the type of an empty list.
+/**:
+  ros__parameters:
+"""
+UNIT = re.compile(r"\s*\[([^]]+)\]")
+
+
+def document_defaults() -> str:
+    """The YAML, in ROS parameter form, that is read as `Config()`."""
+    return HEADER + "\n".join(_lines(Config, " " * 4)) + "\n"
+
+
+def _range_text(annotation: object, constraints: Sequence[object]) -> str:
+    """The interval or the choices that a field accepts; empty where it takes any text."""
+    if annotation is bool:
+        return "true | false"
+    if get_origin(annotation) is Literal:
+        return " | ".join(get_args(annotation))
+    if annotation is str:
+        return ""
+    if get_origin(annotation) is tuple:  # of its entries, not of its length
+        given = get_args(get_args(annotation)[0])[1:]  # from Annotated[int, ...]; none from int
+        constraints = [bound for each in given for bound in getattr(each, "metadata", [each])]
+    bounds = {
+        kind: f"{bound:.10g}"
+        for constraint in constraints
+        for kind in ("ge", "gt", "le", "lt")
+        if (bound := getattr(constraint, kind, None)) is not None
+    }
+    lower = f"[{bounds['ge']}" if "ge" in bounds else f"({bounds.get('gt', '-inf')}"
+    upper = f"{bounds['le']}]" if "le" in bounds else f"{bounds.get('lt', 'inf')})"
+    return f"{lower}, {upper}"
+
+
+def _lines(group: type[Settings], indent: str) -> Iterator[str]:
+    meanings = _docstrings(group)
+    for name, field in group.model_fields.items():
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, Settings):
+            yield ""
+            meaning = (inspect.getdoc(annotation) or "").splitlines()[0]
+            yield from _comment(meaning, indent=indent)
+            yield f"{indent}{name}:"
+            yield from _lines(annotation, indent + "  ")
+        else:
+            yield from _comment(*_described(meanings[name], field), indent=indent)
+            value = field.default if isinstance(field.default, str) else json.dumps(field.default)
+            yield f"{indent}{'# ' if field.default == () else ''}{name}: {value}"
+
+
+def _described(meaning: str, field: FieldInfo) -> tuple[str, str]:
+    """Meaning; unit and range. The docstring of a field has its unit in brackets."""
+    unit, accepted = UNIT.search(meaning), _range_text(field.annotation, field.metadata)
+    facts = [f"Unit: {unit[1]}."] if unit else []
+    facts += [f"Range: {accepted}."] if accepted else []
+    return UNIT.sub("", meaning), " ".join(facts)
+
+
+def _comment(*sentences: str, indent: str) -> list[str]:
+    """Comment lines: one if all fits, otherwise each of the sentences on lines of its own."""
+
+    def wrapped(text: str) -> list[str]:
+        start = f"{indent}# "
+        return textwrap.wrap(
+            text, WIDTH, initial_indent=start, subsequent_indent=start, break_on_hyphens=False
+        )
+
+    joined = wrapped(" ".join(sentences))
+    return joined if len(joined) == 1 else [line for text in sentences for line in wrapped(text)]
+
+
+def _docstrings(group: type[Settings]) -> dict[str, str]:
+    """The docstring below each field, in one line."""
+    # pydantic's own `use_attribute_docstrings` would read sources at every start of a node.
+    (definition,) = ast.parse(inspect.getsource(group)).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: " ".join(below.value.value.split())
+        for field, below in pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if isinstance(below.value.value, str)
+    }
