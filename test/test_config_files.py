@@ -34,7 +34,7 @@ def documented() -> dict[str, str]:
     for line in DEFAULTS.read_text().splitlines():
         if match := SETTING.fullmatch(line):
             found[group * (len(match["indent"]) > 4) + match["name"]] = " ".join(comments)
-        elif line.endswith(":"):
+        elif line.endswith(":") and "#" not in line:
             group = line.strip(" :") + "."
         if line.strip().startswith("#") and not match:
             comments.append(line.strip().removeprefix("# "))
