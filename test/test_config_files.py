@@ -10,7 +10,7 @@ from pydantic import BaseModel, NonNegativeInt
 from hucrl_ros.config.files import load_config
 from hucrl_ros.config.paths import share_directory
 from hucrl_ros.config.schema import Config
-from hucrl_ros.tasks import TASKS
+from hucrl_ros.config.task_file import known_tasks
 
 FILES = sorted((share_directory() / "config").glob("*.yaml"))
 NAMED = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -75,7 +75,7 @@ def range_text(field) -> str | None:
 
 
 def test_there_is_one_file_for_each_task():
-    assert {path.stem for path in FILES} == set(TASKS)
+    assert {path.stem for path in FILES} == set(known_tasks())
 
 
 @NAMED

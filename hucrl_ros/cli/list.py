@@ -8,12 +8,15 @@ from pathlib import Path
 from types import FunctionType
 from typing import NamedTuple
 
+from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.task_file import known_tasks, read_description
+
 Member = type | FunctionType
 """A class, or a function that builds an object."""
 
 
 class Registry(NamedTuple):
-    """Where a dict of name → member lies."""
+    """Where a dict of name → member lies; empty for what YAMLs in `sim/` describe."""
 
     module: str
     variable: str
@@ -22,8 +25,8 @@ class Registry(NamedTuple):
 
 
 REGISTRIES = {
-    "tasks": Registry("hucrl_ros.tasks", "TASKS", "hucrl up TASK"),
-    "robots": Registry("hucrl_ros.robots", "ROBOTS", "by the task"),
+    "tasks": Registry("", "", "hucrl up TASK"),
+    "robots": Registry("", "", "by the task"),
     "rewards": Registry("hucrl_ros.tasks.terms", "TERMS", "reward.terms of a robot of your own"),
     "strategies": Registry("hucrl_ros.models.exploration", "STRATEGIES", "--strategy"),
     "models": Registry("hucrl_ros.models", "MODELS", "model.kind"),
@@ -76,8 +79,21 @@ def run(args: argparse.Namespace) -> int:
 def entries(kind: str) -> list[Entry]:
     """The choices of one kind, sorted by name."""
     module, variable, _ = REGISTRIES[kind]
+    if not module:
+        return _described(kind)
     registry: Mapping[str, Member] = getattr(importlib.import_module(module), variable)
     return [_entry(name, registry[name]) for name in sorted(registry)]
+
+
+def _described(kind: str) -> list[Entry]:
+    found: dict[str, Entry] = {}
+    for path in known_tasks().values():
+        described = read_description(path)
+        part = described.task if kind == "tasks" else described.robot
+        name = described.name if kind == "tasks" else described.robot.name
+        source = str(path.relative_to(share_directory()))
+        found.setdefault(name, Entry(name, part.about, source))
+    return [found[name] for name in sorted(found)]
 
 
 def _entry(name: str, member: Member) -> Entry:

@@ -1,13 +1,15 @@
 """Schema of a reward that a user describes: a Python function, or a sum of given terms."""
 
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from hucrl_ros.config.robot import Name
 from hucrl_ros.config.schema import Settings
 
 Coordinates = tuple[float, float, float]
+Function = Annotated[str, Field(pattern=r"^$|^[^:]+\.py:[A-Za-z_]\w*$")]
+"""`file.py:name`; the file's path is relative to the description."""
 Point = str | Coordinates
 """Name of a site, or of a body among the state's entries; or world coordinates [m]."""
 
@@ -135,6 +137,14 @@ class GentleSettings(TermSettings):
     """How far above it the tolerance is 0.1 [N m or N]."""
 
 
+class BoundedEffortSettings(TermSettings):
+    """Unit of the efforts."""
+
+    term: Literal["bounded_effort"]
+    scale: float = Field(1.0, gt=0)
+    """Effort that costs 0.63 ρ [N m or N]."""
+
+
 class ProductSettings(TermSettings):
     """Terms that count only together."""
 
@@ -154,6 +164,7 @@ AnyTerm = Annotated[
     | VelocitySettings
     | EffortSettings
     | GentleSettings
+    | BoundedEffortSettings
     | ProductSettings,
     Field(discriminator="term"),
 ]
@@ -174,9 +185,8 @@ class SuccessSettings(Settings):
 class RewardSettings(Settings):
     """Either a function or terms."""
 
-    function: str = Field("", pattern=r"^$|^[^:]+\.py:[A-Za-z_]\w*$")
-    """`file.py:name` of a function `(state, action, robot) -> reward`; the file's path is
-    relative to the description."""
+    function: Function = ""
+    """`(state, action, robot) -> reward`."""
     terms: tuple[AnyTerm, ...] = ()
     """Summed."""
     success: SuccessSettings | None = None
@@ -187,21 +197,16 @@ class RewardSettings(Settings):
             raise ValueError("expected either function: FILE.py:NAME or a list of terms")
         return self
 
-    @property
-    def file(self) -> str:
-        """Of the function; empty where there is none."""
-        return self.function.rpartition(":")[0]
 
-    @property
-    def name(self) -> str:
-        """Of the function; empty where there is none."""
-        return self.function.rpartition(":")[2]
+class TaskSettings(Settings):
+    """What else makes a task; all of it may be left out."""
 
-    def all_terms(self) -> Iterator[TermSettings]:
-        """Every term, factors of products included."""
-        waiting: list[TermSettings] = list(self.terms)
-        while waiting:
-            term = waiting.pop(0)
-            yield term
-            if isinstance(term, ProductSettings):
-                waiting += term.factors
+    name: Name = ""
+    """Empty: the robot's."""
+    about: str = ""
+    """One line for `hucrl list tasks`."""
+    imagined: Function = ""
+    """`(count, generator, robot) -> states`, where imagined trajectories start; empty: half as
+    episodes do, half with joints anywhere within their limits and moving."""
+    optima: dict[float, float] = Field(default_factory=dict)
+    """Best achievable return for an action penalty, where it is known."""

@@ -3,9 +3,15 @@
 import logging
 from pathlib import Path
 
-from hucrl_ros.config.files import load_config, task_config_file
+from hucrl_ros.config.files import load_config
 from hucrl_ros.config.schema import Config
-from hucrl_ros.config.task_file import Description, is_description, read_description
+from hucrl_ros.config.task_file import (
+    Description,
+    is_description,
+    known_tasks,
+    read_description,
+    task_of_path,
+)
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.run.folder import RunFolder
 
@@ -20,14 +26,14 @@ def asked_robot(task: str, config: Config) -> Description | None:
     Raises:
         ConfigError: robot, reward and settings don't fit together.
     """
-    if not is_description(task):
+    if not is_description(task_of_path(task)):
         return None
-    from hucrl_ros.robots.resolve import resolve
+    from hucrl_ros.robots import describe
     from hucrl_ros.run.combinations import check_combination  # MuJoCo and torch take a while
     from hucrl_ros.tasks import DescribedTask
     from hucrl_ros.tasks.export_check import check_export
 
-    described = resolve(read_description(Path(task)))
+    described = describe(task)
     built = DescribedTask(described, config.action_penalty)
     check_combination(config, built)
     check_export(built)
@@ -45,7 +51,7 @@ def own_settings(path: Path, config: Path | None) -> Config:
         ConfigError: a setting is wrong, or the robot's name is one of the paper's tasks.
     """
     described = read_description(path)
-    if task_config_file(described.name).is_file():
+    if described.name in known_tasks():
         raise ConfigError(
             f"{path}: {described.name!r} is a task of the paper; give the robot another robot.name"
         )
