@@ -15,12 +15,12 @@ from std_msgs.msg import Bool, Float64MultiArray, String
 
 from hucrl_ros.nodes.qos import ARCHIVE, LATCHED, STREAM
 from hucrl_ros.nodes.tick_message import from_message
-from hucrl_ros.robots import Pendulum
+from hucrl_ros.robots import make_robot
 
 ANSWER_S = 5.0
 """For a service's answer, before it is asked again."""
 STEPS = 12
-PERIOD = Pendulum.spec.period
+PERIOD = make_robot("pendulum").spec.period
 TRANSITIONS = {
     "configure": (Transition.TRANSITION_CONFIGURE, "inactive"),
     "activate": (Transition.TRANSITION_ACTIVATE, "active"),

@@ -19,16 +19,17 @@ from bag_messages import (
 from hucrl_ros.config.schema import Config
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import EpisodeSummary, Summary, TickStatistics, write_summary
-from hucrl_ros.tasks import PendulumSwingUp
+from hucrl_ros.tasks import make_task
 
 PERIOD_NS = 12_500_000
+STEPS = 400
 
 
 def swing_up(noise, rng):
     """States `(401, 2)` and actions `(400, 1)` of a pendulum that is pumped up and balanced."""
-    robot = PendulumSwingUp(0.2).robot()
+    robot = make_task("pendulum", 0.2).robot()
     states, actions = [robot.reset(rng)], []
-    for _ in range(PendulumSwingUp.steps):
+    for _ in range(STEPS):
         angle, speed = states[-1]
         upright = math.remainder(angle, 2 * math.pi)
         energy = 0.5 * speed**2 + 9.81 / 0.5 * (math.cos(angle) - 1)
@@ -42,8 +43,8 @@ def swing_up(noise, rng):
 
 def play_random(rng):
     """States and actions of a pendulum under random torques."""
-    robot = PendulumSwingUp(0.2).robot()
-    states, actions = [robot.reset(rng)], rng.uniform(-1, 1, (PendulumSwingUp.steps, 1))
+    robot = make_task("pendulum", 0.2).robot()
+    states, actions = [robot.reset(rng)], rng.uniform(-1, 1, (STEPS, 1))
     states += [robot.step(action) for action in actions]
     return np.stack(states), actions
 
@@ -68,7 +69,7 @@ def fabricate_run(root: Path, noises=(0.4, 0.0), steps=400, **settings) -> RunFo
     rng = np.random.default_rng(0)
     config = Config(**{"episodes": 1 + len(noises), **settings})
     run = RunFolder.create(root, config)
-    task = PendulumSwingUp(config.action_penalty)
+    task = make_task("pendulum", config.action_penalty)
     dream = swing_up(0.0, rng)
     episodes = []
     for index, noise in enumerate([None, *noises]):

@@ -3,10 +3,12 @@
 import copy
 from pathlib import Path
 
+import pytest
 import yaml
 
 from hucrl_ros.config.paths import share_directory
 from hucrl_ros.config.task_file import Description, read_description
+from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.resolve import resolve
 from hucrl_ros.tasks import DescribedTask
 
@@ -89,3 +91,12 @@ def pushing(folder: Path, geom: str) -> dict:
     }
     reward = {"terms": [{"term": "distance", "of": "puck", "to": [0.5, 0.0, 0.05]}]}
     return {"robot": robot, "reward": reward}
+
+
+def refusal(folder: Path, document: dict) -> str:
+    """The one line with which a description is refused."""
+    with pytest.raises(ConfigError) as caught:
+        task_of(folder, document)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message

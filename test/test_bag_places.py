@@ -30,14 +30,14 @@ from hucrl_ros.bags.repair import repair
 from hucrl_ros.bags.writer import EpisodeWriter
 from hucrl_ros.controller.topics import RECORDED
 from hucrl_ros.errors import BagError
-from hucrl_ros.robots import Pendulum
+from hucrl_ros.robots import make_robot
 from hucrl_ros.run.recording import Recording as RunRecording
 
 PERIOD_NS = 12_500_000
 START_NS = 10 * PERIOD_NS
 STEPS = 4
 SPEC = replace(
-    Pendulum.spec,
+    make_robot("pendulum").spec,
     observed=("puck_x", "puck_y", "belt_velocity"),
     context=("hole_x", "hole_z"),
 )

@@ -34,10 +34,10 @@ from hucrl_ros.bags.writer import FLUSH_PERIOD, EpisodeWriter
 from hucrl_ros.config.robot_spec import RobotSpec
 from hucrl_ros.controller.topics import RECORDED
 from hucrl_ros.errors import BagError
-from hucrl_ros.robots import Pendulum
+from hucrl_ros.robots import make_robot
 from hucrl_ros.run.recording import Recording as RunRecording
 
-SPEC = Pendulum.spec
+SPEC = make_robot("pendulum").spec
 PERIOD_NS = 12_500_000
 START_NS = 10 * PERIOD_NS
 ARM = RobotSpec("arm", ("elbow", "wrist"), ("elbow", "wrist"), (1.0, 1.0), 1 / 80)

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from bundle_factory import learned, shake, write_bundle
+from shortened import shorten
 
 from hucrl_ros.benchmarks.delay import SlowBus, play_delayed, play_real_time
 from hucrl_ros.benchmarks.loop import paced
@@ -14,10 +15,9 @@ from hucrl_ros.cli import main
 from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings
-from hucrl_ros.robots import Pendulum
-from hucrl_ros.tasks.pendulum import PendulumSwingUp
+from hucrl_ros.robots import make_robot
 
-PERIOD = Pendulum.spec.period
+PERIOD = make_robot("pendulum").spec.period
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +42,13 @@ def play(played, delay, mode="never", extra=None, tick_s=0.0):
 
 
 def test_a_command_acts_from_the_substep_on_that_begins_after_the_delay():
-    bus = SlowBus(Pendulum(), delay=0.020)
+    bus = SlowBus(make_robot("pendulum"), delay=0.020)
     bus.send(np.array([0.5]), 0.004)
     bus.send(np.array([-1.0]), 0.0165)
     applied = [float(bus.period(k * PERIOD)[0]) for k in range(5)]
     # Substeps of 1.25 ms: 0.5 from 25 ms on, -1 from 37.5 ms on.
     assert applied == pytest.approx([0.0, 0.0, 0.5, -1.0, -1.0])
-    bus = SlowBus(Pendulum(), delay=0.005)
+    bus = SlowBus(make_robot("pendulum"), delay=0.005)
     bus.send(np.array([1.0]), 0.0)
     assert float(bus.period(0.0)[0]) == pytest.approx(0.6)
 
@@ -104,7 +104,7 @@ def test_a_score_is_the_mean_of_its_episodes():
 def test_the_command_prints_a_table_and_writes_page_figure_and_episodes(
     folder, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(PendulumSwingUp, "steps", 5)
+    shorten(monkeypatch, 5)
     out = tmp_path / "latency"
     words = ["bench", "delay", str(folder), "--delays", "20", "--episodes", "2", "--out", str(out)]
     assert main(words) == 0

@@ -17,9 +17,9 @@ from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.manifest import dump_manifest, read_manifest
 from hucrl_ros.controller.signature import signatures
 from hucrl_ros.errors import BundleError
-from hucrl_ros.robots import Pendulum
+from hucrl_ros.robots import make_robot
 
-SPEC = Pendulum.spec
+SPEC = make_robot("pendulum").spec
 
 
 @pytest.fixture

@@ -124,8 +124,8 @@ def test_list_gives_a_line_and_an_existing_source_for_every_entry(kind):
     assert found
     for entry in found:
         assert len(entry.summary.split()) > 3, entry.name
-        assert entry.source.startswith("hucrl_ros/")
-        assert entry.source.endswith(".py")
+        assert entry.source.startswith(("hucrl_ros/", "sim/"))
+        assert entry.source.endswith((".py", ".yaml"))
     assert (share_directory() / found[0].source).is_file()
 
 

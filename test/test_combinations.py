@@ -5,11 +5,12 @@ from linear_system import PushedMass
 
 from hucrl_ros.cli import main
 from hucrl_ros.config.files import load_config, override, task_config_path
+from hucrl_ros.config.task_file import known_tasks
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.planners import PLANNERS
 from hucrl_ros.run.combinations import check_combination
 from hucrl_ros.search import SEARCHES
-from hucrl_ros.tasks import TASKS, make_task
+from hucrl_ros.tasks import make_task
 
 MEMBERS = {"search": SEARCHES, "planner": PLANNERS}
 ALL = [(kind, name) for kind, members in MEMBERS.items() for name in members]
@@ -66,7 +67,7 @@ def test_everything_fits_rewards_that_slope_but_a_grid_over_many_entries(kind, n
         check_combination(config, built)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", known_tasks())
 def test_a_tasks_own_settings_fit_it(task):
     config = load_config(task_config_path(task))
     check_combination(config, make_task(task, config.action_penalty))

@@ -10,7 +10,7 @@ from hucrl_ros.config.defaults import document_defaults
 from hucrl_ros.config.files import load_config, task_config_files
 from hucrl_ros.config.paths import share_directory
 from hucrl_ros.config.schema import Config
-from hucrl_ros.tasks import TASKS
+from hucrl_ros.config.task_file import known_tasks
 
 DEFAULTS = share_directory() / "config" / "defaults.yaml"
 FILES = task_config_files()
@@ -78,7 +78,7 @@ def test_ranges_are_those_that_the_schema_accepts(name, accepted):
 
 
 def test_there_is_one_file_for_each_task():
-    assert FILES.keys() == TASKS.keys()
+    assert FILES.keys() == known_tasks().keys()
 
 
 @pytest.mark.parametrize("task", FILES)

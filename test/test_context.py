@@ -1,8 +1,11 @@
 """A goal in the state: what predicts it (nothing), what sees it, and what leaves it alone."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
+from shortened import shorten
 
 from hucrl_ros.config.schema import (
     Config,
@@ -19,10 +22,10 @@ from hucrl_ros.errors import BundleError
 from hucrl_ros.experiments.train import train
 from hucrl_ros.models import Ensemble, Transitions, fit
 from hucrl_ros.models.exploration import STRATEGIES, make_imagined_dynamics
-from hucrl_ros.robots import Pr2Reacher
+from hucrl_ros.robots import make_robot
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.search import ActorCritic, InitialStates, ModelRollout
-from hucrl_ros.tasks import Reacher, make_task
+from hucrl_ros.tasks import make_task
 
 JOINTS, GOAL = 14, 3
 MODEL = ModelSettings(heads=2, layers=(8,), fit_steps=5)
@@ -46,7 +49,7 @@ def some_states(task, count=6):
 def run(tmp_path_factory):
     """Two short episodes of the reacher, learned from."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Reacher, "steps", 10)
+        shorten(patch, 10)
         groups = {"model": MODEL, "search": SEARCH, "planner": PLANNER}
         values = {"task": "reacher", "episodes": 2, "action_penalty": 0.0}
         config = Config.model_validate({**values, **groups})
@@ -106,12 +109,12 @@ def test_visited_states_are_imagined_again_under_new_goals():
 
 
 def test_the_bundle_names_the_goals_entries_and_plans_for_the_goal(run):
-    bundle = load_bundle(run.bundle(1), Pr2Reacher.spec)
+    bundle = load_bundle(run.bundle(1), make_robot("reacher").spec)
     manifest = bundle.manifest
     assert manifest.context == ("goal_x", "goal_y", "goal_z")
     assert manifest.hallucination_dim == len(manifest.target_std) == JOINTS
     agent = Agent(bundle, None)
-    robot = Pr2Reacher()
+    robot = make_robot("reacher")
     actions = []
     for goal in (0.1, 0.4):
         state = robot.reset(np.random.default_rng(0))
@@ -126,14 +129,14 @@ def test_the_bundle_names_the_goals_entries_and_plans_for_the_goal(run):
 
 
 def test_a_bundle_for_another_context_is_refused(run):
-    without_goal = type(Pr2Reacher.spec)(**{**vars(Pr2Reacher.spec), "context": ()})
+    without_goal = dataclasses.replace(make_robot("reacher").spec, context=())
     with pytest.raises(BundleError, match="context is \\('goal_x', 'goal_y', 'goal_z'\\)"):
         load_bundle(run.bundle(1), without_goal)
 
 
 def test_the_guard_looks_at_the_joints_alone():
     limits = (-1.0, 1.0) * 7
-    guard = Guard(Pr2Reacher.spec, SafetySettings(position_limits=limits))
+    guard = Guard(make_robot("reacher").spec, SafetySettings(position_limits=limits))
     state = np.zeros(JOINTS + GOAL)
     state[0], state[JOINTS:] = 1.1, 50.0
     effort = guard.check(np.full(7, 5.0), state).effort

@@ -17,6 +17,7 @@ from hucrl_ros.config.schema import (
     ModelSettings,
     SearchSettings,
 )
+from hucrl_ros.config.task_file import known_tasks
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.learning.learner import Learner
@@ -26,7 +27,7 @@ from hucrl_ros.run.device import check_device, moved_to
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import RunOptions, prepare_run
 from hucrl_ros.search import SEARCHES, ActorCritic
-from hucrl_ros.tasks import TASKS, make_task
+from hucrl_ros.tasks import make_task
 
 EPISODES = [random_episode(seed) for seed in range(2)]
 
@@ -101,7 +102,7 @@ def test_a_file_of_settings_does_not_bring_a_run_to_another_device(monkeypatch, 
     ("task", "kind"),
     [
         *(("pendulum", kind) for kind in get_args(ModelName)),
-        *((task, "probabilistic_ensemble") for task in TASKS),
+        *((task, "probabilistic_ensemble") for task in known_tasks()),
         (str(EXAMPLES / "planar_arm" / "planar_arm.yaml"), "gp"),
     ],
 )

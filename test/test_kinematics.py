@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 import torch
 
-from hucrl_ros.robots import ROBOTS
+from hucrl_ros.robots import make_robot
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 
 POSES = 10_000
@@ -66,7 +66,7 @@ def random_poses(joints: int, count: int = POSES) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_arms_tool_is_where_mujoco_has_it(dtype):
-    model = ROBOTS["pr2_reacher"]().model
+    model = make_robot("reacher").model
     kinematics = ForwardKinematics(model, "tool", joint_names(model))
     poses = random_poses(7)
     expected = mujoco_positions(model, "tool", poses)
@@ -94,7 +94,7 @@ def test_a_site_that_no_joint_moves_stays():
 
 
 def test_its_gradient_is_mujocos_jacobian():
-    model = ROBOTS["pr2_reacher"]().model
+    model = make_robot("reacher").model
     kinematics = ForwardKinematics(model, "tool", joint_names(model))
     data, jacobian = mujoco.MjData(model), np.empty((3, 7))
     data.qpos[:] = random_poses(7, 1)[0]
@@ -105,7 +105,7 @@ def test_its_gradient_is_mujocos_jacobian():
 
 
 def test_onnx_runtime_computes_the_same_with_few_operators(tmp_path):
-    model = ROBOTS["pr2_reacher"]().model
+    model = make_robot("reacher").model
     kinematics = ForwardKinematics(model, "tool", joint_names(model))
     poses = torch.as_tensor(random_poses(7, 50), dtype=torch.float32)
     dimension = torch.export.Dim("poses")

@@ -5,8 +5,8 @@ from hucrl_ros.cli import optimum as command
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.optimum import find_optimum, pendulum_step
 from hucrl_ros.planners.dynamic_programming import Axis, Grid, backward_induction
-from hucrl_ros.robots import Pendulum
-from hucrl_ros.tasks import PendulumSwingUp
+from hucrl_ros.robots import make_robot
+from hucrl_ros.tasks import known_optimum, make_task
 
 
 def both(step, rewards):
@@ -15,7 +15,7 @@ def both(step, rewards):
 
 def test_equation_of_motion_equals_the_mujoco_robot_over_an_episode():
     rng = np.random.default_rng(0)
-    robot = Pendulum()
+    robot = make_robot("pendulum")
     state = robot.reset(rng)[None]
     for torque in rng.uniform(-1, 1, (400, 1)):
         state = pendulum_step(state, torque[None])
@@ -80,21 +80,21 @@ def test_linear_quadratic_problem_agrees_with_the_riccati_equation():
 
 
 def test_coarse_grid_finds_a_swing_up_close_to_the_known_optimum():
-    found = find_optimum(PendulumSwingUp(0.2), grid_points=101, torques=21)
-    known = PendulumSwingUp.optima[0.2]
+    found = find_optimum(make_task("pendulum", 0.2), grid_points=101, torques=21)
+    known = known_optimum("pendulum", 0.2)
     assert known - 10 < found.value < known + 2
     assert known - 3 < found.achieved < known + 2
     assert found.states.shape == (401, 2)
     assert found.actions.shape == (400, 1)
-    rewards = PendulumSwingUp(0.2).rewards(found.states[:-1], found.actions)
+    rewards = make_task("pendulum", 0.2).rewards(found.states[:-1], found.actions)
     assert rewards.sum() == pytest.approx(found.achieved)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.0, 0.1, 0.2])
 def test_known_optima_hold_at_the_default_grid(penalty):
-    found = find_optimum(PendulumSwingUp(penalty))
-    assert found.achieved == pytest.approx(PendulumSwingUp.optima[penalty], abs=0.6)
+    found = find_optimum(make_task("pendulum", penalty))
+    assert found.achieved == pytest.approx(known_optimum("pendulum", penalty), abs=0.6)
     assert found.value == pytest.approx(found.achieved, abs=0.8)
 
 
@@ -103,7 +103,7 @@ def test_known_optima_hold_at_the_default_grid(penalty):
 )
 def test_useless_grid_is_refused_by_name(grid, torques, message):
     with pytest.raises(ConfigError, match=message):
-        find_optimum(PendulumSwingUp(0.2), grid, torques)
+        find_optimum(make_task("pendulum", 0.2), grid, torques)
 
 
 def test_command_prints_one_line_for_each_penalty(capsys):

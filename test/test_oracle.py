@@ -5,11 +5,14 @@ import csv
 import numpy as np
 import pytest
 import torch
+from shortened import shorten
 
 from hucrl_ros.cli import main
 from hucrl_ros.config.schema import PlannerSettings
+from hucrl_ros.config.task_file import known_tasks
 from hucrl_ros.experiments.oracle import OracleRow, TrueRollouts, append_row, plan_episode
-from hucrl_ros.tasks import TASKS, CartpoleSwingUp, make_task
+from hucrl_ros.robots import MujocoRobot
+from hucrl_ros.tasks import make_task
 
 HORIZON, PARTICLES = 4, 3
 SETTINGS = PlannerSettings(algorithm="cem", particles=16, horizon=6, iterations=2, elites=3)
@@ -17,10 +20,10 @@ SETTINGS = PlannerSettings(algorithm="cem", particles=16, horizon=6, iterations=
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setattr(CartpoleSwingUp, "steps", 6)
+    shorten(monkeypatch, 6)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", known_tasks())
 def test_particles_go_where_the_robot_goes(name):
     task = make_task(name, 0.1)
     robot, twin = task.robot(), task.robot()
@@ -66,8 +69,8 @@ def test_the_tail_counts_the_last_state_again():
 
 def test_planning_keeps_a_pole_up_that_would_fall(short, monkeypatch):
     upright = np.array([0.0, np.pi + 0.2, 0.0, 1.0])
-    monkeypatch.setattr(CartpoleSwingUp.robot, "initial_state", lambda self, rng: upright)
-    monkeypatch.setattr(CartpoleSwingUp, "steps", 25)
+    monkeypatch.setattr(MujocoRobot, "initial_state", lambda self, rng: upright)
+    shorten(monkeypatch, 25)
     task = make_task("cartpole", 0.0)
     robot = task.robot()
     robot.set_state(upright)

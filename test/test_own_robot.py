@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from own_robots import ARM, EXAMPLES, PENDULUM, changed, pushing, resolved, task_of, write
+from own_robots import ARM, EXAMPLES, PENDULUM, changed, pushing, refusal, resolved, task_of, write
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import find_description, read_description
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.robots import DescribedRobot, Pendulum, make_robot
+from hucrl_ros.robots import MujocoRobot, make_robot
 from hucrl_ros.robots.resolve import resolve
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import RunOptions, asked_config, asked_run
-from hucrl_ros.tasks import DescribedTask, PendulumSwingUp, make_task
+from hucrl_ros.tasks import DescribedTask, make_task
 from hucrl_ros.tasks.export_check import check_export
 
 CORNERS = itertools.product((0.0, 0.1), repeat=3)
@@ -36,19 +36,11 @@ def arm(tmp_path_factory):
     return resolved(tmp_path_factory.mktemp("arm"), ARM)
 
 
-def refusal(folder, document):
-    with pytest.raises(ConfigError) as caught:
-        task_of(folder, document)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
-
-
 # A description means what the Python classes mean
 
 
 def test_the_pendulum_from_a_yaml_moves_like_the_built_in_one(stick):
-    described, built_in = stick.robot(), Pendulum()
+    described, built_in = stick.robot(), make_robot("pendulum")
     assert described.spec.joint_names == built_in.spec.joint_names
     assert described.spec.effort_limits == built_in.spec.effort_limits
     rng = np.random.default_rng(0)
@@ -60,7 +52,7 @@ def test_the_pendulum_from_a_yaml_moves_like_the_built_in_one(stick):
 
 
 def test_the_pendulum_from_a_yaml_has_the_built_in_features_and_rewards(stick):
-    task = PendulumSwingUp(0.2)
+    task = make_task("pendulum", 0.2)
     generator = torch.Generator().manual_seed(0)
     states = 10 * torch.randn(500, 2, generator=generator)
     actions = torch.randn(500, 1, generator=generator)
@@ -70,7 +62,7 @@ def test_the_pendulum_from_a_yaml_has_the_built_in_features_and_rewards(stick):
 
 
 def test_an_urdf_without_motors_gets_one_for_each_joint_with_an_effort_limit(arm):
-    robot = DescribedRobot(arm)
+    robot = MujocoRobot(arm)
     assert arm.robot.actuated == ("shoulder", "elbow")
     assert arm.robot.effort_limits == (2.0, 1.0)
     # A constant torque on the shoulder of the arm at rest: τ = I θ̈ with the arm stretched out.
@@ -87,7 +79,7 @@ def test_an_urdf_without_motors_gets_one_for_each_joint_with_an_effort_limit(arm
 
 def test_starts_are_drawn_as_described(tmp_path):
     start = {"shoulder": {"mean": 1.0, "std": 0.1}, "elbow": -0.5, "goal_x": {"low": 0, "high": 1}}
-    robot = DescribedRobot(resolved(tmp_path, changed(ARM, start=start)))
+    robot = MujocoRobot(resolved(tmp_path, changed(ARM, start=start)))
     draws = np.array([robot.initial_state(np.random.default_rng(k)) for k in range(500)])
     assert draws[:, 0].mean() == pytest.approx(1.0, abs=0.02)
     assert draws[:, 0].std() == pytest.approx(0.1, abs=0.02)
@@ -150,7 +142,7 @@ def test_uneven_limits_give_an_uneven_reach_that_a_run_keeps(tmp_path):
 
 
 def test_a_derived_reach_holds_what_the_robot_does(arm):
-    robot, rng = DescribedRobot(arm), np.random.default_rng(5)
+    robot, rng = MujocoRobot(arm), np.random.default_rng(5)
     least, largest = DescribedTask(arm, 0.0).bounds.double().numpy()
     for _ in range(5):
         state = robot.reset(rng)
@@ -170,7 +162,7 @@ def test_imagined_states_have_the_goals_of_starts_and_respect_limits(arm, tmp_pa
 
 
 def test_motors_are_put_into_the_order_that_is_asked_for(tmp_path):
-    robot = DescribedRobot(resolved(tmp_path, changed(ARM, actuated=["elbow", "shoulder"])))
+    robot = MujocoRobot(resolved(tmp_path, changed(ARM, actuated=["elbow", "shoulder"])))
     assert robot.spec.effort_limits == (1.0, 2.0)
     driven = [robot.model.joint(int(k)).name for k in robot.model.actuator_trnid[:, 0]]
     assert driven == ["elbow", "shoulder"]
@@ -196,7 +188,7 @@ def test_a_run_keeps_all_that_it_needs_of_its_robot(tmp_path):
     path = write(source, {"robot": robot, "reward": reward})
     found = resolve(read_description(path))
     run = RunFolder.create(tmp_path / "run", Config(task="mine"), found)
-    before = DescribedRobot(found)
+    before = MujocoRobot(found)
     shutil.rmtree(source)
     moved = tmp_path / "elsewhere"
     run.root.rename(moved)
@@ -285,6 +277,11 @@ def test_the_name_is_that_of_the_file_and_the_settings_lie_next_to_it(tmp_path):
         ({"reach": {"elbow": [0.0, math.inf]}}, "robot.reach.elbow: [0.0, inf]: expected the"),
         ({"reach": {"elbow": -2.0}}, "robot.reach.elbow: -2.0: expected the largest absolute"),
         ({"reach": {"elbow": "far"}}, "robot.reach.elbow: 'far': expected the largest absolute"),
+        ({"limits": {"wrist": [0, 1]}}, "robot.limits: 'wrist' is no one of robot.joints"),
+        ({"limits": {"elbow": [1, 0]}}, "robot.limits.elbow: [1.0, 0.0]: expected [lower, upper"),
+        ({"stops": ["shoulder"]}, "robot.stops: 'shoulder' is no angle with limits; known: elbow"),
+        ({"vectors": {"hand": []}}, "robot.vectors: 'hand' is no body in the state; known: goal"),
+        ({"vectors": {"goal": ["toe"]}}, "robot.vectors.goal: 'toe' is no site of the model; kn"),
         ({"start": {"gaol_x": 1.0}}, "robot.start: 'gaol_x' is no entry of the state"),
         ({"start": {"elbow": {"low": 1}}}, "robot.start.elbow: low and high belong together"),
         ({"start": {"elbow": {"low": 1, "high": 0}}}, "low = 1 exceeds high = 0"),

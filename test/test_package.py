@@ -93,7 +93,8 @@ def test_an_installed_executable_runs_and_finds_its_data(workspace, prefix):
     assert done.returncode == 0, done.stderr
     assert "pendulum" in done.stdout
     code = (
-        "import hucrl_ros.config.paths as p; from hucrl_ros.robots import Pendulum; Pendulum();"
+        "import hucrl_ros.config.paths as p; from hucrl_ros.robots import make_robot;"
+        "make_robot('pendulum');"
         "from ament_index_python.packages import get_package_share_directory as share;"
         "print(p.share_directory(), share('hucrl_ros'), p.__file__, sep='|')"
     )

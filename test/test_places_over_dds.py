@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from bench import Bench, Process
 from geometry_msgs.msg import PoseStamped
+from shortened import shorten
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
@@ -15,9 +16,9 @@ from hucrl_ros.controller.ticks import Source
 from hucrl_ros.experiments.in_process import play_episode
 from hucrl_ros.nodes.places import to_message
 from hucrl_ros.nodes.qos import LATCHED, STREAM
-from hucrl_ros.robots import Pr2Pusher, Pr2Reacher
+from hucrl_ros.robots import make_robot
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.tasks import TASKS, make_task
+from hucrl_ros.tasks import make_task
 
 pytestmark = pytest.mark.ros
 
@@ -28,7 +29,9 @@ MODEL = ModelSettings(heads=2, layers=(8,))
 PLANNER = PlannerSettings(algorithm="policy", horizon=1)
 """Sees the whole state, and nothing has to be compiled."""
 SEARCH = SearchSettings(policy_layers=(8,), critic_layers=(8,))
-JOINTS = Pr2Reacher.spec.joint_names
+JOINTS = make_robot("reacher").spec.joint_names
+STEP = make_robot("reacher").spec.period
+"""[s]"""
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +39,9 @@ def run_of(tmp_path_factory):
     """Makes runs of a task whose short episode 0 is played by small untrained networks."""
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
+        shorten(patch, STEPS)
 
         def make(task):
-            patch.setattr(TASKS[task], "steps", STEPS)
             root = folder / task
             if root.exists():
                 return RunFolder.open(root)
@@ -108,7 +111,7 @@ class PoseBench(Bench):
         """Publish a place `ahead` [s] of the newest joint state."""
         publisher.publish(to_message(position, self.stamp_ns + round(ahead * 1e9)))
 
-    def ask_arm(self, advance=Pr2Reacher.spec.period):
+    def ask_arm(self, advance=STEP):
         return self.ask(names=JOINTS, position=[0.1] * 7, velocity=[0.0] * 7, advance=advance)
 
 
@@ -138,7 +141,7 @@ def test_no_episode_begins_without_a_goal_and_a_bad_goal_gets_the_safe_command(s
     assert bench.wait(lambda: process.lines(line))
     assert bench.health("controller")["message"] == line
 
-    step = Pr2Reacher.spec.period
+    step = make_robot("reacher").spec.period
     bench.place(bench.goals, [math.nan, 0.0, 0.0], ahead=step)
     assert bench.wait(lambda: bench.transition("activate"))
     assert bench.ask_arm() == [0.0] * 7
@@ -152,7 +155,7 @@ def test_no_episode_begins_without_a_goal_and_a_bad_goal_gets_the_safe_command(s
 
 def test_in_lockstep_a_tick_waits_for_the_objects_pose_then_it_is_a_problem(start):
     bench, process = start("pusher", "lockstep")
-    step = Pr2Pusher.spec.period
+    step = make_robot("pusher").spec.period
     assert bench.transition("activate")
     bench.publish(names=JOINTS, position=[0.1] * 7, velocity=[0.0] * 7, advance=step)
     bench.spin_for(0.2)
@@ -169,7 +172,7 @@ def test_in_lockstep_a_tick_waits_for_the_objects_pose_then_it_is_a_problem(star
 
 def test_in_real_time_a_stale_pose_gets_the_safe_command_until_there_is_a_new_one(start):
     bench, process = start("pusher", "real_time", safety__outage_periods=1e6)
-    step = Pr2Pusher.spec.period
+    step = make_robot("pusher").spec.period
     bench.place(bench.objects, [0.4, 0.0, -0.3], ahead=step)
     bench.spin_for(ARRIVED_S)
     assert bench.transition("activate")

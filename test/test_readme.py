@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from hucrl_ros.cli import COMMANDS, main
 from hucrl_ros.config.files import parse_config, task_config_path
 from hucrl_ros.config.paths import share_directory
-from hucrl_ros.config.reward import RewardSettings, TermSettings
+from hucrl_ros.config.reward import RewardSettings, TaskSettings, TermSettings
 from hucrl_ros.config.robot import RobotSettings
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import is_description, read_description
@@ -311,6 +311,8 @@ def test_the_reference_lists_all_that_a_description_may_say():
     assert robot == set(RobotSettings.model_fields)
     reward = {name.strip("`") for name, *_ in table(REFERENCE, "key of `reward:`", "meaning")}
     assert reward == set(RewardSettings.model_fields)
+    task = {name.strip("`") for name, *_ in table(REFERENCE, "key of `task:`", "meaning")}
+    assert task == set(TaskSettings.model_fields)
     terms = {
         name.strip("`"): keys
         for name, keys, _ in table(REFERENCE, "term", "keys (default)", "value")

@@ -15,7 +15,7 @@ from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.bags.repair import repair
 from hucrl_ros.config.schema import Config
 from hucrl_ros.nodes import topics
-from hucrl_ros.robots import Pendulum
+from hucrl_ros.robots import make_robot
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.ros_domain import Domain
 from hucrl_ros.tasks import make_task
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.ros
 
 STEPS = 400
 SCRIPT = [[0.8 * np.sin(0.05 * k)] for k in range(STEPS)]
-SPEC = Pendulum.spec
+SPEC = make_robot("pendulum").spec
 
 
 class Session:
@@ -77,7 +77,7 @@ def bag(lockstep):
 
 @pytest.fixture(scope="module")
 def expected_states():
-    robot = Pendulum()
+    robot = make_robot("pendulum")
     states = [robot.reset(np.random.default_rng(0))]
     states += [robot.step(np.array(command)) for command in SCRIPT]
     return np.stack(states)

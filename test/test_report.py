@@ -12,7 +12,7 @@ from hucrl_ros.experiments.figures import PlayedEpisode
 from hucrl_ros.experiments.phase import VIEWS, phase_points, select_episodes, unbroken
 from hucrl_ros.experiments.report import choose_clips, make_report
 from hucrl_ros.experiments.video import Clip, load_clips, render_videos, save_clips
-from hucrl_ros.robots import HalfCheetah, Pendulum
+from hucrl_ros.robots import make_robot
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import Summary, read_summary, write_summary
 
@@ -170,7 +170,7 @@ def test_videos_replay_the_recorded_states(tmp_path):
 
 
 def test_a_robot_of_which_the_state_has_the_speed_alone_moves_on_in_its_film():
-    robot, rng = HalfCheetah(), np.random.default_rng(0)
+    robot, rng = make_robot("half_cheetah"), np.random.default_rng(0)
     states = [robot.reset(rng)]
     address = int(robot.model.joint("rootx").qposadr[0])
     places = [robot.data.qpos[address]]
@@ -181,4 +181,4 @@ def test_a_robot_of_which_the_state_has_the_speed_alone_moves_on_in_its_film():
     (found,) = rendering.way_of(robot, np.array(states)).items()
     assert found[0] == address
     np.testing.assert_allclose(found[1], places, atol=0.15 * np.ptp(places))
-    assert rendering.way_of(Pendulum(), np.zeros((3, 2))) == {}
+    assert rendering.way_of(make_robot("pendulum"), np.zeros((3, 2))) == {}

@@ -56,6 +56,8 @@ def value(folder, *terms):
         ("effort", {}, -RHO * 1.25),
         ("effort", {"scale": 0.5}, -RHO * 5.0),
         ("gentle", {"band": 0.5, "margin": 0.5}, RHO * ((1.0 + 0.1) / 2 - 1.0)),
+        ("bounded_effort", {}, RHO * (math.exp(-1.25) - 1.0)),
+        ("bounded_effort", {"scale": 0.5}, RHO * (math.exp(-5.0) - 1.0)),
         (
             "product",
             {

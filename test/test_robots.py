@@ -4,10 +4,9 @@ import mujoco
 import numpy as np
 import pytest
 
-from hucrl_ros.robots import TASK_ROBOTS, Cartpole, HalfCheetah, Pr2Pusher, Pr2Reacher
+from hucrl_ros.robots import make_robot
 from hucrl_ros.robots.extras import Extras
-from hucrl_ros.robots.pr2_reacher import JOINTS
-from hucrl_ros.tasks import TASKS
+from hucrl_ros.tasks import make_task
 
 OBJECT_SPEEDS = 2
 """Entries of the pusher's state beyond the paper's: two poses tell them."""
@@ -29,20 +28,16 @@ def starts(robot, count: int = 400) -> np.ndarray:
     ],
 )
 def test_sizes_limits_and_periods_are_the_papers(task, state, action, limit, period, steps):
-    spec = TASK_ROBOTS[task].spec
+    spec = make_robot(task).spec
     assert (spec.state_dim, spec.action_dim) == (state, action)
     assert set(spec.effort_limits) == {limit}
     assert spec.period == period
-    assert TASKS[task].steps == steps
-
-
-def test_every_task_has_the_robot_that_the_simulator_takes():
-    assert {name: task.robot for name, task in TASKS.items()} == TASK_ROBOTS
+    assert make_task(task, 0.0).steps == steps
 
 
 def test_the_cartpole_follows_its_equations_of_motion():
     """(M + m) ẍ + (m l/2) (cos θ θ̈ − sin θ θ̇²) = 100 u − ẋ, and the pole's, θ = 0 hanging."""
-    robot = Cartpole()
+    robot = make_robot("cartpole")
     state, command = np.array([0.1, 0.9, 0.4, -1.3]), 1.7
     robot.set_state(state)
     robot.data.ctrl[:] = command
@@ -64,50 +59,50 @@ def test_the_cartpole_follows_its_equations_of_motion():
 
 
 def test_the_cartpole_stays_on_its_rail():
-    robot = Cartpole()
+    robot = make_robot("cartpole")
     robot.reset(np.random.default_rng(0))
     positions = [robot.step(np.array([3.0]))[0] for _ in range(100)]
     assert 2.5 < max(positions) < 2.7
 
 
 def test_the_cartpole_starts_near_hanging():
-    drawn = starts(Cartpole())
+    drawn = starts(make_robot("cartpole"))
     assert drawn.mean(axis=0) == pytest.approx(np.zeros(4), abs=0.03)
     assert drawn.std(axis=0) == pytest.approx(np.full(4, 0.1), rel=0.15)
 
 
-@pytest.mark.parametrize(("make", "tool", "base"), [(Pr2Reacher, 0.168, 0), (Pr2Pusher, 0, -0.6)])
-def test_the_arms_have_the_pr2s_joints_axes_and_lengths(make, tool, base):
-    model = make().model
-    hinges = [model.joint(name) for name in JOINTS]
+@pytest.mark.parametrize(("task", "tool", "base"), [("reacher", 0.168, 0), ("pusher", 0, -0.6)])
+def test_the_arms_have_the_pr2s_joints_axes_and_lengths(task, tool, base):
+    robot = make_robot(task)
+    model = robot.model
+    hinges = [model.joint(name) for name in robot.spec.joint_names]
     axes = ["xyz"[int(np.argmax(joint.axis))] for joint in hinges]
     assert axes == ["z", "y", "x", "y", "x", "y", "x"]
     assert [float(joint.damping[0]) for joint in hinges] == (
-        [10, 10, 0.1, 1, 0.1, 0.1, 0.1] if make is Pr2Reacher else [1, 1, *[0.1] * 5]
+        [10, 10, 0.1, 1, 0.1, 0.1, 0.1] if task == "reacher" else [1, 1, *[0.1] * 5]
     )
     assert all(joint.armature[0] == 0.04 for joint in hinges)
     assert not model.opt.gravity.any()
-    robot = make()
     robot.set_state(np.zeros(robot.spec.state_dim))
     site = robot.data.site(0).xpos
     assert site == pytest.approx([0.1 + 0.4 + 0.321 + tool, base, 0.0])
 
 
 def test_goals_of_the_reacher_are_drawn_around_the_papers_place():
-    drawn = starts(Pr2Reacher())
+    drawn = starts(make_robot("reacher"))
     assert not drawn[:, :14].any()
     assert drawn[:, 14:].mean(axis=0) == pytest.approx([0.0, 0.25, 0.0], abs=0.02)
     assert drawn[:, 14:].std(axis=0) == pytest.approx(np.full(3, 0.1), rel=0.1)
 
 
 def test_the_reachers_goal_is_seen_where_it_is():
-    robot = Pr2Reacher()
+    robot = make_robot("reacher")
     state = robot.reset(np.random.default_rng(4))
     assert robot.data.body("goal").xpos == pytest.approx(state[14:])
 
 
 def test_the_pusher_starts_with_the_object_beside_the_goal():
-    drawn = starts(Pr2Pusher())
+    drawn = starts(make_robot("pusher"))
     assert not drawn[:, :7].any()
     assert np.abs(drawn[:, 7:14]).max() <= 0.005
     assert drawn[:, 14:16].mean(axis=0) == pytest.approx([0.2, 0.1], abs=0.005)
@@ -116,7 +111,7 @@ def test_the_pusher_starts_with_the_object_beside_the_goal():
 
 
 def test_the_pushers_object_moves_when_it_is_pushed_and_only_then():
-    robot = Pr2Pusher()
+    robot = make_robot("pusher")
     start = robot.reset(np.random.default_rng(0))
     rested = [robot.step(np.zeros(7))[14:] for _ in range(20)]
     assert np.abs(np.stack(rested) - start[14:]).max() < 1e-12
@@ -132,7 +127,7 @@ def test_the_pushers_object_moves_when_it_is_pushed_and_only_then():
 
 
 def test_an_object_is_put_as_fast_as_its_state_says_and_coasts():
-    robot = Pr2Pusher()
+    robot = make_robot("pusher")
     start = robot.reset(np.random.default_rng(0))
     start[17:] = 0.3, -0.1
     robot.set_state(start)
@@ -148,7 +143,7 @@ def test_an_object_is_put_as_fast_as_its_state_says_and_coasts():
 
 
 def test_the_cheetah_stands_still_on_its_feet():
-    robot = HalfCheetah()
+    robot = make_robot("half_cheetah")
     robot.reset(np.random.default_rng(0))
     states = np.stack([robot.step(np.zeros(6)) for _ in range(100)])
     assert np.abs(states[-1, 8:]).max() < 0.02
@@ -157,7 +152,7 @@ def test_the_cheetah_stands_still_on_its_feet():
 
 
 def test_the_cheetahs_speed_is_how_far_it_runs():
-    robot = HalfCheetah()
+    robot = make_robot("half_cheetah")
     robot.set_state(np.array([*[0.0] * 16, 1.5]))
     assert robot.state[16] == 1.5
     before = float(robot.data.qpos[0])
@@ -170,12 +165,12 @@ def test_the_cheetahs_speed_is_how_far_it_runs():
 )
 def test_a_state_entry_that_the_mjcf_lacks_is_refused(name):
     with pytest.raises(ValueError, match=f"state entry '{name}': the MJCF has no such body"):
-        Extras(Pr2Reacher().model, (name,))
+        Extras(make_robot("reacher").model, (name,))
 
 
 def test_a_goal_has_no_velocity():
     with pytest.raises(ValueError, match="state entry 'goal_x_velocity' of body 'goal': only one"):
-        Extras(Pr2Reacher().model, ("goal_x", "goal_x_velocity"))
+        Extras(make_robot("reacher").model, ("goal_x", "goal_x_velocity"))
 
 
 BELT = """<mujoco><worldbody><body name="puck">
@@ -193,4 +188,4 @@ def test_a_velocity_is_that_of_the_observed_body_not_of_a_joint_with_its_name():
 
 def test_a_link_of_the_robot_is_no_observed_body():
     with pytest.raises(ValueError, match="of body 'r_wrist_roll_link': only a mocap body"):
-        Extras(Pr2Reacher().model, ("r_wrist_roll_link_x",))
+        Extras(make_robot("reacher").model, ("r_wrist_roll_link_x",))

@@ -20,7 +20,7 @@ from torch import nn
 from hucrl_ros.errors import LearningError
 from hucrl_ros.search import SEARCHES, ModelRollout, make_search
 from hucrl_ros.search.base import GuardedAdam
-from hucrl_ros.tasks.tolerance import tolerance
+from hucrl_ros.tasks.terms import tolerance
 
 SKIPPED = pytest.mark.filterwarnings("ignore:Detected call of .lr_scheduler")
 """For searches whose gradients are refused or replaced."""

@@ -1,5 +1,6 @@
 """The simulated robot with its clock, alone and as a process behind real DDS."""
 
+import dataclasses
 import math
 import signal
 import threading
@@ -11,34 +12,32 @@ import pytest
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from ros_harness import PATIENCE, Harness, ScriptedController, stamp_ns, stop
 
+from hucrl_ros.config.robot import Draw
+from hucrl_ros.config.task_file import known_tasks
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.pacing import Lockstep, RealTime
-from hucrl_ros.robots import TASK_ROBOTS, HalfCheetah, Pendulum, Pr2Pusher, Pr2Reacher
+from hucrl_ros.robots import MujocoRobot, describe, make_robot
 from hucrl_ros.robots.plant import RESET_PERIODS, Plant
-from hucrl_ros.tasks import TASKS
 
 PERIOD_NS = 12_500_000
 
 
-class ShiftedPendulum(Pendulum):
+def shifted_pendulum():
     """A pendulum whose episodes start at random."""
-
-    def initial_state(self, rng):
-        return rng.uniform(-1.0, 1.0, 2)
-
-
-def test_every_task_has_its_robot():
-    assert {name: task.robot for name, task in TASKS.items()} == TASK_ROBOTS
+    found = describe("pendulum")
+    start = dict.fromkeys(found.robot.entries, Draw(low=-1.0, high=1.0))
+    robot = found.robot.model_copy(update={"start": start})
+    return MujocoRobot(dataclasses.replace(found, robot=robot))
 
 
 def test_first_sample_is_the_start_without_effort_and_with_a_stamp():
-    sample = Plant(Pendulum(), seed=0).sample()
+    sample = Plant(make_robot("pendulum"), seed=0).sample()
     assert sample.stamp_ns == PERIOD_NS
     assert (sample.positions[0], sample.velocities[0], sample.efforts[0]) == (math.pi, 0.0, 0.0)
 
 
 def test_effort_is_the_mean_of_what_was_applied_and_saturated():
-    plant = Plant(Pendulum(), seed=0)
+    plant = Plant(make_robot("pendulum"), seed=0)
     for effort in [5.0] * 4 + [-0.5] * 6:
         plant.command(np.array([effort]))
         plant.substep()
@@ -49,7 +48,7 @@ def test_effort_is_the_mean_of_what_was_applied_and_saturated():
 
 
 def test_stamps_are_exact_periods():
-    plant = Plant(Pendulum(), seed=0)
+    plant = Plant(make_robot("pendulum"), seed=0)
     stamps = [plant.stamp_ns]
     for _ in range(1000):
         plant.period()
@@ -58,7 +57,7 @@ def test_stamps_are_exact_periods():
 
 
 def test_time_goes_on_over_a_reset_by_more_than_a_transition():
-    plant = Plant(Pendulum(), seed=0)
+    plant = Plant(make_robot("pendulum"), seed=0)
     plant.command(np.array([1.0]))
     plant.period()
     plant.reset(1)
@@ -71,7 +70,7 @@ def test_time_goes_on_over_a_reset_by_more_than_a_transition():
 
 def test_start_depends_on_seed_and_episode_only():
     def start(seed, episode, before=()):
-        plant = Plant(ShiftedPendulum(), seed)
+        plant = Plant(shifted_pendulum(), seed)
         for earlier in before:
             plant.reset(earlier)
         plant.reset(episode)
@@ -82,7 +81,7 @@ def test_start_depends_on_seed_and_episode_only():
 
 
 def test_a_goal_is_told_with_the_first_sample_of_each_episode():
-    plant = Plant(Pr2Reacher(), seed=0)
+    plant = Plant(make_robot("reacher"), seed=0)
     first = plant.sample()
     np.testing.assert_array_equal(first.goal, plant.robot.state[14:])
     plant.period()
@@ -95,7 +94,7 @@ def test_a_goal_is_told_with_the_first_sample_of_each_episode():
 
 
 def test_an_object_is_told_with_every_sample_and_moves_when_it_is_pushed():
-    plant = Plant(Pr2Pusher(), seed=0)
+    plant = Plant(make_robot("pusher"), seed=0)
     velocity = plant.robot.data.joint("object_slide_x").qvel
     for speed in (0.0, 0.5):
         velocity[0] = speed
@@ -103,17 +102,17 @@ def test_an_object_is_told_with_every_sample_and_moves_when_it_is_pushed():
         sample = plant.sample()
         np.testing.assert_array_equal(sample.object, plant.robot.state[14:17])
         assert sample.goal is None
-    start = Plant(Pr2Pusher(), seed=0).sample().object
+    start = Plant(make_robot("pusher"), seed=0).sample().object
     assert sample.object[0] - start[0] == pytest.approx(0.5 * 0.04, rel=0.3)
 
 
 def test_a_joint_of_which_only_the_velocity_counts_is_told_like_the_others():
-    plant = Plant(HalfCheetah(), seed=0)
+    plant = Plant(make_robot("half_cheetah"), seed=0)
     plant.command(np.full(6, 2.0))
     for _ in range(5):
         plant.period()
     sample = plant.sample()
-    assert plant.joints == (*HalfCheetah.spec.joint_names, "rootx")
+    assert plant.joints == (*make_robot("half_cheetah").spec.joint_names, "rootx")
     state = np.concatenate([sample.positions[:8], sample.velocities])
     np.testing.assert_array_equal(state, plant.robot.state)
     assert (sample.positions[8], sample.efforts[8]) == (plant.robot.data.joint("rootx").qpos[0], 0)
@@ -122,9 +121,9 @@ def test_a_joint_of_which_only_the_velocity_counts_is_told_like_the_others():
 
 def test_lockstep_publishes_one_state_a_command():
     published = []
-    pacing = Lockstep(Plant(Pendulum(), seed=0), published.append)
+    pacing = Lockstep(Plant(make_robot("pendulum"), seed=0), published.append)
     pacing.start()
-    robot = Pendulum()
+    robot = make_robot("pendulum")
     expected = [robot.reset(np.random.default_rng(0))]
     for effort in np.linspace(-1, 1, 20):
         pacing.apply(np.array([effort]))
@@ -146,7 +145,7 @@ def test_real_time_catches_up_after_a_late_wake_up_and_counts_it():
         if len(published) >= 60 and late < 0.1:  # it has caught up
             enough.set()
 
-    pacing = RealTime(Plant(Pendulum(), seed=0), publish)
+    pacing = RealTime(Plant(make_robot("pendulum"), seed=0), publish)
     begin = time.monotonic()
     pacing.start()
     assert enough.wait(30)
@@ -164,7 +163,7 @@ def test_failure_of_the_physics_is_not_silent():
         if sample.stamp_ns > PERIOD_NS:
             raise RuntimeError("no")
 
-    pacing = RealTime(Plant(Pendulum(), seed=0), publish)
+    pacing = RealTime(Plant(make_robot("pendulum"), seed=0), publish)
     pacing.start()
     end = time.monotonic() + 10
     while pacing.failure is None and time.monotonic() < end:
@@ -246,7 +245,7 @@ def test_unknown_task_gets_one_line(ros_domain, tmp_path):
     with Harness(tmp_path) as harness:
         assert harness.start("simulator", task="juggling").wait(PATIENCE) == 2
         line = harness.log("simulator")
-        known = ", ".join(sorted(TASKS))
+        known = ", ".join(sorted(known_tasks()))
         assert line.startswith(f"simulator: task: 'juggling' is unknown; known tasks: {known}")
         assert line.count("\n") == 1
 
@@ -259,7 +258,7 @@ def test_a_delayed_command_acts_that_much_later_however_late_the_physics_thread_
         "hucrl_ros.nodes.pacing.time", types.SimpleNamespace(monotonic=lambda: clock.now)
     )
     published = []
-    pacing = RealTime(Plant(Pendulum(), seed=0), published.append, delay=0.020)
+    pacing = RealTime(Plant(make_robot("pendulum"), seed=0), published.append, delay=0.020)
     pacing._restart()
     for arrival, effort in ((0.004, 0.5), (0.0165, -1.0)):
         clock.now = 100.0 + arrival
@@ -273,7 +272,7 @@ def test_a_delayed_command_acts_that_much_later_however_late_the_physics_thread_
 
 
 def test_a_reset_forgets_commands_on_their_way():
-    pacing = RealTime(Plant(Pendulum(), seed=0), lambda sample: None, delay=0.5)
+    pacing = RealTime(Plant(make_robot("pendulum"), seed=0), lambda sample: None, delay=0.5)
     pacing.apply(np.array([1.0]))
     pacing.reset(1)
     assert not pacing._coming

@@ -31,7 +31,7 @@ from hucrl_ros.experiments.sweep_report import markdown_table, write_report
 from hucrl_ros.experiments.workers import LocalWorkers, child_environment
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import RunOptions, asked_config
-from hucrl_ros.tasks import PendulumSwingUp
+from hucrl_ros.tasks import known_optimum
 
 PRETENDED = "pretended_training"
 BASE = Config(episodes=3)
@@ -282,7 +282,7 @@ def test_table_has_one_row_for_each_group_with_counts():
     assert "seeds ≥ 301" in lines[0]
     assert lines[2].startswith("| 0 | greedy | 301.0 [")
     assert "| 2 of 3 | median 3, worst never |" in lines[2]
-    assert lines[2].endswith(f"| {PendulumSwingUp.optima[0.0]:g} |")
+    assert lines[2].endswith(f"| {known_optimum('pendulum', 0.0):g} |")
 
 
 def test_one_seed_has_no_interval():

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from shortened import shorten
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.learning.dataset import RecordedEpisode
-from hucrl_ros.robots import Pendulum
-from hucrl_ros.tasks import PendulumSwingUp
+from hucrl_ros.robots import make_robot
 
 STEPS = 40
 """Control periods in an episode of the shortened task."""
@@ -29,14 +29,14 @@ def short_episodes():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PendulumSwingUp, "steps", STEPS)
+        shorten(patch, STEPS)
         yield
     torch.set_num_threads(threads)
 
 
 def random_episode(seed):
     """An episode of random torques."""
-    draws, robot = np.random.default_rng(seed), Pendulum()
+    draws, robot = np.random.default_rng(seed), make_robot("pendulum")
     states, actions = [robot.reset(draws)], []
     for _ in range(STEPS):
         actions.append(draws.uniform(-1.0, 1.0, 1))

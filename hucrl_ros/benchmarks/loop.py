@@ -137,10 +137,10 @@ def _measure(args: argparse.Namespace) -> "Iterator[LoopRow]":
 
 def _untrained(task: str, folder: Path) -> Path:
     """A bundle of random networks."""
-    from hucrl_ros.benchmarks.synthetic import Arm, untrained_bundle
+    from hucrl_ros.benchmarks.synthetic import make_arm, untrained_bundle
     from hucrl_ros.config.schema import ModelSettings
 
-    made = Arm(0.1) if task == "arm" else task
+    made = make_arm(0.1) if task == "arm" else task
     return untrained_bundle(folder, made, ModelSettings(layers=LAYERS[task])).path
 
 

@@ -1,12 +1,11 @@
 """Untrained bundles of any size, and a robot arm, to measure with."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
+from hucrl_ros.config.reward import RewardSettings, TaskSettings
 from hucrl_ros.config.schema import (
     ExplorationSettings,
     ModelSettings,
@@ -19,43 +18,31 @@ from hucrl_ros.controller.manifest import BundleFields
 from hucrl_ros.learning.export import BundleExporter
 from hucrl_ros.models import make_model
 from hucrl_ros.models.exploration import make_imagined_dynamics
-from hucrl_ros.robots import Pr2Reacher, RobotSpec
-from hucrl_ros.robots.pr2_reacher import GOAL_MEAN
+from hucrl_ros.robots import describe
 from hucrl_ros.search import ActorCritic
-from hucrl_ros.tasks import Task, make_task
-from hucrl_ros.tasks.kinematics import ForwardKinematics
-from hucrl_ros.tasks.reacher import JOINTS, MAX_SPEEDS, SPEED_SCALES
+from hucrl_ros.tasks import DescribedTask, Task, make_task
 
 
-class Arm(Task):
+def make_arm(action_penalty: float) -> DescribedTask:
     """The reacher with the goal always in the same place, so that no state has to hold it."""
-
-    name = "arm"
-    robot = Pr2Reacher
-    steps = 150
-    angles = tuple(range(JOINTS))
-    scales = SPEED_SCALES
-    reach = (*(math.inf,) * JOINTS, *MAX_SPEEDS)
-
-    def __init__(self, action_penalty: float) -> None:
-        super().__init__(action_penalty)
-        self.tool = ForwardKinematics(Pr2Reacher().model, "tool", self.spec.joint_names)
-
-    @property
-    def spec(self) -> RobotSpec:
-        """Seven joints."""
-        return replace(Pr2Reacher.spec, context=())
-
-    def reward(self, state: Tensor, action: Tensor) -> Tensor:
-        """−‖tool − goal‖² − ρ ‖u‖² `(...)` of states `(..., 14)` and torques `(..., 7)` [N m]."""
-        away = self.tool(state[..., :JOINTS]) - torch.tensor(GOAL_MEAN, dtype=state.dtype)
-        penalty = self.action_penalty * (action**2).sum(dim=-1)
-        return torch.as_tensor(-(away**2).sum(dim=-1) - penalty)
-
-    def imagined_states(self, count: int, generator: torch.Generator) -> Tensor:
-        """Stretched out, moving at random."""
-        speeds = torch.tensor(SPEED_SCALES) * torch.randn(count, JOINTS, generator=generator)
-        return torch.cat([torch.zeros(count, JOINTS), speeds], dim=-1)
+    found = describe("reacher")
+    robot, goal = found.robot, found.robot.context
+    own = {
+        "context": (),
+        "stops": (),
+        "start": {entry: draw for entry, draw in robot.start.items() if entry not in goal},
+        "scales": {entry: scale for entry, scale in robot.scales.items() if entry not in goal},
+        "reach": {**robot.reach, **dict.fromkeys(robot.joints)},
+    }
+    place = [robot.start[entry].mean for entry in goal]
+    terms = [{"term": "distance", "of": "tool", "to": place}, {"term": "effort"}]
+    arm = replace(
+        found,
+        robot=robot.model_copy(update=own),
+        reward=RewardSettings.model_validate({"terms": terms}),
+        task=TaskSettings(name="arm"),
+    )
+    return DescribedTask(arm, action_penalty)
 
 
 def untrained_bundle(

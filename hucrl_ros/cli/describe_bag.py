@@ -16,10 +16,11 @@ from hucrl_ros.bags.reader import Episode, read_episode
 from hucrl_ros.cli.describe_bundle import pairs
 from hucrl_ros.config.robot_spec import RobotSpec, sources
 from hucrl_ros.config.schema import Config
+from hucrl_ros.config.task_file import known_tasks
 from hucrl_ros.controller.ticks import Source
 from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.errors import BagError, HucrlError
-from hucrl_ros.robots import ROBOTS
+from hucrl_ros.robots import describe
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import Task, make_task
 
@@ -90,15 +91,16 @@ def _robot(path: Path, messages: list[RawMessage]) -> RobotSpec:
     for message in messages:
         if message.is_of(JOINT_STATES):
             names = deserialize(message.data, message.type).name
-            for robot in ROBOTS.values():
-                told = sources(robot.spec)
+            specs = [describe(task).robot.spec for task in known_tasks()]
+            for spec in specs:
+                told = sources(spec)
                 found = {OBJECT_POSE: bool(told.object), GOAL: bool(told.goal)}
-                joints = {*robot.spec.joint_names, *told.further}
+                joints = {*spec.joint_names, *told.further}
                 if joints <= set(names) and found == places:
-                    return robot.spec
+                    return spec
             raise BagError(
                 f"{path}: joints {', '.join(names)} belong to none of the known robots "
-                f"({', '.join(sorted(ROBOTS))})"
+                f"({', '.join(sorted({spec.name for spec in specs}))})"
             )
     raise BagError(f"{path}: holds no joint state")
 

@@ -10,6 +10,7 @@ from hucrl_ros.cli.describe_bundle import pairs
 from hucrl_ros.config.robot import Draw, Reach
 from hucrl_ros.config.robot_spec import sources
 from hucrl_ros.config.task_file import Description, dump_description
+from hucrl_ros.robots import describe
 from hucrl_ros.run.prepare import RunOptions, asked_run
 from hucrl_ros.tasks.described import DescribedTask
 from hucrl_ros.tasks.terms import TERMS
@@ -22,7 +23,7 @@ def describe_robot(path: Path) -> RenderableType:
         ConfigError: something in it is wrong.
     """
     config, described = asked_run(RunOptions(str(path)))
-    assert described is not None
+    described = described or describe(config.task)
     robot, task = described.robot, DescribedTask(described, config.action_penalty)
     substeps = (
         "" if robot.timestep is None else f", physics in steps of {1e3 * robot.timestep:g} ms"
@@ -47,7 +48,7 @@ def describe_robot(path: Path) -> RenderableType:
         _entries(described, task),
         "",
         Text("All of it, as a run keeps it", style="italic"),
-        Text(dump_description(robot, described.reward)),
+        Text(dump_description(described)),
     )
 
 
@@ -98,6 +99,7 @@ def _reach(reach: Reach) -> str:
 
 
 def _draw(draw: Draw) -> str:
-    if draw.low is not None:
-        return f"{draw.low:g} … {draw.high:g}"
-    return f"{draw.mean:g}" + (f" + N(0, {draw.std:g}²)" if draw.std else "")
+    first = draw.origin + draw.first
+    if draw.is_uniform:
+        return f"{first:g} … {first + draw.spread:g}"
+    return f"{first:g}" + (f" + N(0, {draw.std:g}²)" if draw.std else "")

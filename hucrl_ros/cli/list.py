@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from hucrl_ros.config import plugins
 from hucrl_ros.config.defaults import document_defaults
+from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.task_file import known_tasks, read_description
 from hucrl_ros.errors import ConfigError
 
 Member = type | FunctionType
@@ -17,7 +19,7 @@ Member = type | FunctionType
 
 
 class Registry(NamedTuple):
-    """Where a dict of name → member lies."""
+    """Where a dict of name → member lies; empty for what YAMLs in `sim/` describe."""
 
     module: str
     variable: str
@@ -28,8 +30,8 @@ class Registry(NamedTuple):
 
 
 REGISTRIES = {
-    "tasks": Registry("hucrl_ros.tasks", "TASKS", "hucrl up TASK"),
-    "robots": Registry("hucrl_ros.robots", "ROBOTS", "by the task"),
+    "tasks": Registry("", "", "hucrl up TASK"),
+    "robots": Registry("", "", "by the task"),
     "rewards": Registry(
         "hucrl_ros.tasks.terms", "TERMS", "reward.terms of a robot of your own", "reward_terms"
     ),
@@ -89,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
 def entries(kind: str) -> list[Entry]:
     """The choices of one kind, sorted by name."""
     module, variable, _, plugin_kind = REGISTRIES[kind]
+    if not module:
+        return _described(kind)
     registry: Mapping[str, Member] = getattr(importlib.import_module(module), variable)
     package = Path(__file__).resolve().parents[1]
     found = []
@@ -104,6 +108,17 @@ def entries(kind: str) -> list[Entry]:
             origin = f"{point.value} of package {plugins.package_of(point)}"
             found.append(Entry(name, summary, origin))
     return sorted(found)
+
+
+def _described(kind: str) -> list[Entry]:
+    found: dict[str, Entry] = {}
+    for path in known_tasks().values():
+        described = read_description(path)
+        part = described.task if kind == "tasks" else described.robot
+        name = described.name if kind == "tasks" else described.robot.name
+        source = str(path.relative_to(share_directory()))
+        found.setdefault(name, Entry(name, part.about, source))
+    return [found[name] for name in sorted(found)]
 
 
 def _summary(member: Member) -> str:

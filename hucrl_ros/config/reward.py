@@ -11,6 +11,7 @@ from pydantic import (
 )
 
 from hucrl_ros.config import plugins
+from hucrl_ros.config.robot import Name
 from hucrl_ros.config.schema import Settings
 from hucrl_ros.errors import ConfigError
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Coordinates = tuple[float, float, float]
+Function = Annotated[str, Field(pattern=r"^$|^[^:]+\.py:[A-Za-z_]\w*$")]
+"""`file.py:name`; the file's path is relative to the description."""
 Point = str | Coordinates
 """Name of a site, or of a body among the state's entries; or world coordinates [m]."""
 
@@ -156,6 +159,14 @@ class GentleSettings(TermSettings):
     """How far above it the tolerance is 0.1 [N m or N]."""
 
 
+class BoundedEffortSettings(TermSettings):
+    """Unit of the efforts."""
+
+    term: Literal["bounded_effort"]
+    scale: float = Field(1.0, gt=0)
+    """Effort that costs 0.63 ρ [N m or N]."""
+
+
 class ProductSettings(TermSettings):
     """Terms that count only together."""
 
@@ -190,6 +201,7 @@ OurTerm = Annotated[
     | VelocitySettings
     | EffortSettings
     | GentleSettings
+    | BoundedEffortSettings
     | ProductSettings,
     Field(discriminator="term"),
 ]
@@ -216,9 +228,8 @@ class SuccessSettings(Settings):
 class RewardSettings(Settings):
     """Either a function or terms."""
 
-    function: str = Field("", pattern=r"^$|^[^:]+\.py:[A-Za-z_]\w*$")
-    """`file.py:name` of a function `(state, action, robot) -> reward`; the file's path is
-    relative to the description."""
+    function: Function = ""
+    """`(state, action, robot) -> reward`."""
     terms: tuple[AnyTerm, ...] = ()
     """Summed."""
     success: SuccessSettings | None = None
@@ -229,12 +240,16 @@ class RewardSettings(Settings):
             raise ValueError("expected either function: FILE.py:NAME or a list of terms")
         return self
 
-    @property
-    def file(self) -> str:
-        """Of the function; empty where there is none."""
-        return self.function.rpartition(":")[0]
 
-    @property
-    def name(self) -> str:
-        """Of the function; empty where there is none."""
-        return self.function.rpartition(":")[2]
+class TaskSettings(Settings):
+    """What else makes a task; all of it may be left out."""
+
+    name: Name = ""
+    """Empty: the robot's."""
+    about: str = ""
+    """One line for `hucrl list tasks`."""
+    imagined: Function = ""
+    """`(count, generator, robot) -> states`, where imagined trajectories start; empty: half as
+    episodes do, half with joints anywhere within their limits and moving."""
+    optima: dict[float, float] = Field(default_factory=dict)
+    """Best achievable return for an action penalty, where it is known."""

@@ -4,7 +4,7 @@ import math
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from hucrl_ros.config.robot_spec import LONGEST_PERIOD, SHORTEST_PERIOD, RobotSpec
 from hucrl_ros.config.schema import Settings
@@ -24,7 +24,20 @@ def _reach(value: Any) -> Any:  # noqa: ANN401
     return value
 
 
-NAME = re.compile(r"[A-Za-z][\w-]*")
+def _usable(name: str) -> str:
+    if name and not re.fullmatch(r"[A-Za-z][\w-]*", name):
+        raise ValueError(f"{name!r}: expected letters, digits, _ and -, a letter first")
+    return name
+
+
+def _ordered(limits: tuple[float, float]) -> tuple[float, float]:
+    if limits[0] >= limits[1]:
+        raise ValueError(f"{list(limits)}: expected [lower, upper]")
+    return limits
+
+
+Name = Annotated[str, AfterValidator(_usable)]
+Limits = Annotated[tuple[float, float], AfterValidator(_ordered)]
 Reach = Annotated[float | tuple[float, float] | None, BeforeValidator(_reach)]
 Topic = Literal["joint_states", "commands", "goal", "object_pose"]
 
@@ -39,6 +52,8 @@ class Draw(Settings):
     low: float | None = None
     """With `high`: of a uniform distribution [the entry's unit]."""
     high: float | None = None
+    origin: float = 0.0
+    """Added to what is drawn [the entry's unit]."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Draw":
@@ -52,11 +67,27 @@ class Draw(Settings):
         return self
 
     @property
+    def is_uniform(self) -> bool:
+        """Drawn is `origin + first + spread` times a uniform, else a normal random number."""
+        return self.low is not None
+
+    @property
+    def first(self) -> float:
+        """The least value of a uniform distribution, the mean of a normal one."""
+        return self.low if self.low is not None else self.mean or 0.0
+
+    @property
+    def spread(self) -> float:
+        """The width of a uniform distribution, the deviation of a normal one."""
+        return self.std if self.low is None or self.high is None else self.high - self.low
+
+    @property
     def largest(self) -> float:
         """Absolute value that is hardly exceeded."""
-        if self.low is not None and self.high is not None:
-            return max(abs(self.low), abs(self.high))
-        return abs(self.mean or 0.0) + 2.0 * self.std
+        first = self.origin + self.first
+        if self.is_uniform:
+            return max(abs(first), abs(first + self.spread))
+        return abs(first) + 2.0 * self.std
 
 
 def _number_is_mean(value: Any) -> Any:  # noqa: ANN401
@@ -75,8 +106,10 @@ class SiteSettings(Settings):
 class RobotSettings(Settings):
     """The section `robot:`. What is left out is derived from the model (`envs.resolve`)."""
 
-    name: str = ""
-    """Of robot and task; empty: that of the file."""
+    name: Name = ""
+    """Of the robot, and of the task unless that has another; empty: that of the file."""
+    about: str = ""
+    """One line for `hucrl list robots`."""
     model: str
     """MJCF or URDF, its path relative to the description."""
     period: float = Field(ge=SHORTEST_PERIOD, le=LONGEST_PERIOD)
@@ -89,6 +122,8 @@ class RobotSettings(Settings):
     """In the order of the state; empty: all revolute and prismatic ones that aren't observed."""
     actuated: tuple[str, ...] = ()
     """In the order of commands; empty: those with a motor, or with an effort limit."""
+    limits: dict[str, Limits] = Field(default_factory=dict)
+    """Of joints, where learning should know others than the model's [rad or m]."""
     effort_limits: tuple[Annotated[float, Field(gt=0)], ...] = ()
     """Of each actuated joint; empty: the model's [N m or N]."""
     observed: tuple[str, ...] = ()
@@ -99,6 +134,11 @@ class RobotSettings(Settings):
     """Points to add to the model."""
     angles: tuple[str, ...] | None = None
     """Joints that networks see as cosine and sine; None: revolute ones."""
+    stops: tuple[str, ...] | None = None
+    """Joints whose stops networks see; None: all of `angles` that have limits."""
+    vectors: dict[str, tuple[str, ...]] | None = None
+    """By body in the state, the sites whose way from it networks see; None: the points of
+    `reward.success`."""
     scales: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     """Unit of each other entry in the networks' inputs [the entry's unit]."""
     reach: dict[str, Reach] = Field(default_factory=dict)
@@ -108,15 +148,10 @@ class RobotSettings(Settings):
         default_factory=dict
     )
     """How entries are drawn for an episode; a number alone is the mean."""
+    draw_fixed: bool = True
+    """Draw a number also for entries that don't vary; it decides what start a seed gives."""
     topics: dict[Topic, str] = Field(default_factory=dict)
     """Other names of topics."""
-
-    @field_validator("name")
-    @classmethod
-    def _usable(cls, name: str) -> str:
-        if name and not NAME.fullmatch(name):
-            raise ValueError(f"{name!r}: expected letters, digits, _ and -, a letter first")
-        return name
 
     @property
     def spec(self) -> RobotSpec:

@@ -1,15 +1,18 @@
-"""A user's own robot and reward: a YAML with `robot:` and `reward:` next to the settings."""
+"""What a task is: a YAML with `robot:`, `reward:` and `task:`, of the paper or a user's own."""
 
 import difflib
+import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
-from hucrl_ros.config.reward import RewardSettings
+from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.reward import RewardSettings, TaskSettings
 from hucrl_ros.config.robot import RobotSettings
 from hucrl_ros.config.schema import Settings
 from hucrl_ros.config.yaml_files import checked, read_mapping
@@ -21,19 +24,20 @@ MODEL = "model"
 """Folder of the model's files in a run's folder."""
 SUFFIXES = (".yaml", ".yml")
 SETTINGS = "/**"
-SECTIONS = ("robot", "reward")
+SECTIONS = ("robot", "reward", "task")
 
 Section = TypeVar("Section", bound=Settings)
 
 
 @dataclass(frozen=True)
 class Description:
-    """A robot and its reward, as a YAML says; paths are relative to `folder`."""
+    """A task as a YAML says; paths are relative to `folder`."""
 
     path: Path
     """The YAML."""
     robot: RobotSettings
     reward: RewardSettings
+    task: TaskSettings
     has_settings: bool = False
     """There are settings of runs next to it."""
     files: tuple[Path, ...] = ()
@@ -41,8 +45,8 @@ class Description:
 
     @property
     def name(self) -> str:
-        """Of robot and task."""
-        return self.robot.name
+        """Of the task."""
+        return self.task.name or self.robot.name
 
     @property
     def folder(self) -> Path:
@@ -55,19 +59,24 @@ class Description:
         return self.folder / self.robot.model
 
     @property
-    def source(self) -> Path:
-        """Python file of the reward, where it is a function."""
-        return self.folder / self.reward.file
+    def functions(self) -> tuple[Path, ...]:
+        """Python files of the functions that are named."""
+        named = (self.reward.function, self.task.imagined)
+        return tuple(self.file_of(function) for function in named if function)
+
+    def file_of(self, function: str) -> Path:
+        """The Python file of `file.py:name`."""
+        return self.folder / function.rpartition(":")[0]
 
     def same_as(self, other: "Description") -> bool:
         """Whether both say the same, wherever their files lie."""
         return self._contents() == other._contents()
 
     def _contents(self) -> tuple[object, ...]:
-        robot = self.robot.model_copy(update={"model": self.model.name})
-        reward = self.reward.model_copy(update={"function": self.reward.name})
+        flat = _with_files_here(self, self.model.name)
         files = frozenset(file.read_bytes() for file in self._model_files())
-        return (robot, reward, files, self.source.read_bytes() if self.reward.file else b"")
+        functions = [path.read_bytes() for path in self.functions]
+        return (flat.robot, flat.reward, flat.task, files, functions)
 
     def _model_files(self) -> Sequence[Path]:
         """The model and its meshes; a run keeps them in a folder where nothing else is."""
@@ -82,8 +91,22 @@ def is_description(task: str) -> bool:
     return task.endswith(SUFFIXES)
 
 
+@cache
+def known_tasks() -> Mapping[str, Path]:
+    """The paper's tasks by name: descriptions in `sim/`, next to their models."""
+    return {path.stem: path for path in sorted((share_directory() / "sim").glob("*.yaml"))}
+
+
+def task_of_path(task: str) -> str:
+    """`task`, or its name where it is the path of one of the paper's, or of its settings."""
+    path = Path(task)
+    known = known_tasks().get(path.stem) if is_description(task) else None
+    ours = [] if known is None else [known, known.parents[1] / "config" / known.name]
+    return path.stem if path.resolve() in [file.resolve() for file in ours] else task
+
+
 def read_description(path: Path) -> Description:
-    """Read the sections `robot:` and `reward:` of a YAML, and look for the files they name.
+    """Read the sections of a YAML that say what a task is, and look for the files they name.
 
     Raises:
         ConfigError: it can't be read, doesn't fit the schema, or names a file that isn't there.
@@ -97,16 +120,28 @@ def read_description(path: Path) -> Description:
                 f"{path}: unknown section {key!r}; {hint}expected {', '.join(SECTIONS)} and "
                 f"{SETTINGS!r} with settings"
             )
-    robot = _section(RobotSettings, document, "robot", path)
+    robot = _robot(document, path)
     reward = _section(RewardSettings, document, "reward", path)
-    if not robot.name:
-        values = {**robot.model_dump(), "name": path.stem}
-        robot = _named(RobotSettings, values, "robot", path)
-    found = Description(path.absolute(), robot, reward, SETTINGS in document)
+    task = _section(TaskSettings, {"task": {}, **document}, "task", path)
+    found = Description(path.absolute(), robot, reward, task, SETTINGS in document)
     _require_file(found.model, f"{path}: robot.model = {robot.model!r}")
-    if reward.function:
-        _require_file(found.source, f"{path}: reward.function = {reward.function!r}")
+    for key, function in (("reward.function", reward.function), ("task.imagined", task.imagined)):
+        if function:
+            _require_file(found.file_of(function), f"{path}: {key} = {function!r}")
     return found
+
+
+def _robot(document: Mapping[str, Any], path: Path) -> RobotSettings:
+    """The section `robot:`, or that of the file which it names."""
+    other = document.get("robot")
+    folder = Path()
+    if isinstance(other, str):
+        _require_file(path.parent / other, f"{path}: robot = {other!r}")
+        folder, path = Path(other).parent, path.parent / other
+        document = read_mapping(path)
+    robot = _section(RobotSettings, document, "robot", path)
+    values = {"name": robot.name or path.stem, "model": str(folder / robot.model)}
+    return _named(RobotSettings, {**robot.model_dump(), **values}, "robot", path)
 
 
 def task_name(task: str) -> str:
@@ -115,6 +150,7 @@ def task_name(task: str) -> str:
     Raises:
         ConfigError: the description can't be read.
     """
+    task = task_of_path(task)
     return read_description(Path(task)).name if is_description(task) else task
 
 
@@ -142,43 +178,43 @@ def store_description(found: Description, folder: Path) -> None:
     Raises:
         ConfigError: a file can't be copied.
     """
+    functions = {path.name: path for path in found.functions}
+    if set(functions.values()) != set(found.functions):
+        raise ConfigError(f"{found.path}: {' and '.join(map(str, found.functions))} have one name")
     sources = [file.resolve() for file in found.files]
     # Not below the folder of the model: it may include `../meshes/link.stl`.
-    common = Path(sources[0].anchor).joinpath(*_shared_parts([s.parent for s in sources]))
+    common = os.path.commonpath([source.parent for source in sources])
     try:
         for source in sources:
             target = folder / MODEL / source.relative_to(common)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
-        if found.reward.file:
-            shutil.copyfile(found.source, folder / found.source.name)
+        for name, path in functions.items():
+            shutil.copyfile(path, folder / name)
     except OSError as error:
         raise ConfigError(f"{found.path}: {error.filename}: {error.strerror}") from None
     model = Path(MODEL) / found.model.resolve().relative_to(common)
-    robot = found.robot.model_copy(update={"model": model.as_posix()})
-    reward = found.reward
-    if reward.file:
-        reward = reward.model_copy(update={"function": f"{found.source.name}:{reward.name}"})
-    (folder / FILE).write_text(dump_description(robot, reward), encoding="utf-8")
+    text = dump_description(_with_files_here(found, model.as_posix()))
+    (folder / FILE).write_text(text, encoding="utf-8")
 
 
-def dump_description(robot: RobotSettings, reward: RewardSettings) -> str:
+def _with_files_here(found: Description, model: str) -> Description:
+    """With another path of the model, and functions in the description's own folder."""
+    function, imagined = (Path(f).name for f in (found.reward.function, found.task.imagined))
+    return replace(
+        found,
+        robot=found.robot.model_copy(update={"model": model}),
+        reward=found.reward.model_copy(update={"function": function}),
+        task=found.task.model_copy(update={"imagined": imagined}),
+    )
+
+
+def dump_description(described: Description) -> str:
     """The YAML that `read_description` reads back to equal sections."""
-    sections = {"robot": robot, "reward": reward}
-    values = {k: v.model_dump(mode="json", exclude_defaults=True) for k, v in sections.items()}
-    # An empty tuple is a choice here, not a default: no angles.
-    if robot.angles is not None:
-        values["robot"]["angles"] = list(robot.angles)
+    sections = {name: getattr(described, name) for name in SECTIONS}
+    dumped = {k: v.model_dump(mode="json", exclude_defaults=True) for k, v in sections.items()}
+    values = {name: section for name, section in dumped.items() if section}
     return yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=90)
-
-
-def _shared_parts(folders: Sequence[Path]) -> list[str]:
-    shared = []
-    for parts in zip(*(folder.parts[1:] for folder in folders), strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return shared
 
 
 def _section(schema: type[Section], document: Mapping[str, Any], name: str, path: Path) -> Section:

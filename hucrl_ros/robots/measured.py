@@ -6,8 +6,7 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
-from hucrl_ros.robots.described_robot import DescribedRobot
-from hucrl_ros.robots.mujoco_robot import Array
+from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot
 
 EPISODES = 16
 MOST_STEPS = 250
@@ -27,7 +26,7 @@ class Measured(NamedTuple):
     """`(p,)` largest absolute value."""
 
 
-def measure(robot: DescribedRobot, steps: int) -> Measured:
+def measure(robot: MujocoRobot, steps: int) -> Measured:
     """Simulate efforts that are drawn and held, from starts and from poses anywhere.
 
     The draws have a seed of their own, so that a robot gives the same numbers every time.
@@ -55,7 +54,7 @@ def round_up(value: float, digits: int = 2) -> float:
     return float(f"{math.ceil(round(value * 10.0**power, 9)) / 10.0**power:.12g}")
 
 
-def _elsewhere(robot: DescribedRobot, state: Array, rng: np.random.Generator) -> Array:
+def _elsewhere(robot: MujocoRobot, state: Array, rng: np.random.Generator) -> Array:
     """The state, its joints anywhere within their limits; without limits up to half a turn."""
     ranges = robot.ranges
     half = np.full(len(ranges), math.pi)
@@ -68,7 +67,7 @@ def _elsewhere(robot: DescribedRobot, state: Array, rng: np.random.Generator) ->
     return moved
 
 
-def _play(robot: DescribedRobot, state: Array, steps: int, rng: np.random.Generator) -> Array:
+def _play(robot: MujocoRobot, state: Array, steps: int, rng: np.random.Generator) -> Array:
     """States `(T, p)`, as far as they are finite."""
     robot.set_state(state)
     limits = np.asarray(robot.spec.effort_limits)

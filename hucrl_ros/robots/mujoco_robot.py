@@ -1,53 +1,76 @@
-"""What every simulated robot has in common."""
+"""A robot that is simulated by MuJoCo, as a description says."""
 
-from abc import ABC, abstractmethod
-from pathlib import Path
+import math
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.paths import share_directory
-from hucrl_ros.config.robot_spec import VELOCITY, RobotSpec, object_speeds
+from hucrl_ros.config.robot import Draw
+from hucrl_ros.config.robot_spec import VELOCITY, object_speeds
+from hucrl_ros.config.task_file import Description
+from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.extras import Extras
+from hucrl_ros.robots.model_files import build_model
 
 Array = NDArray[np.float64]
 
 
-class MujocoRobot(ABC):
-    """A robot simulated by MuJoCo: joint efforts in, joint positions and velocities out.
+class MujocoRobot:
+    """Joint efforts in, joint positions and velocities out.
 
     A control period is divided into `substeps` physics steps, so that a real-time simulator
     can apply a command that arrives in the middle of a period.
     """
 
-    spec: RobotSpec
-    mjcf: str
-    """File name of the robot's MJCF in `sim/`."""
+    def __init__(self, described: Description) -> None:
+        """Load the model.
 
-    def __init__(self, model: mujoco.MjModel | None = None) -> None:
-        """Simulate `model`; None: that of `mjcf`."""
-        self.model = model or mujoco.MjModel.from_xml_path(str(mjcf_path(self.mjcf)))
+        Args:
+            described: With nothing of the spec and the start left to derive.
+
+        Raises:
+            ConfigError: the model can't be loaded, or doesn't fit the description.
+        """
+        settings = described.robot
+        self.spec = settings.spec
+        self.model = build_model(described.model, settings)
         self.data = mujoco.MjData(self.model)
-        steps = self.spec.period / self.model.opt.timestep
-        self.substeps = round(steps)
-        if abs(steps - self.substeps) > 1e-6:
-            raise ValueError(
-                f"{self.mjcf}: timestep {self.model.opt.timestep} s does not divide "
-                f"the control period {self.spec.period} s"
-            )
-        joints = [self.model.joint(name) for name in self.spec.joint_names]
+        self.substeps = round(self.spec.period / self.model.opt.timestep)
+        self._limits = np.asarray(self.spec.effort_limits)
+        speeds = object_speeds(self.spec)
+        try:
+            joints = [self.model.joint(name) for name in self.spec.joint_names]
+            self._extras = Extras(self.model, (*self.spec.observed, *self.spec.context))
+            self._places = Extras(self.model, [name.removesuffix(VELOCITY) for name in speeds])
+        except (KeyError, ValueError) as error:
+            reason = error.args[0] if error.args else error
+            raise ConfigError(f"{described.path}: {' '.join(str(reason).split())}") from None
         self._qpos = np.array([int(joint.qposadr[0]) for joint in joints])
         self._qvel = np.array([int(joint.dofadr[0]) for joint in joints])
-        self._limits = np.asarray(self.spec.effort_limits)
-        self._extras = Extras(self.model, (*self.spec.observed, *self.spec.context))
-        speeds = object_speeds(self.spec)
         self._speeds = [2 * len(joints) + self.spec.observed.index(name) for name in speeds]
-        self._places = Extras(self.model, [name.removesuffix(VELOCITY) for name in speeds])
+        none = Draw()
+        self._draws = [settings.start.get(entry, none) for entry in settings.entries]
+        self._draw_fixed = settings.draw_fixed
+        self.ranges = joint_ranges(self.model, self.spec.joint_names)
+        """`(n, 2)` lower and upper limit of each joint [rad or m]; infinite where it has none."""
+        for joint, limits in settings.limits.items():
+            self.ranges[settings.joints.index(joint)] = limits
 
-    @abstractmethod
     def initial_state(self, rng: np.random.Generator) -> Array:
-        """Draw a start of an episode: a state `(p,)`."""
+        """Every entry drawn by itself, as the description says."""
+        draws = self._draws
+        spread = np.array([draw.spread for draw in draws])
+        is_uniform = np.array([draw.is_uniform for draw in draws])
+        uniform, normal = np.zeros((2, len(draws)))
+        for shares, drawn, of_kind in (
+            (uniform, rng.uniform, is_uniform),
+            (normal, rng.standard_normal, ~is_uniform),
+        ):
+            wanted = (of_kind & (spread != 0.0)) | self._draw_fixed
+            shares[wanted] = drawn(size=int(wanted.sum()))
+        origin, first = np.array([(draw.origin, draw.first) for draw in draws]).T
+        return np.asarray(origin + (first + spread * np.where(is_uniform, uniform, normal)))
 
     @property
     def state(self) -> Array:
@@ -98,6 +121,11 @@ class MujocoRobot(ABC):
         return state
 
 
-def mjcf_path(name: str) -> Path:
-    """Where `sim/<name>` lies, in a checkout as in an installed package."""
-    return share_directory() / "sim" / name
+def joint_ranges(model: mujoco.MjModel, names: tuple[str, ...]) -> Array:
+    """`(n, 2)` limits of the joints [rad or m]; infinite where one has none."""
+    ranges = np.full((len(names), 2), (-math.inf, math.inf))
+    for row, name in enumerate(names):
+        joint = model.joint(name).id
+        if model.jnt_limited[joint]:
+            ranges[row] = model.jnt_range[joint]
+    return ranges

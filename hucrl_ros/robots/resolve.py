@@ -1,19 +1,27 @@
-"""From what a user's description says to one that says everything."""
+"""From what a description says to one that says everything."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
 
 import mujoco
 import numpy as np
 
 from hucrl_ros.config.robot import Draw, Reach, RobotSettings
-from hucrl_ros.config.robot_spec import sources
-from hucrl_ros.config.task_file import Description
+from hucrl_ros.config.robot_spec import AXES, sources
+from hucrl_ros.config.task_file import (
+    Description,
+    find_description,
+    is_description,
+    known_tasks,
+    read_description,
+    task_of_path,
+)
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.robots.described_robot import DescribedRobot, joint_ranges
 from hucrl_ros.robots.measured import Measured, measure, round_up
 from hucrl_ros.robots.model_files import build_model, model_dependencies, read_motors
-from hucrl_ros.robots.mujoco_robot import Array
+from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot, joint_ranges
 
 STRETCH = 0.3
 """[rad] How far an imagined joint may get into its stop."""
@@ -22,6 +30,37 @@ SLIDE_STRETCH = 0.1
 BEYOND = 2.0
 """Share of the largest value seen up to which an entry is imagined."""
 TURN = 2.0 * np.pi
+ENDS = tuple(f"_{axis}" for axis in AXES)
+
+
+def describe(task: str, folder: Path | None = None) -> Description:
+    """The complete description of a task.
+
+    Args:
+        task: Name of one of the paper's or of a user's own, or the path of its description.
+        folder: Where the description of a robot of one's own may lie, `RunFolder.robot`.
+
+    Raises:
+        ConfigError: no task has that name, or its description is wrong.
+    """
+    task = task_of_path(task)
+    if is_description(task):
+        return resolve(read_description(Path(task)))
+    if task in known_tasks():
+        return _resolved(known_tasks()[task])
+    found = find_description(folder, task)
+    if found is None:
+        looked = "" if folder is None else f", and {folder} describes no robot"
+        raise ConfigError(
+            f"task: {task!r} is unknown; known tasks: {', '.join(known_tasks())}{looked}; a robot "
+            "of your own is found in the folder of its run"
+        )
+    return found
+
+
+@cache
+def _resolved(path: Path) -> Description:
+    return resolve(read_description(path))
 
 
 def resolve(found: Description) -> Description:
@@ -38,10 +77,11 @@ def resolve(found: Description) -> Description:
     _check_period(found, robot, model)
     _check_context(found, robot, model)
     _check_entries(found, robot)
+    _check_seen(found, robot, model)
     described = dataclasses.replace(found, robot=robot)
-    robot = _with_start(robot, DescribedRobot(described))
+    robot = _with_start(robot, MujocoRobot(described))
     described = dataclasses.replace(found, robot=robot)
-    return dataclasses.replace(found, robot=_with_scales(robot, DescribedRobot(described)))
+    return dataclasses.replace(found, robot=_with_scales(robot, MujocoRobot(described)))
 
 
 def _with_joints(found: Description, model: mujoco.MjModel) -> RobotSettings:
@@ -139,13 +179,25 @@ def _check_entries(found: Description, robot: RobotSettings) -> None:
         ("reach", robot.reach, moving),
     ):
         _require_known(found, name, keys, accepted, "entry of the state")
+    _require_known(found, "limits", robot.limits, robot.joints, "one of robot.joints")
     for name in ("joints", "actuated", "observed", "context"):
         values = getattr(robot, name)
         if len(set(values)) < len(values):
             raise ConfigError(f"{found.path}: robot.{name} = {list(values)}: names one twice")
 
 
-def _with_start(robot: RobotSettings, built: DescribedRobot) -> RobotSettings:
+def _check_seen(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> None:
+    ranges = dict(zip(robot.joints, joint_ranges(model, robot.joints), strict=True))
+    limited = [j for j in robot.angles or () if j in robot.limits or np.isfinite(ranges[j]).all()]
+    _require_known(found, "stops", robot.stops or (), limited, "angle with limits")
+    placed = [entry[:-2] for entry in (*robot.observed, *robot.context) if entry[-2:] in ENDS]
+    known = [name for k in range(model.nsite) if (name := model.site(k).name)]
+    for body, sites in (robot.vectors or {}).items():
+        _require_known(found, "vectors", [body], list(dict.fromkeys(placed)), "body in the state")
+        _require_known(found, f"vectors.{body}", sites, known, "site of the model")
+
+
+def _with_start(robot: RobotSettings, built: MujocoRobot) -> RobotSettings:
     """Where a draw has no mean, that of the model: joints at their zero, bodies where they are."""
     mujoco.mj_resetData(built.model, built.data)
     model_has = dict(zip(robot.entries, built.state.tolist(), strict=True))
@@ -158,28 +210,28 @@ def _with_start(robot: RobotSettings, built: DescribedRobot) -> RobotSettings:
     return robot.model_copy(update={"start": start})
 
 
-def _with_scales(robot: RobotSettings, built: DescribedRobot) -> RobotSettings:
+def _with_scales(robot: RobotSettings, built: MujocoRobot) -> RobotSettings:
     entries = robot.entries
     angles = set(robot.angles or ())
     moving = entries[: len(entries) - len(robot.context)]
     scaled = [entry for entry in entries if entry not in angles]
-    if set(scaled) <= set(robot.scales) and set(moving) <= set(robot.reach):
-        return robot
+    reach = {**_reach_of_joints(robot, built), **robot.reach}
+    if set(scaled) <= set(robot.scales) and set(moving) <= set(reach):
+        return robot.model_copy(update={"reach": reach})
     measured = measure(built, robot.steps)
     usual = _usual(robot, built, measured)
-    largest = _largest(robot, built, measured)
+    largest = _largest(robot, measured)
     return robot.model_copy(
         update={
             "scales": {entry: robot.scales.get(entry, usual[entry]) for entry in scaled},
             "reach": {
-                entry: robot.reach[entry] if entry in robot.reach else largest[entry]
-                for entry in moving
+                entry: reach[entry] if entry in reach else largest[entry] for entry in moving
             },
         }
     )
 
 
-def _usual(robot: RobotSettings, built: DescribedRobot, measured: Measured) -> dict[str, float]:
+def _usual(robot: RobotSettings, built: MujocoRobot, measured: Measured) -> dict[str, float]:
     usual = dict(zip(robot.entries, measured.usual.tolist(), strict=True))
     for joint, limits in zip(robot.joints, built.ranges, strict=True):
         if np.isfinite(limits).all():
@@ -189,19 +241,24 @@ def _usual(robot: RobotSettings, built: DescribedRobot, measured: Measured) -> d
     return {entry: round_up(value) or 1.0 for entry, value in usual.items()}
 
 
-def _largest(robot: RobotSettings, built: DescribedRobot, measured: Measured) -> dict[str, Reach]:
-    seen = dict(zip(robot.entries, measured.largest.tolist(), strict=True))
-    largest: dict[str, Reach] = {
-        entry: round_up(BEYOND * value) or 1.0 for entry, value in seen.items()
+def _largest(robot: RobotSettings, measured: Measured) -> dict[str, Reach]:
+    seen = zip(robot.entries, measured.largest.tolist(), strict=True)
+    return {entry: round_up(BEYOND * value) or 1.0 for entry, value in seen}
+
+
+def _reach_of_joints(robot: RobotSettings, built: MujocoRobot) -> dict[str, Reach]:
+    """Of angles and of joints with limits, which the model tells."""
+    angles = robot.angles or ()
+    return {
+        joint: _joint_reach(joint in angles, limits)
+        for joint, limits in zip(robot.joints, built.ranges, strict=True)
+        if joint in angles or np.isfinite(limits).all()
     }
-    for joint, limits in zip(robot.joints, built.ranges, strict=True):
-        largest[joint] = _joint_reach(joint in (robot.angles or ()), limits, largest[joint])
-    return largest
 
 
-def _joint_reach(angle: bool, limits: Array, seen: Reach) -> Reach:
+def _joint_reach(angle: bool, limits: Array) -> Reach:
     if not np.isfinite(limits).all():
-        return None if angle else seen
+        return None
     beyond = STRETCH if angle else SLIDE_STRETCH * float(np.abs(limits).max())
     lower, upper = round(float(limits[0]) - beyond, 6), round(float(limits[1]) + beyond, 6)
     return upper if lower == -upper else (lower, upper)

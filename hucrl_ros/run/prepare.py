@@ -21,7 +21,7 @@ from hucrl_ros.config.files import (
     task_config_path,
 )
 from hucrl_ros.config.schema import Config
-from hucrl_ros.config.task_file import Description, is_description, read_description
+from hucrl_ros.config.task_file import Description, is_description, read_description, task_of_path
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
 
@@ -36,7 +36,7 @@ class RunOptions:
     """What a person asked for."""
 
     task: str
-    """Its name, or the path of the YAML that describes a robot of one's own."""
+    """Its name, or the path of the YAML that describes it."""
     config: Path | None = None
     """Settings; None: the task's file in `config/`, or the robot's own."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
@@ -47,6 +47,9 @@ class RunOptions:
     """Continue the run in `out`."""
     prefix: str = ""
     """Start of the name of a new folder below `RUNS`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "task", task_of_path(self.task))
 
 
 class AskedRun(NamedTuple):

@@ -3,7 +3,6 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -36,8 +35,8 @@ class Task(nn.Module, ABC):
     infinity for an angle that may wind, or least and largest value, both finite."""
     close: float = math.inf
     """Largest `distance` at the end of an episode that counts as success [m]."""
-    optima: ClassVar[dict[float, float]] = {}
-    """Best achievable return for an action penalty, where it is known."""
+    optimum: float | None = None
+    """Best achievable return at this action penalty, or None where nobody computed it."""
 
     def __init__(self, action_penalty: float) -> None:
         super().__init__()
@@ -127,11 +126,6 @@ class Task(nn.Module, ABC):
     @abstractmethod
     def imagined_states(self, count: int, generator: torch.Generator) -> Tensor:
         """States `(count, p)` from which imagined trajectories may start."""
-
-    @property
-    def optimum(self) -> float | None:
-        """Best achievable return at this action penalty, or None where nobody computed it."""
-        return self.optima.get(self.action_penalty)
 
     def rewards(self, states: Array, actions: Array) -> Array:
         """`reward` for numpy arrays: `(T, p)` and `(T, q)` to `(T,)`."""

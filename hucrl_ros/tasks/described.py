@@ -1,8 +1,10 @@
-"""A task of which a user's description says everything."""
+"""A task of which a description says everything."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,18 +14,21 @@ from hucrl_ros.config.robot import Draw
 from hucrl_ros.config.robot_spec import RobotSpec
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.robots.described_robot import DescribedRobot
+from hucrl_ros.robots.mujoco_robot import MujocoRobot
 from hucrl_ros.tasks.base import Task
 from hucrl_ros.tasks.geometry import Geometry, Stop, Vector
-from hucrl_ros.tasks.reward_function import RewardFunction, explain, load_function
 from hucrl_ros.tasks.terms import total
-from hucrl_ros.tasks.view import RobotView
+from hucrl_ros.tasks.view import (
+    ImaginedFunction,
+    RewardFunction,
+    RobotView,
+    explain,
+    load_function,
+)
 
 
 class DescribedTask(Task):
     """Robot and reward of a description that says everything (`envs.resolve`)."""
-
-    _ranges: Tensor
 
     def __init__(self, described: Description, action_penalty: float) -> None:
         """Load the robot's model and, where it is a function, the reward.
@@ -35,7 +40,7 @@ class DescribedTask(Task):
         self.described = described
         settings = described.robot
         self.name = described.name
-        self.robot = partial(DescribedRobot, described)
+        self.robot = partial(MujocoRobot, described)
         self.steps = settings.steps
         entries, angles = settings.entries, settings.angles or ()
         self.angles = tuple(entries.index(joint) for joint in angles)
@@ -46,13 +51,11 @@ class DescribedTask(Task):
         )
         success = described.reward.success
         self.close = math.inf if success is None else success.within
-        robot = DescribedRobot(described)
-        self.view = RobotView(self.spec, robot.model, action_penalty)
-        ranges = torch.as_tensor(robot.ranges, dtype=torch.float32)
-        self.register_buffer("_ranges", ranges, persistent=False)
-        self._function: RewardFunction | None = None
-        if described.reward.function:
-            self._function = load_function(described.source, described.reward.name)
+        self.optimum = described.task.optima.get(action_penalty)
+        robot = self.robot()
+        self.view = RobotView(settings, robot, action_penalty)
+        self._reward: RewardFunction | None = self._load(described.reward.function)
+        self._imagined: ImaginedFunction | None = self._load(described.task.imagined)
         self._check()
         self.geometry = self._geometry(robot)
 
@@ -63,8 +66,8 @@ class DescribedTask(Task):
 
     def reward(self, state: Tensor, action: Tensor) -> Tensor:
         """Reward `(...)` of states `(..., p)` and efforts `(..., q)` [N m or N]."""
-        if self._function is not None:
-            return self._function(state, action, self.view)
+        if self._reward is not None:
+            return self._reward(state, action, self.view)
         return total(self.described.reward.terms, self.view, state, action)
 
     def distance(self, state: Tensor) -> Tensor:
@@ -75,53 +78,52 @@ class DescribedTask(Task):
         return self.view.squared_distance(state, success.of, success.to).sqrt()
 
     def imagined_states(self, count: int, generator: torch.Generator) -> Tensor:
-        """Half as episodes start, half with joints anywhere within their limits and moving."""
+        """Half as episodes start, half with joints anywhere; or what the description says."""
+        if self._imagined is not None:
+            return self._imagined(count, generator, self.view)
         entries, joints = self.described.robot.entries, len(self.spec.joint_names)
         states = torch.stack(
             [_drawn(self.described.robot.start[e], count, generator) for e in entries], dim=-1
         )
-        half = self._half_widths()
-        limited = self._ranges.isfinite().all(dim=-1)
-        low = torch.where(limited, self._ranges[:, 0], -half)
-        high = torch.where(limited, self._ranges[:, 1], half)
-        places = low + (high - low) * torch.rand(count, joints, generator=generator)
-        scales = [
-            self.described.robot.scales[f"{joint}_velocity"] for joint in self.spec.joint_names
-        ]
-        speeds = torch.tensor(scales) * torch.randn(count, joints, generator=generator)
-        moving = torch.cat([places, speeds, states[:, 2 * joints :]], dim=-1)
+        anywhere = self.view.anywhere(count, generator)
+        moving = torch.cat([anywhere, states[:, 2 * joints :]], dim=-1)
         first = (torch.arange(count) < count - count // 2)[:, None]
         return torch.where(first, states, moving)
 
-    def _geometry(self, robot: DescribedRobot) -> Geometry | None:
-        """Stops of limited joints, the vector between the points of `success`, and contacts."""
+    def _geometry(self, robot: MujocoRobot) -> Geometry | None:
+        """Stops of limited joints, vectors to bodies, and contacts."""
+        joints, seen = self.spec.joint_names, self.described.robot.stops
         stops = [
             Stop(joint, *robot.ranges[joint].tolist())
             for joint in self.angles
-            if np.isfinite(robot.ranges[joint]).all()
+            if np.isfinite(robot.ranges[joint]).all() and (seen is None or joints[joint] in seen)
         ]
+        found = Geometry(self.spec, stops, self._vectors(), robot.model)
+        return found if stops or found.vectors or found.contact else None
+
+    def _vectors(self) -> list[Vector]:
+        chosen = self.described.robot.vectors
+        if chosen is not None:
+            return [Vector(site, body) for body, sites in chosen.items() for site in sites]
         success = self.described.reward.success
         points = (success.of, success.to) if success is not None else ()
         named = [point for point in points if isinstance(point, str)]
         bodies = [point for point in named if self.view.is_in_state(point)]
-        vectors = [Vector(site, body) for site in named for body in bodies if site not in bodies]
-        found = Geometry(self.spec, stops, vectors, robot.model)
-        return found if stops or found.vectors or found.contact else None
+        return [Vector(site, body) for site in named for body in bodies if site not in bodies]
 
-    def _half_widths(self) -> Tensor:
-        """`(n,)` how far an imagined joint without limits may be from 0 [rad or m]."""
-        scales, angles = self.described.robot.scales, self.described.robot.angles or ()
-        widths = [math.pi if j in angles else scales[j] for j in self.spec.joint_names]
-        return torch.tensor(widths)
+    def _load(self, function: str) -> Callable[..., Any] | None:
+        name = function.rpartition(":")[2]
+        return load_function(self.described.file_of(function), name) if function else None
 
     def _check(self) -> None:
         """Try the reward on imagined states.
 
         Raises:
-            ConfigError: it fails, or returns something else than one finite number a state.
+            ConfigError: it fails, or returns something else than one finite number a state; or
+                imagined states can't be drawn.
         """
         generator = torch.Generator().manual_seed(0)
-        states = self.imagined_states(64, generator)
+        states = self._checked_states(64, generator)
         limits = torch.tensor(self.spec.effort_limits)
         actions = limits * (2.0 * torch.rand(64, len(limits), generator=generator) - 1.0)
         origin = self.origin
@@ -150,11 +152,28 @@ class DescribedTask(Task):
                     f"{_shown(states[worst])} under the action {_shown(actions[worst])}"
                 )
 
+    def _checked_states(self, count: int, generator: torch.Generator) -> Tensor:
+        origin = self.described.file_of(self.described.task.imagined)
+        try:
+            states: object = self.imagined_states(count, generator)
+        except Exception as error:
+            raise ConfigError(explain(origin, error)) from None
+        shape = (count, self.spec.state_dim)
+        if not isinstance(states, Tensor) or states.shape != shape or states.dtype != torch.float:
+            size = (
+                f" of {tuple(states.shape)} {states.dtype}" if isinstance(states, Tensor) else ""
+            )
+            raise ConfigError(
+                f"{origin}: {count} imagined states are a {type(states).__name__}{size}; expected "
+                f"a Tensor of {shape} torch.float32"
+            )
+        return states
+
     @property
     def origin(self) -> Path:
         """The file that says what the reward is."""
-        described = self.described
-        return described.source if described.reward.function else described.path
+        function = self.described.reward.function
+        return self.described.file_of(function) if function else self.described.path
 
 
 def _shown(values: Tensor) -> str:
@@ -162,6 +181,5 @@ def _shown(values: Tensor) -> str:
 
 
 def _drawn(draw: Draw, count: int, generator: torch.Generator) -> Tensor:
-    if draw.low is not None and draw.high is not None:
-        return draw.low + (draw.high - draw.low) * torch.rand(count, generator=generator)
-    return (draw.mean or 0.0) + draw.std * torch.randn(count, generator=generator)
+    random = torch.rand if draw.is_uniform else torch.randn
+    return draw.origin + draw.first + draw.spread * random(count, generator=generator)

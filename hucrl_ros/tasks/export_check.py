@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.tasks.described import DescribedTask
-from hucrl_ros.tasks.reward_function import first_line
+from hucrl_ros.tasks.view import first_line
 
 COUNT = 64
 TOLERANCE = 1e-3

@@ -1,5 +1,6 @@
 """The terms that a user composes a reward of: functions of settings, robot, state and action."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hucrl_ros.config.reward import (
+    BoundedEffortSettings,
     DistanceSettings,
     EffortSettings,
     GentleSettings,
@@ -22,11 +24,19 @@ from hucrl_ros.config.reward import (
     WithinSettings,
 )
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.tasks.tolerance import tolerance
 from hucrl_ros.tasks.view import RobotView
 
 Term = Callable[[Any, RobotView, Tensor, Tensor], Tensor]
 """Settings, robot, states `(..., p)`, actions `(..., q)` → `(...)`."""
+
+
+def tolerance(x: Tensor, lower: float, upper: float, margin: float) -> Tensor:
+    """1 inside `[lower, upper]`, falling as a Gaussian to 0.1 at a distance of `margin`.
+
+    The tolerance function of dm_control's rewards (Tassa et al., 2018), in torch.
+    """
+    distance = torch.clamp(lower - x, min=0.0) + torch.clamp(x - upper, min=0.0)
+    return torch.exp(math.log(0.1) * (distance / margin) ** 2)
 
 
 def distance(settings: DistanceSettings, robot: RobotView, state: Tensor, _: Tensor) -> Tensor:
@@ -47,7 +57,8 @@ def height(settings: HeightSettings, robot: RobotView, state: Tensor, _: Tensor)
 
 def upright(settings: UprightSettings, robot: RobotView, state: Tensor, _: Tensor) -> Tensor:
     """tol(cos(q − target); cosine..1, margin): a revolute joint at an angle, turns ignored."""
-    cosine = torch.cos(robot.position(state, settings.joint) - settings.target)
+    angle = robot.position(state, settings.joint)
+    cosine = torch.cos(angle - settings.target if settings.target else angle)
     return tolerance(cosine, settings.cosine, 1.0, settings.margin)
 
 
@@ -93,6 +104,14 @@ def gentle(settings: GentleSettings, robot: RobotView, _: Tensor, action: Tensor
     return robot.action_penalty * (tolerances.mean(dim=-1) - 1.0)
 
 
+def bounded_effort(
+    settings: BoundedEffortSettings, robot: RobotView, _: Tensor, action: Tensor
+) -> Tensor:
+    """ρ (exp(−‖u/scale‖²) − 1): use little effort, of which the largest costs no more than ρ."""
+    gentle = torch.exp(-((action / settings.scale) ** 2).sum(dim=-1)) - 1.0
+    return robot.action_penalty * gentle
+
+
 def product(settings: ProductSettings, robot: RobotView, state: Tensor, action: Tensor) -> Tensor:
     """The product of other terms (factors): all of them at once."""
     result = weighted(settings.factors[0], robot, state, action)
@@ -113,6 +132,7 @@ TERMS: dict[str, Term] = {
     "velocity": velocity,
     "effort": effort,
     "gentle": gentle,
+    "bounded_effort": bounded_effort,
     "product": product,
 }
 
@@ -136,10 +156,12 @@ def total(
     Raises:
         ConfigError: a term names something that the robot doesn't have.
     """
-    values = []
+    summed: Tensor | None = None
     for number, settings in enumerate(terms):
         try:
-            values.append(weighted(settings, robot, state, action))
+            value = weighted(settings, robot, state, action)
         except ConfigError as error:
             raise ConfigError(f"reward.terms.{number} ({settings.term}): {error}") from None
-    return torch.stack(values).sum(dim=0)
+        summed = value if summed is None else summed + value
+    assert summed is not None
+    return summed

@@ -1,40 +1,70 @@
-"""What a reward may ask of states and actions, by name."""
+"""What a user's functions may ask of a robot, of states and of actions, by name."""
+
+import math
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import mujoco
 import torch
 from torch import Tensor, nn
 
 from hucrl_ros.config.reward import Point
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSettings
+from hucrl_ros.config.robot_spec import AXES
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.robots.mujoco_robot import MujocoRobot
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 
-AXES = "xyz"
+RewardFunction = Callable[[Tensor, Tensor, "RobotView"], Tensor]
+"""States `(..., p)`, actions `(..., q)`, robot → `(...)`."""
+ImaginedFunction = Callable[[int, torch.Generator, "RobotView"], Tensor]
+"""Count, source of random numbers, robot → states `(count, p)`."""
 
 
 class RobotView(nn.Module):
     """Named parts of states `(..., p)` and actions `(..., q)`, differentiable and exportable.
 
-    It is the third argument of a user's reward function.
+    It is the third argument of a user's functions.
     """
 
-    def __init__(self, spec: RobotSpec, model: mujoco.MjModel, action_penalty: float) -> None:
+    def __init__(self, settings: RobotSettings, robot: MujocoRobot, action_penalty: float) -> None:
         """View the states of a robot.
 
         Args:
-            spec: Names of the entries.
-            model: Holds the sites, and what doesn't move.
+            settings: With nothing left to derive.
+            robot: Its model holds the sites, and what doesn't move.
             action_penalty: ρ.
         """
         super().__init__()
-        self.spec = spec
+        self.settings = settings
+        """The section `robot:` with all that was derived: `start`, `scales`, `reach`."""
+        self.spec = settings.spec
         self.action_penalty = action_penalty
         """ρ of the run's settings."""
-        speeds = tuple(f"{joint}_velocity" for joint in spec.joint_names)
-        self.entries = (*spec.joint_names, *speeds, *spec.observed, *spec.context)
+        self.entries = settings.entries
         """Names of the state's entries `(p,)`."""
-        self._model = model
+        self._model = robot.model
+        self._ranges = torch.tensor(robot.ranges, dtype=torch.float32)
         self._sites = nn.ModuleDict()
+
+    def anywhere(self, count: int, generator: torch.Generator) -> Tensor:
+        """Positions and velocities `(count, 2 n)` of joints within their limits and moving.
+
+        A joint without limits is up to half a turn, or its scale, from 0.
+        """
+        scales, angles = self.settings.scales, self.settings.angles or ()
+        joints = self.spec.joint_names
+        half = torch.tensor([math.pi if joint in angles else scales[joint] for joint in joints])
+        limited = self._ranges.isfinite().all(dim=-1)
+        low = torch.where(limited, self._ranges[:, 0], -half)
+        high = torch.where(limited, self._ranges[:, 1], half)
+        places = low + (high - low) * torch.rand(count, len(joints), generator=generator)
+        speeds = torch.tensor([scales[f"{joint}_velocity"] for joint in joints])
+        moving = speeds * torch.randn(count, len(joints), generator=generator)
+        return torch.cat([places, moving], dim=-1)
 
     def entry(self, state: Tensor, name: str) -> Tensor:
         """One entry `(...)` of the state: `<joint>`, `<joint>_velocity`, `goal_x`."""
@@ -74,12 +104,15 @@ class RobotView(nn.Module):
             raise ConfigError(
                 f"reward: body {name!r} isn't in the state; known: {self._known_points()}"
             )
+        names = [f"{name}_{axis}" for axis in AXES]
+        found = [self.entries.index(entry) for entry in names if entry in self.entries]
+        if found == list(range(found[0], found[0] + len(AXES))):  # One slice is cheaper.
+            return state[..., found[0] : found[0] + len(AXES)]
         fixed = torch.tensor(self._model.body_pos[index], dtype=state.dtype)
-        columns = []
-        for axis, letter in enumerate(AXES):
-            entry = f"{name}_{letter}"
-            stays = fixed[axis].expand(state.shape[:-1])
-            columns.append(self.entry(state, entry) if entry in self.entries else stays)
+        columns = [
+            self.entry(state, entry) if entry in self.entries else stays.expand(state.shape[:-1])
+            for entry, stays in zip(names, fixed, strict=True)
+        ]
         return torch.stack(columns, dim=-1)
 
     def point(self, state: Tensor, point: Point) -> Tensor:
@@ -90,7 +123,10 @@ class RobotView(nn.Module):
 
     def squared_distance(self, state: Tensor, of: Point, to: Point) -> Tensor:
         """`(...)` between two points [m²]."""
-        return ((self.point(state, of) - self.point(state, to)) ** 2).sum(dim=-1)
+        there = (
+            self.point(state, to) if isinstance(to, str) else torch.tensor(to, dtype=state.dtype)
+        )
+        return ((self.point(state, of) - there) ** 2).sum(dim=-1)
 
     def is_in_state(self, body: str) -> bool:
         """Whether a coordinate of it is; else a point is a site."""
@@ -115,3 +151,50 @@ class RobotView(nn.Module):
         if name not in known:
             raise ConfigError(f"reward: {name!r} is no {kind}; known: {', '.join(known)}")
         return known.index(name)
+
+
+def load_function(path: Path, name: str) -> Callable[..., Any]:
+    """Run a user's file and take the function `name` from it.
+
+    Nothing is left behind: no entry in `sys.modules`, no compiled file next to the source.
+
+    Raises:
+        ConfigError: the file can't be read or run, or has no such function.
+    """
+    module = ModuleType(path.stem)
+    module.__file__ = str(path)
+    try:
+        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except Exception as error:
+        raise ConfigError(explain(path, error)) from None
+    found = vars(module).get(name)
+    if not callable(found):
+        known = [key for key, value in vars(module).items() if _is_own_function(value, path)]
+        raise ConfigError(
+            f"{path}: has no function {name!r}; functions there: {', '.join(known) or 'none'}"
+        )
+    function: Callable[..., Any] = found
+    return function
+
+
+def explain(path: Path, error: Exception) -> str:
+    """One line on what went wrong in a user's file, with the last of its lines involved."""
+    if isinstance(error, SyntaxError):
+        return f"{path}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    where = f"{path}:{lines[-1]}" if lines else str(path)
+    return f"{where}: {type(error).__name__}: {first_line(error)}"
+
+
+def first_line(error: BaseException) -> str:
+    """The message's first line that says something."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if line), type(error).__name__)
+
+
+def _is_own_function(value: object, path: Path) -> bool:
+    code = getattr(value, "__code__", None)
+    return code is not None and code.co_filename == str(path)
