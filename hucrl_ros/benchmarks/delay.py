@@ -6,16 +6,13 @@ give equal returns on any machine; only --real-time plays through ROS in real ti
 and controller as they are.
 """
 
-import argparse
 import itertools
-import os
-import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hucrl_ros.errors import ConfigError
+from hucrl_ros.benchmarks import Output
 
 if TYPE_CHECKING:
     from hucrl_ros.benchmarks.delay_report import Row
@@ -24,96 +21,47 @@ if TYPE_CHECKING:
 
 MODES = ("never", "auto")
 """Of `control.latency_compensation`."""
-LONGEST_MS = 1000.0
 TRAINED = "pendulum"
 """The task that is learned first where no bundle is given."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `hucrl bench delay`."""
-    parser.add_argument(
-        "bundles",
-        type=Path,
-        nargs="*",
-        metavar="BUNDLE",
-        help="folders; default: learn the pendulum first, once with each of --train-seeds",
-    )
-    parser.add_argument(
-        "--train-seeds", type=int, nargs="+", default=[0, 1, 2], metavar="SEED", help="[0 1 2]"
-    )
-    parser.add_argument(
-        "--delays", type=float, nargs="+", default=[0, 20, 50], metavar="MS", help="[0 20 50]"
-    )
-    parser.add_argument(
-        "--tick", type=float, default=2.0, metavar="MS", help="time that a tick takes [2]"
-    )
-    parser.add_argument("--episodes", type=int, default=3, metavar="N", help="of each [3]")
-    parser.add_argument("--seed", type=int, default=0, help="of the first episode [0]")
-    parser.add_argument(
-        "--real-time", action="store_true", help="through ROS instead, on this machine's clock"
-    )
-    parser.add_argument(
-        "--priority", type=int, default=0, metavar="P", help="with --real-time: SCHED_FIFO [0]"
-    )
-    parser.add_argument("--json", action="store_true", help="print the table as JSON")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="for episodes.csv, a figure and README.md"
-    )
+def run(
+    paths: Sequence[Path],
+    train_seeds: Sequence[int],
+    delays: Sequence[float],
+    tick_ms: float,
+    seeds: Sequence[int],
+    real_time: bool,
+    priority: int,
+    output: Output,
+) -> None:
+    """Print the table.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Print the table."""
+    Args:
+        paths: Bundles' folders; empty: `TRAINED` is learned first.
+        train_seeds: Of those trainings.
+        delays: Of commands [ms].
+        tick_ms: Time that a tick takes on the simulated clock [ms].
+        seeds: Of the episodes.
+        real_time: Through ROS instead, on this machine's clock.
+        priority: Of SCHED_FIFO, in real time; 0: none.
+        output: Where the table goes.
+    """
     from hucrl_ros.benchmarks import delay_report as report  # torch
     from hucrl_ros.experiments.evaluation import open_bundle
 
-    _check(args)
     with tempfile.TemporaryDirectory(prefix="hucrl-delay-") as scratch:
-        paths = args.bundles or _train(args.train_seeds, Path(scratch))
-        entries = [(path, *open_bundle(path)) for path in paths]
-        rows = list(_play(args, entries))
-    print(*report.table(rows, as_json=args.json), sep="\n")
-    if args.out is not None:
-        files = report.write(args.out, rows, command_line(args), entries[0][2])
-        if not args.json:
+        folders = paths or _train(train_seeds, Path(scratch))
+        entries = [(path, *open_bundle(path)) for path in folders]
+        rows = list(_play(entries, delays, None if real_time else tick_ms, seeds, priority))
+    print(*report.table(rows, as_json=output.as_json), sep="\n")
+    if output.folder is not None:
+        files = report.write(output.folder, rows, output.command, entries[0][2])
+        if not output.as_json:
             print(*files, sep="\n")
-    return 0
 
 
-def command_line(args: argparse.Namespace) -> str:
-    """The command that gives the same table."""
-    words = ["hucrl", "bench", "delay", *map(os.fspath, args.bundles)]
-    if not args.bundles:
-        words += ["--train-seeds", *map(str, args.train_seeds)]
-    words += ["--delays", *(f"{delay:g}" for delay in args.delays)]
-    if args.real_time:
-        words += ["--real-time", "--priority", str(args.priority)]
-    else:
-        words += ["--tick", f"{args.tick:g}"]
-    words += ["--episodes", str(args.episodes), "--seed", str(args.seed)]
-    words += [] if args.out is None else ["--out", os.fspath(args.out)]
-    return shlex.join(words)
-
-
-def _check(args: argparse.Namespace) -> None:
-    """Refuse what makes no sense.
-
-    Raises:
-        ConfigError: something does not.
-    """
-    if args.episodes < 1:
-        raise ConfigError(f"--episodes = {args.episodes}: at least 1")
-    for seed in (args.seed, *args.train_seeds):
-        if not 0 <= seed < 2**31:
-            raise ConfigError(f"--seed = {seed}: from 0 to {2**31 - 1}")
-    if not 0 <= args.priority <= 99:
-        raise ConfigError(f"--priority {args.priority}: from 0 to 99")
-    for name, values in (("--delays", args.delays), ("--tick", [args.tick])):
-        for value in values:
-            if not 0 <= value <= LONGEST_MS:
-                raise ConfigError(f"{name} = {value:g}: from 0 to {LONGEST_MS:g} ms")
-
-
-def _train(seeds: list[int], folder: Path) -> list[Path]:
+def _train(seeds: Sequence[int], folder: Path) -> list[Path]:
     """The last bundle of a run with each seed."""
     import torch
 
@@ -131,25 +79,30 @@ def _train(seeds: list[int], folder: Path) -> list[Path]:
     return paths
 
 
-def _play(args: argparse.Namespace, entries: "list[tuple[Path, Bundle, Task]]") -> "Iterator[Row]":
-    """A row for each episode."""
+def _play(
+    entries: "list[tuple[Path, Bundle, Task]]",
+    delays: Sequence[float],
+    tick_ms: float | None,
+    seeds: Sequence[int],
+    priority: int,
+) -> "Iterator[Row]":
+    """A row for each episode; in real time where no time of a tick is given."""
     from hucrl_ros.benchmarks.delay_report import Row
     from hucrl_ros.benchmarks.delay_trial import play_real_time
     from hucrl_ros.config import ControlSettings
     from hucrl_ros.experiments.delayed import play_delayed
 
-    seeds = range(args.seed, args.seed + args.episodes)
     for path, bundle, task in entries:
         name = f"{path.absolute().parents[1].name}/{path.name}"
-        for delay, mode, seed in itertools.product(args.delays, MODES, seeds):
+        for delay, mode, seed in itertools.product(delays, MODES, seeds):
             control = ControlSettings(
                 latency_compensation=mode,
                 extra_delay=1e-3 * delay,
-                realtime_priority=args.priority,
+                realtime_priority=priority,
             )
-            if args.real_time:
-                total, share, tick_ms = play_real_time(bundle, task, seed, control)
+            if tick_ms is None:
+                total, share, taken = play_real_time(bundle, task, seed, control)
             else:
-                played = play_delayed(bundle, task, seed, 1e-3 * delay, 1e-3 * args.tick, control)
-                total, share, tick_ms = played.total, played.compensated / task.steps, args.tick
-            yield Row(name, delay, tick_ms, mode, seed, total, share)
+                played = play_delayed(bundle, task, seed, 1e-3 * delay, 1e-3 * tick_ms, control)
+                total, share, taken = played.total, played.compensated / task.steps, tick_ms
+            yield Row(name, delay, taken, mode, seed, total, share)

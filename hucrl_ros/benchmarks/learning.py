@@ -4,22 +4,19 @@ For each number of episodes, that many are played with random efforts; then the 
 all of them and policies are searched, as after an episode of `hucrl up`. Nothing else should run.
 """
 
-import argparse
 import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.starting import RunOptions, asked_config, parse_setting
+from hucrl_ros.starting import RunOptions, asked_config
 
 if TYPE_CHECKING:
     from hucrl_ros.config import Config
     from hucrl_ros.recorded import Recorded
     from hucrl_ros.tasks import Task
-
-EPISODES = (10, 50, 200)
 
 
 class Row(NamedTuple):
@@ -33,49 +30,22 @@ class Row(NamedTuple):
     """Search for policies [s]."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `hucrl bench learning`."""
-    parser.add_argument("--task", default="reacher", help="what to learn [reacher]")
-    parser.add_argument(
-        "--episodes",
-        type=int,
-        nargs="+",
-        default=list(EPISODES),
-        metavar="N",
-        help="of data; default: " + " ".join(map(str, EPISODES)),
-    )
-    parser.add_argument("--threads", type=int, default=1, help="of torch [1]")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting, e.g. search.iterations=100; repeatable",
-    )
-
-
-def run(args: argparse.Namespace) -> int:
+def run(task: str, episodes: Sequence[int], threads: int, settings: Mapping[str, Any]) -> None:
     """Print a line for each number of episodes."""
-    for name, values in (("--episodes", args.episodes), ("--threads", [args.threads])):
-        for value in values:
-            if value < 1:
-                raise ConfigError(f"{name} = {value}: at least 1")
     # Each learning starts at untrained weights on purpose, so it needn't warn of that.
     logging.getLogger("hucrl_ros.learner").setLevel(logging.ERROR)
-    overrides = dict(parse_setting(text) for text in args.set)
-    config = asked_config(RunOptions(args.task, overrides=overrides))
+    config = asked_config(RunOptions(task, overrides=settings))
     print(f"{'episodes':>8}{'transitions':>13}{'fit s':>8}{'search s':>10}{'together':>10}")
-    for row in measure(config, args.episodes, args.threads):
+    for row in measure(config, episodes, threads):
         together = row.fit_s + row.search_s
         print(
             f"{row.episodes:>8}{row.transitions:>13}{row.fit_s:>8.1f}{row.search_s:>10.1f}"
             f"{together:>10.1f}",
             flush=True,
         )
-    return 0
 
 
-def measure(config: "Config", episodes: list[int], threads: int) -> Iterator[Row]:
+def measure(config: "Config", episodes: Sequence[int], threads: int) -> Iterator[Row]:
     """Learn from untrained weights on, once for each number of episodes.
 
     Raises:

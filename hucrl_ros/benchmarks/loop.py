@@ -6,19 +6,15 @@ joint state is due. Without BUNDLE, networks of the given size are made; their w
 which doesn't change how long they take.
 """
 
-import argparse
-import os
-import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hucrl_ros.errors import ConfigError
+from hucrl_ros.benchmarks import Output
 
 if TYPE_CHECKING:
     from hucrl_ros.benchmarks.loop_report import Row
 
-TASKS = ("pendulum", "arm")
 LAYERS = {"pendulum": (64, 64), "arm": (200, 200)}
 """Hidden units of each head's layers, for bundles made here."""
 PLANNING: dict[str, dict[str, Any]] = {
@@ -28,106 +24,71 @@ PLANNING: dict[str, dict[str, Any]] = {
 """Settings of the controller."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `hucrl bench loop`."""
-    parser.add_argument("--bundle", type=Path, metavar="BUNDLE", help="its folder")
-    parser.add_argument(
-        "--task", choices=TASKS, default=TASKS[0], help="without BUNDLE [pendulum]"
-    )
-    parser.add_argument(
-        "--rates", type=float, nargs="+", default=[80, 250, 500], metavar="HZ", help="[80 250 500]"
-    )
-    parser.add_argument(
-        "--planning", choices=PLANNING, nargs="+", default=list(PLANNING), help="[off on]"
-    )
-    parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="of each [20]")
-    parser.add_argument("--hog", action="store_true", help="keep one core busy beside it")
-    parser.add_argument(
-        "--priority", type=int, default=0, metavar="P", help="SCHED_FIFO priority; 0: none [0]"
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting of the controller, e.g. planner.particles=200; repeatable",
-    )
-    parser.add_argument("--json", action="store_true", help="print the table as JSON")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="for table.csv, a figure and README.md"
-    )
-    parser.add_argument(
-        "--machine", default=f"{os.cpu_count()} cores", help="what to call this one in README.md"
-    )
+def run(
+    bundle: Path | None,
+    task: str,
+    rates: Sequence[float],
+    planning: Sequence[str],
+    seconds: float,
+    hog: bool,
+    priority: int,
+    settings: Mapping[str, Any],
+    output: Output,
+) -> None:
+    """Print the table.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Print the table."""
+    Args:
+        bundle: Its folder; None: one of random networks is made.
+        task: Of that one.
+        rates: Of joint states [Hz].
+        planning: Keys of `PLANNING`.
+        seconds: How long each is measured [s].
+        hog: Whether to keep one core busy beside it.
+        priority: Of SCHED_FIFO; 0: none.
+        settings: Of the controller.
+        output: Where the table goes.
+    """
     from hucrl_ros.benchmarks import loop_report as report
 
-    _check(args)
     rows: list[Row] = []
-    for row in _measure(args):
-        if not args.json:
+    for row in _measure(bundle, task, rates, planning, seconds, hog, priority, settings):
+        if not output.as_json:
             print(*report.text_table([row])[bool(rows) :], sep="\n", flush=True)
         rows.append(row)
-    if args.json:
+    if output.as_json:
         print(report.as_json(rows))
-    if args.out is not None:
-        files = report.write(args.out, rows, command_line(args), args.machine)
-        if not args.json:
+    if output.folder is not None:
+        files = report.write(output.folder, rows, output.command, output.machine)
+        if not output.as_json:
             print(*files, sep="\n")
-    return 0
 
 
-def command_line(args: argparse.Namespace) -> str:
-    """The command that measures the same."""
-    words = ["hucrl", "bench", "loop"]
-    words += ["--task", args.task] if args.bundle is None else ["--bundle", str(args.bundle)]
-    words += ["--rates", *(f"{rate:g}" for rate in args.rates), "--planning", *args.planning]
-    words += ["--seconds", f"{args.seconds:g}", "--priority", str(args.priority)]
-    words += ["--hog"] if args.hog else []
-    for setting in args.set:
-        words += ["--set", setting]
-    words += [] if args.out is None else ["--out", os.fspath(args.out)]
-    return shlex.join(words)
-
-
-def _check(args: argparse.Namespace) -> None:
-    """Refuse what makes no sense.
-
-    Raises:
-        ConfigError: something does not.
-    """
-    for rate in args.rates:
-        if not 1 <= rate <= 2000:
-            raise ConfigError(f"--rates {rate:g}: from 1 to 2000 Hz")
-    if not 2 <= args.seconds <= 86400:
-        raise ConfigError(f"--seconds {args.seconds:g}: from 2 to 86400")
-    if not 0 <= args.priority <= 99:
-        raise ConfigError(f"--priority {args.priority}: from 0 to 99")
-
-
-def _measure(args: argparse.Namespace) -> "Iterator[Row]":
+def _measure(
+    bundle: Path | None,
+    task: str,
+    rates: Sequence[float],
+    planning: Sequence[str],
+    seconds: float,
+    hog: bool,
+    priority: int,
+    settings: Mapping[str, Any],
+) -> "Iterator[Row]":
     """A row for each rate and planning."""
     import tempfile
 
     from hucrl_ros.benchmarks.loop_report import Row
     from hucrl_ros.benchmarks.loop_trial import LoopTrial, paced
     from hucrl_ros.runtime.manifest import read_manifest
-    from hucrl_ros.starting import parse_setting
 
     with tempfile.TemporaryDirectory(prefix="hucrl-loop-") as scratch:
         folder = Path(scratch)
-        original = args.bundle or _untrained(args.task, folder / "untrained")
+        original = bundle or _untrained(task, folder / "untrained")
         task = read_manifest(original).task
-        for rate in args.rates:
-            name = folder / f"{rate:g}"
-            bundle = paced(original, name, rate, round(args.seconds * rate))
-            for planning in args.planning:
-                settings = {**dict(map(parse_setting, args.set)), **PLANNING[planning]}
-                trial = LoopTrial(bundle, task, args.priority, args.hog, settings)
-                yield Row.of(task, rate, planning, args.priority, args.hog, trial.run())
+        for rate in rates:
+            copy = paced(original, folder / f"{rate:g}", rate, round(seconds * rate))
+            for name in planning:
+                trial = LoopTrial(copy, task, priority, hog, {**settings, **PLANNING[name]})
+                yield Row.of(task, rate, name, priority, hog, trial.run())
 
 
 def _untrained(task: str, folder: Path) -> Path:

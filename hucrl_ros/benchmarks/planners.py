@@ -5,113 +5,75 @@ Each planner plays each bundle's task in the simulator, physics waiting for ever
 seeds give equal returns.
 """
 
-import argparse
 import gc
 import json
 import os
-import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hucrl_ros.benchmarks import Output
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.starting import parse_setting
 
 if TYPE_CHECKING:
     from hucrl_ros.benchmarks.contest import Contest, Entry, Row
 
-SIZES = ("64x1", "64x3", "192x1", "192x3")
-"""Three iterations, and one with three times the particles, cost the same."""
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `hucrl bench planners`."""
-    parser.add_argument(
-        "bundles", type=Path, nargs="+", metavar="BUNDLE", help="folders; LABEL=FOLDER names one"
-    )
-    parser.add_argument(
-        "--planners", nargs="+", metavar="NAME", help="which to compare; default: all"
-    )
-    parser.add_argument(
-        "--sizes",
-        nargs="+",
-        default=list(SIZES),
-        metavar="NxI",
-        help="particles x iterations in a tick; default: " + " ".join(SIZES),
-    )
-    parser.add_argument(
-        "--budget-ms",
-        nargs="+",
-        type=float,
-        default=[],
-        metavar="MS",
-        help="time for planning in a tick; iterations are cut; default: no limit",
-    )
-    parser.add_argument("--episodes", type=int, default=3, metavar="N", help="of each [3]")
-    parser.add_argument("--seed", type=int, default=0, help="of the first episode [0]")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a planner.* or safety.* setting of all planners; repeatable",
-    )
-    parser.add_argument("--json", action="store_true", help="print the table as JSON")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="for episodes.csv, a figure and README.md"
-    )
-    parser.add_argument(
-        "--machine", default=f"{os.cpu_count()} cores", help="what to call this one in README.md"
-    )
-
-
-def run(args: argparse.Namespace) -> int:
+def run(contest: "Contest", output: Output) -> None:
     """Print the table."""
     from hucrl_ros.benchmarks import contest_report as report  # torch
     from hucrl_ros.benchmarks.contest import scores
 
-    contest = _contest(args)
     contest.check()
     gc.collect()
     gc.freeze()  # What is loaded by now would be searched for garbage within a tick.
-    rows = _play(contest, quiet=args.json)
-    if args.json:
+    rows = _play(contest, quiet=output.as_json)
+    if output.as_json:
         print(json.dumps([report.as_json(score) for score in scores(rows)], indent=1))
     elif len(contest.entries) > 1:
         print("\nall bundles", *report.text_table(scores(rows)), sep="\n")
-    if args.out is not None:
-        page = report.Page(contest, command_line(args), args.machine)
-        print(*page.write(args.out, rows), sep="\n")
-    return 0
+    if output.folder is not None:
+        page = report.Page(contest, output.command, output.machine)
+        print(*page.write(output.folder, rows), sep="\n")
 
 
-def _contest(args: argparse.Namespace) -> "Contest":
+def make_contest(
+    bundles: Sequence[Path],
+    planners: Sequence[str] | None,
+    sizes: Sequence[str],
+    budgets_ms: Sequence[float] | None,
+    episodes: int,
+    seed: int,
+    settings: Mapping[str, Any],
+) -> "Contest":
     """What was asked for.
+
+    Args:
+        bundles: Folders; `LABEL=FOLDER` names one.
+        planners: Keys of `CONTESTANTS`; None: all.
+        sizes: Particles x iterations in a tick.
+        budgets_ms: Times for planning in a tick [ms]; None: no limit.
+        episodes: How many of each.
+        seed: Of the first episode.
+        settings: Of all planners.
 
     Raises:
         HucrlError: it makes no sense.
     """
     from hucrl_ros.benchmarks.contest import CONTESTANTS, POLICY, Contest, parse_size
 
-    if args.episodes < 1:
-        raise ConfigError(f"--episodes = {args.episodes}: at least 1")
-    if not 0 <= args.seed < 2**31:
-        raise ConfigError(f"--seed = {args.seed}: from 0 to {2**31 - 1}")
-    for budget in args.budget_ms:
-        if budget <= 0:
-            raise ConfigError(f"--budget-ms = {budget:g}: more than 0")
-    planners = list(CONTESTANTS) if args.planners is None else [POLICY, *args.planners]
-    for name in planners:
+    names = list(CONTESTANTS) if planners is None else [POLICY, *planners]
+    for name in names:
         if name not in CONTESTANTS:
             raise ConfigError(f"--planners {name}: unknown; known: {', '.join(CONTESTANTS)}")
     return Contest(
-        entries=_open(args.bundles),
-        planners=list(dict.fromkeys(planners)),
-        sizes=[parse_size(size) for size in args.sizes],
-        budgets_ms=args.budget_ms or [0.0],
-        episodes=args.episodes,
-        seed=args.seed,
-        settings=dict(parse_setting(text) for text in args.set),
+        entries=_open(bundles),
+        planners=list(dict.fromkeys(names)),
+        sizes=[parse_size(size) for size in sizes],
+        budgets_ms=budgets_ms or [0.0],
+        episodes=episodes,
+        seed=seed,
+        settings=settings,
     )
 
 
@@ -155,16 +117,3 @@ def _play(contest: "Contest", quiet: bool) -> "list[Row]":
             print(*([f"\n{group[0].bundle}", lines[0]] if header else []), lines[1], sep="\n")
         rows += group
     return rows
-
-
-def command_line(args: argparse.Namespace) -> str:
-    """The command that gives the same table."""
-    words = ["hucrl", "bench", "planners", *map(os.fspath, args.bundles)]
-    words += ["--planners", *args.planners] if args.planners else []
-    words += ["--sizes", *args.sizes]
-    words += ["--budget-ms", *(f"{ms:g}" for ms in args.budget_ms)] if args.budget_ms else []
-    words += ["--episodes", str(args.episodes), "--seed", str(args.seed)]
-    for setting in args.set:
-        words += ["--set", setting]
-    words += [] if args.out is None else ["--out", os.fspath(args.out)]
-    return shlex.join(words)

@@ -7,23 +7,18 @@ threads. Without a bundle, untrained ones are measured: the pendulum with 5 x [6
 of the reacher with 5 x [200, 200] and 5 x [200, 200, 200, 200].
 """
 
-import argparse
 import json
-import os
-import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hucrl_ros.benchmarks import Output
 from hucrl_ros.errors import ConfigError
 
 if TYPE_CHECKING:
     from hucrl_ros.benchmarks.timing import Timing
     from hucrl_ros.runtime.bundle import Bundle
-
-BUDGETS = ("64x5x3", "200x10x3")
-ENGINES = ("compiled", "onnx", "numpy")
 
 
 class Size(NamedTuple):
@@ -74,55 +69,31 @@ class Row(NamedTuple):
     share: float
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `hucrl bench tick`."""
-    parser.add_argument("bundle", nargs="?", type=Path, help="default: untrained ones")
-    parser.add_argument(
-        "--sizes",
-        nargs="+",
-        default=list(BUDGETS),
-        metavar="NxHxI",
-        help=f"particles x horizon x iterations; default: {' '.join(BUDGETS)}",
-    )
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], metavar="T")
-    parser.add_argument(
-        "--engines", nargs="+", choices=ENGINES, default=list(ENGINES), help="default: all"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=2.0, metavar="S", help="for each line of the table [2]"
-    )
-    parser.add_argument("--json", action="store_true", help="print the table as JSON")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="for JSON, a figure and README.md")
-    parser.add_argument(
-        "--machine", default=f"{os.cpu_count()} cores", help="what to call this one in README.md"
-    )
-
-
-def run(args: argparse.Namespace) -> int:
-    """Print the table."""
+def run(
+    path: Path | None,
+    sizes: Sequence[str],
+    threads: Sequence[int],
+    engines: Sequence[str],
+    seconds: float,
+    output: Output,
+) -> None:
+    """Print the table of a bundle, or of untrained ones."""
     from hucrl_ros.benchmarks import tick_report as report
 
-    sizes = [parse_size(text) for text in args.sizes]
-    for threads in args.threads:
-        if threads < 1:
-            raise ConfigError(f"--threads {threads}: at least 1")
-    if args.seconds <= 0:
-        raise ConfigError(f"--seconds {args.seconds:g}: more than 0")
+    parsed = [parse_size(text) for text in sizes]
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        if not args.json:
+        if not output.as_json:
             print(report.HEADER, flush=True)
-        for system, bundle in _bundles(args.bundle, Path(folder)):
-            for row in measure(system, bundle, sizes, args.threads, args.engines, args.seconds):
+        for system, bundle in _bundles(path, Path(folder)):
+            for row in measure(system, bundle, parsed, threads, engines, seconds):
                 rows.append(row)
-                if not args.json:
+                if not output.as_json:
                     print(report.text_line(row), flush=True)
-    if args.json:
+    if output.as_json:
         print(json.dumps([row._asdict() for row in rows], indent=1))
-    if args.out is not None:
-        command = shlex.join(["hucrl", "bench", "tick", *_given(args)])
-        report.write(args.out, rows, command, args.machine)
-    return 0
+    if output.folder is not None:
+        report.write(output.folder, rows, output.command, output.machine)
 
 
 def parse_size(text: str) -> Size:
@@ -142,9 +113,9 @@ def parse_size(text: str) -> Size:
 def measure(
     system: System,
     bundle: "Bundle",
-    sizes: list[Size],
-    threads: list[int],
-    engines: list[str],
+    sizes: Sequence[Size],
+    threads: Sequence[int],
+    engines: Sequence[str],
     seconds: float,
 ) -> Iterator[Row]:
     """Every combination, a row each; numpy with one thread alone."""
@@ -204,10 +175,3 @@ def _bundles(path: Path | None, folder: Path) -> "Iterator[tuple[System, Bundle]
     for index, system in enumerate(SYSTEMS):
         model = ModelSettings(heads=system.heads, layers=system.layers)
         yield system, untrained_bundle(folder / str(index), system.name, model)
-
-
-def _given(args: argparse.Namespace) -> list[str]:
-    """The options that make these numbers."""
-    words = [str(args.bundle)] if args.bundle else []
-    words += ["--sizes", *args.sizes, "--threads", *map(str, args.threads)]
-    return [*words, "--engines", *args.engines, "--seconds", f"{args.seconds:g}"]
