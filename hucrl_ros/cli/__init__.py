@@ -49,7 +49,7 @@ def commands(names: Sequence[str] = COMMANDS) -> "Typer":
 
     from hucrl_ros.cli.parsing import Command
 
-    app = typer.Typer()
+    app = typer.Typer(add_completion=names is COMMANDS)
 
     @app.callback()
     def hucrl(
