@@ -1,12 +1,13 @@
 """`hucrl list`: what can be chosen, with one line and the source file of each."""
 
-import argparse
 import importlib
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from types import FunctionType
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+import typer
 
 Member = type | FunctionType
 """A class, or a function that builds an object."""
@@ -21,7 +22,8 @@ class Registry(NamedTuple):
     """How a user chooses one."""
 
 
-REGISTRIES = {
+Kind = Literal["tasks", "robots", "rewards", "strategies", "models", "searches", "planners"]
+REGISTRIES: dict[Kind, Registry] = {
     "tasks": Registry("hucrl_ros.tasks", "TASKS", "hucrl up TASK"),
     "robots": Registry("hucrl_ros.robots", "ROBOTS", "by the task"),
     "rewards": Registry("hucrl_ros.tasks.terms", "TERMS", "reward.terms of a robot of your own"),
@@ -42,38 +44,24 @@ class Entry(NamedTuple):
     """File of the member, from the package's folder on."""
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command to `hucrl`."""
-    parser = subparsers.add_parser(
-        "list",
-        help="print the tasks, strategies, models, searches, planners to choose from",
-        description="Print what can be chosen, with one line and the source file of each.",
-    )
-    parser.add_argument(
-        "kind",
-        nargs="?",
-        choices=tuple(REGISTRIES),
-        metavar="KIND",
-        help=f"one of: {', '.join(REGISTRIES)}; default: all",
-    )
-    parser.set_defaults(run=run)
+def run(
+    kind: Annotated[Kind | None, typer.Argument(help="all kinds if not given")] = None,
+) -> None:
+    """Print the tasks, strategies, models, searches, planners to choose from.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Print the entries of one registry or of all."""
-    kinds = [args.kind] if args.kind else list(REGISTRIES)
-    for number, kind in enumerate(kinds):
+    Each has one line and its source file.
+    """
+    for number, name in enumerate([kind] if kind else REGISTRIES):
         if number:
             print()
-        print(f"{kind} ({REGISTRIES[kind].chosen_by})")
-        found = entries(kind)
+        print(f"{name} ({REGISTRIES[name].chosen_by})")
+        found = entries(name)
         width = max(len(entry.name) for entry in found)
         for entry in found:
             print(f"  {entry.name:<{width}}  {entry.summary}\n  {'':<{width}}  {entry.source}")
-    return 0
 
 
-def entries(kind: str) -> list[Entry]:
+def entries(kind: Kind) -> list[Entry]:
     """The choices of one kind, sorted by name."""
     module, variable, _ = REGISTRIES[kind]
     registry: Mapping[str, Member] = getattr(importlib.import_module(module), variable)
