@@ -1,10 +1,4 @@
-"""Return against the delay of commands, with and without latency compensation.
-
-Each bundle is played on a robot whose physics never waits: a command acts only after the tick
-that chose it and the delay. The clock is simulated and planning has no time limit, so equal seeds
-give equal returns on any machine; only --real-time plays through ROS in real time, on simulator
-and controller as they are.
-"""
+"""Return against the delay of commands, with and without latency compensation."""
 
 import itertools
 import tempfile

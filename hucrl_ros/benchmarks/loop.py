@@ -1,19 +1,12 @@
-"""Latency and jitter from joint state to command, between two processes over DDS.
+"""Latency and jitter from joint state to command, between two processes over DDS."""
 
-One process publishes joint states at a steady rate and times the commands that come back; the
-other is the controller as it is. A period is missed where the command isn't back before the next
-joint state is due. Without BUNDLE, networks of the given size are made; their weights are random,
-which doesn't change how long they take.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hucrl_ros.benchmarks import Output
-
-if TYPE_CHECKING:
-    from hucrl_ros.benchmarks.loop_report import Row
 
 LAYERS = {"pendulum": (64, 64), "arm": (200, 200)}
 """Hidden units of each head's layers, for bundles made here."""
@@ -49,46 +42,29 @@ def run(
         output: Where the table goes.
     """
     from hucrl_ros.benchmarks import loop_report as report
+    from hucrl_ros.benchmarks.loop_trial import LoopTrial, paced
+    from hucrl_ros.runtime.manifest import read_manifest
 
-    rows: list[Row] = []
-    for row in _measure(bundle, task, rates, planning, seconds, hog, priority, settings):
-        if not output.as_json:
-            print(*report.text_table([row])[bool(rows) :], sep="\n", flush=True)
-        rows.append(row)
+    rows: list[report.Row] = []
+    with tempfile.TemporaryDirectory(prefix="hucrl-loop-") as scratch:
+        folder = Path(scratch)
+        original = bundle or _untrained(task, folder / "untrained")
+        task = read_manifest(original).task
+        for rate, name in itertools.product(rates, planning):
+            copy = folder / f"{rate:g}"
+            if not copy.exists():
+                paced(original, copy, rate, round(seconds * rate))
+            trial = LoopTrial(copy, task, priority, hog, {**settings, **PLANNING[name]})
+            row = report.Row.of(task, rate, name, priority, hog, trial.run())
+            if not output.as_json:
+                print(*report.text_table([row])[bool(rows) :], sep="\n", flush=True)
+            rows.append(row)
     if output.as_json:
         print(report.as_json(rows))
     if output.folder is not None:
         files = report.write(output.folder, rows, output.command, output.machine)
         if not output.as_json:
             print(*files, sep="\n")
-
-
-def _measure(
-    bundle: Path | None,
-    task: str,
-    rates: Sequence[float],
-    planning: Sequence[str],
-    seconds: float,
-    hog: bool,
-    priority: int,
-    settings: Mapping[str, Any],
-) -> "Iterator[Row]":
-    """A row for each rate and planning."""
-    import tempfile
-
-    from hucrl_ros.benchmarks.loop_report import Row
-    from hucrl_ros.benchmarks.loop_trial import LoopTrial, paced
-    from hucrl_ros.runtime.manifest import read_manifest
-
-    with tempfile.TemporaryDirectory(prefix="hucrl-loop-") as scratch:
-        folder = Path(scratch)
-        original = bundle or _untrained(task, folder / "untrained")
-        task = read_manifest(original).task
-        for rate in rates:
-            copy = paced(original, folder / f"{rate:g}", rate, round(seconds * rate))
-            for name in planning:
-                trial = LoopTrial(copy, task, priority, hog, {**settings, **PLANNING[name]})
-                yield Row.of(task, rate, name, priority, hog, trial.run())
 
 
 def _untrained(task: str, folder: Path) -> Path:

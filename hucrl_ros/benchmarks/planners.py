@@ -1,9 +1,4 @@
-"""Return on the true robot against planning time, planner by planner.
-
-Each planner plays each bundle's task in the simulator, physics waiting for every command. With
---budget-ms iterations are cut when the time is up, as they are on a robot; without it, equal
-seeds give equal returns.
-"""
+"""Return on the true robot against planning time, planner by planner."""
 
 import gc
 import json

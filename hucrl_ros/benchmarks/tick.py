@@ -1,11 +1,4 @@
-"""How long a planning tick takes, beside what the processor can do.
-
-A tick is particles x horizon x iterations of policies, every head of the model, the imagined
-step, reward and critic, and the planner's sampling and selection. The yardstick is the rate of a
-512 x 512 x 512 matrix product in float32 by torch, measured between the ticks with as many
-threads. Without a bundle, untrained ones are measured: the pendulum with 5 x [64, 64], the arm
-of the reacher with 5 x [200, 200] and 5 x [200, 200, 200, 200].
-"""
+"""How long a planning tick takes, beside what the processor can do."""
 
 import json
 import tempfile
