@@ -151,6 +151,7 @@ SEEDS = TyperOption(
     param_decls=["seeds", "--seeds"], metavar="SEED...", multiple=True, type_descriptor=None
 )
 OUT = TyperOption(param_decls=["out", "--out"], metavar="DIR", type_descriptor=None)
+VARY = TyperOption(param_decls=["vary", "--vary"], metavar="KEY=V1,V2,...", type_descriptor=None)
 QUIET = TyperOption(param_decls=["quiet", "--quiet"], is_flag=True, type_descriptor=None)
 
 
@@ -162,22 +163,24 @@ QUIET = TyperOption(param_decls=["quiet", "--quiet"], is_flag=True, type_descrip
         ("--out x y --seeds=3 z", "--out=x y --seeds=3 z"),
         ("--out -1 -- --seeds 0 1", "--out=-1 -- --seeds 0 1"),
         ("--unknown 0 1", "--unknown 0 1"),
+        ("--vary k=1,2 a --set=b", "--vary=k=1,2 a --set=b"),
     ],
 )
 def test_values_that_follow_an_option_are_all_its_own(words, expected):
-    assert list(spread(words.split(), [SEEDS, OUT, QUIET])) == expected.split()
+    assert list(spread(words.split(), [SEEDS, OUT, VARY, QUIET])) == expected.split()
 
 
 @pytest.mark.parametrize("words", ["--out", "--out --quiet", "--seeds --out x", "--seeds"])
 def test_an_option_without_its_value_is_named(words):
     with pytest.raises(ConfigError, match=f"{words.split()[0]}: expected a value"):
-        list(spread(words.split(), [SEEDS, OUT, QUIET]))
+        list(spread(words.split(), [SEEDS, OUT, VARY, QUIET]))
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("train pendulum --seed x", "hucrl train: --seed = x: expected a whole number"),
+        ("tune b --threads 1.5", "hucrl tune: --threads = 1.5: expected a whole number"),
         ("train pendulum --action-penalty x", "--action-penalty = x: expected a number"),
         ("evaluate b --episodes 0", "hucrl evaluate: --episodes = 0: at least 1"),
         ("bench loop --priority 100", "hucrl bench: --priority = 100: from 0 to 99"),

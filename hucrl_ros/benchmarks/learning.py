@@ -1,8 +1,4 @@
-"""How long learning after an episode takes, with little and with much data.
-
-For each number of episodes, that many are played with random efforts; then the model is fitted to
-all of them and policies are searched, as after an episode of `hucrl up`. Nothing else should run.
-"""
+"""How long learning after an episode takes, with little and with much data."""
 
 import logging
 import tempfile

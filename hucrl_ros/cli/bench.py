@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from hucrl_ros.cli import options
 from hucrl_ros.cli.options import EpisodeCount, FirstSeed, Json, Machine, PageFolder, Settings
@@ -34,22 +35,17 @@ EPISODES = [10, 50, 200]
 def tick(
     ctx: typer.Context,
     bundle: Annotated[
-        Path | None,
-        typer.Argument(metavar="BUNDLE", help="its folder", show_default="untrained ones"),
+        Path | None, Argument(metavar="BUNDLE", help="its folder; default: untrained ones")
     ] = None,
     sizes: Annotated[
-        list[str], typer.Option(metavar="NxHxI...", help="particles x horizon x iterations")
+        list[str], Option(metavar="NxHxI...", help="particles x horizon x iterations")
     ] = TICKS,
-    threads: Annotated[
-        list[int], typer.Option(metavar="T...", min=1, help="of the engine")
-    ] = THREADS,
+    threads: Annotated[list[int], Option(metavar="T...", min=1, help="of the engine")] = THREADS,
     engines: Annotated[
-        list[str],
-        typer.Option(metavar="NAME...", callback=one_of(*ENGINES), help="which to measure"),
+        list[str], Option(metavar="NAME...", callback=one_of(*ENGINES), help="which to measure")
     ] = ENGINES,
     seconds: Annotated[
-        float,
-        typer.Option(metavar="S", callback=above_zero, help="for each line of the table"),
+        float, Option(metavar="S", callback=above_zero, help="for each line of the table")
     ] = 2.0,
     as_json: Json = False,
     out: PageFolder = None,
@@ -71,21 +67,18 @@ def tick(
 @app.command(cls=Command)
 def loop(
     ctx: typer.Context,
-    bundle: Annotated[Path | None, typer.Option(metavar="BUNDLE", help="its folder")] = None,
-    task: Annotated[
-        Literal["pendulum", "arm"], typer.Option(help="without --bundle")
-    ] = "pendulum",
+    bundle: Annotated[Path | None, Option(metavar="BUNDLE", help="its folder")] = None,
+    task: Annotated[Literal["pendulum", "arm"], Option(help="without --bundle")] = "pendulum",
     rates: Annotated[
-        list[float], typer.Option(metavar="HZ...", min=1, max=2000, help="of joint states")
+        list[float], Option(metavar="HZ...", min=1, max=2000, help="of joint states")
     ] = RATES,
     planning: Annotated[
         list[str],
-        typer.Option(metavar="off|on...", callback=one_of(*PLANNING), help="off: policy alone"),
+        Option(metavar="off|on...", callback=one_of(*PLANNING), help="off: policy alone"),
     ] = PLANNING,
-    seconds: Annotated[float, typer.Option(metavar="S", min=2, max=86400, help="of each")] = 20.0,
+    seconds: Annotated[float, Option(metavar="S", min=2, max=86400, help="of each")] = 20.0,
     background_load: Annotated[
-        bool,
-        typer.Option("--background-load", "--hog", help="keep one core busy beside it"),
+        bool, Option("--background-load", "--hog", help="keep one core busy beside it")
     ] = False,
     priority: options.Priority = 0,
     settings: Settings = None,
@@ -112,28 +105,22 @@ def delay(
     ctx: typer.Context,
     bundles: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="BUNDLE",
-            help="folders",
-            show_default="learn the pendulum first, once with each of --train-seeds",
-        ),
+        Argument(metavar="BUNDLE", help="default: learn the pendulum with each of --train-seeds"),
     ] = None,
     train_seeds: Annotated[
         list[int],
-        typer.Option(metavar="SEED...", min=0, max=options.LARGEST_SEED, help="without BUNDLE"),
+        Option(metavar="SEED...", min=0, max=options.LARGEST_SEED, help="without BUNDLE"),
     ] = TRAIN_SEEDS,
     delays: Annotated[
-        list[float], typer.Option(metavar="MS...", min=0, max=LONGEST_MS, help="of commands")
+        list[float], Option(metavar="MS...", min=0, max=LONGEST_MS, help="of commands")
     ] = DELAYS,
     tick_ms: Annotated[
-        float,
-        typer.Option("--tick", metavar="MS", min=0, max=LONGEST_MS, help="time that a tick takes"),
+        float, Option("--tick", metavar="MS", min=0, max=LONGEST_MS, help="time that a tick takes")
     ] = 2.0,
     episodes: EpisodeCount = 3,
     seed: FirstSeed = 0,
     real_time: Annotated[
-        bool,
-        typer.Option("--real-time", help="through ROS instead, on this machine's clock"),
+        bool, Option("--real-time", help="through ROS instead, on this machine's clock")
     ] = False,
     priority: options.Priority = 0,
     as_json: Json = False,
@@ -158,24 +145,21 @@ def delay(
 def planners(
     ctx: typer.Context,
     bundles: Annotated[
-        list[Path],
-        typer.Argument(metavar="BUNDLE", help="folders; LABEL=FOLDER names one"),
+        list[Path], Argument(metavar="BUNDLE", help="folders; LABEL=FOLDER names one")
     ],
     names: Annotated[
         list[str] | None,
-        typer.Option("--planners", metavar="NAME...", help="which to compare", show_default="all"),
+        Option("--planners", metavar="NAME...", help="which to compare", show_default="all"),
     ] = None,
     sizes: Annotated[
-        list[str],
-        typer.Option(metavar="NxI...", help="particles x iterations in a tick"),
+        list[str], Option(metavar="NxI...", help="particles x iterations in a tick")
     ] = SIZES,
     budget_ms: Annotated[
         list[float] | None,
-        typer.Option(
+        Option(
             metavar="MS...",
             callback=above_zero,
-            help="time for planning in a tick; iterations are cut",
-            show_default="no limit",
+            help="time for planning in a tick, which cuts iterations; default: no limit",
         ),
     ] = None,
     episodes: EpisodeCount = 3,
@@ -199,9 +183,9 @@ def planners(
 
 @app.command(cls=Command)
 def learning(
-    task: Annotated[str, typer.Option(metavar="TASK", help="what to learn")] = "reacher",
-    episodes: Annotated[list[int], typer.Option(metavar="N...", min=1, help="of data")] = EPISODES,
-    threads: Annotated[int, typer.Option(metavar="T", min=1, help="of torch")] = 1,
+    task: Annotated[str, Option(metavar="TASK", help="what to learn")] = "reacher",
+    episodes: Annotated[list[int], Option(metavar="N...", min=1, help="of data")] = EPISODES,
+    threads: Annotated[int, Option(metavar="T", min=1, help="of torch")] = 1,
     settings: Settings = None,
 ) -> None:
     """How long fit and search after an episode take, with little and with much data.

@@ -95,12 +95,11 @@ def _motors(manifest: Manifest) -> Table:
 
 def _learning(manifest: Manifest) -> dict[str, str]:
     known = {k: f"{v:.5g}" for k, v in manifest.report if v is not None}
-    versions = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
     return {
         **(known or {"report": "nothing learned yet"}),
         "data": manifest.data_hash[:HASH_DIGITS] or "none",
         "revision": manifest.revision,
-        "versions": versions,
+        "versions": ", ".join(f"{name} {number}" for name, number in manifest.versions.items()),
     }
 
 
@@ -200,13 +199,11 @@ def _episode(episode: Episode, spec: RobotSpec, task: Task | None) -> dict[str, 
 
 def _joints(episode: Episode, spec: RobotSpec) -> Table:
     table = Table("joint", "position", "velocity", "effort", box=None)
-    joints = len(spec.joint_names)
+    joints, actions = len(spec.joint_names), episode.actions.T
+    efforts = dict(zip(spec.actuated_joints, actions, strict=True)) if actions.size else {}
     for index, name in enumerate(spec.joint_names):
-        effort = ""
-        if name in spec.actuated_joints and len(episode.actions):
-            effort = _range(episode.actions[:, spec.actuated_joints.index(name)])
         position, velocity = (_range(episode.states[:, index + k]) for k in (0, joints))
-        table.add_row(name, position, velocity, effort)
+        table.add_row(name, position, velocity, _range(efforts[name]) if name in efforts else "")
     return table
 
 
@@ -258,12 +255,10 @@ def describe_robot(path: Path) -> RenderableType:
 
 def _reward(described: Description) -> dict[str, str]:
     reward = described.reward
-    lines = {"reward": reward.function}
-    if reward.terms:
-        lines = {}
-        for number, term in enumerate(reward.terms):
-            summary = (TERMS[term.term].__doc__ or "").partition("\n")[0]
-            lines[f"reward {number}"] = f"{term.weight:g} x {term.term}: {summary}"
+    lines = {} if reward.terms else {"reward": reward.function}
+    for number, term in enumerate(reward.terms or ()):
+        summary = (TERMS[term.term].__doc__ or "").partition("\n")[0]
+        lines[f"reward {number}"] = f"{term.weight:g} x {term.term}: {summary}"
     if reward.success is not None:
         success = reward.success
         lines["success"] = f"{success.of} within {100 * success.within:g} cm of {success.to}"
@@ -274,25 +269,21 @@ def _geometry(task: DescribedTask) -> dict[str, str]:
     vectors = task.geometry.vectors if task.geometry else ()
     seen = ", ".join(f"{site} from {body}" for site, body in vectors)
     found = {"vectors": seen} if seen else {}
-    links = len(task.geometry.touches) if task.geometry else 0
-    if links:
+    if links := len(task.geometry.touches) if task.geometry else 0:
         found["contact"] = f"of {links} link{'s' * (links > 1)} with {sources(task.spec).object}"
     return found
 
 
 def _entries(described: Description, task: DescribedTask) -> Table:
     robot = described.robot
-    table = Table(
-        "state", "starts at", "networks see", "imagined up to", box=None, title_justify="left"
-    )
+    table = Table("state", "starts at", "networks see", "imagined up to", box=None)
     stopped = {stop.joint for stop in task.geometry.stops} if task.geometry else set()
     for index, entry in enumerate(robot.entries):
         angle = entry in (robot.angles or ())
         seen = "cosine, sine" if angle else f"in units of {robot.scales[entry]:g}"
         seen += ", stops" if index in stopped else ""
-        up_to = _reach(robot.reach.get(entry))
-        context = entry in robot.context
-        table.add_row(entry, _draw(robot.start[entry]), seen, "stays" if context else up_to)
+        up_to = "stays" if entry in robot.context else _reach(robot.reach.get(entry))
+        table.add_row(entry, _draw(robot.start[entry]), seen, up_to)
     return table
 
 

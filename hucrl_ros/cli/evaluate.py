@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from hucrl_ros.cli.options import EpisodeCount, FirstSeed, Settings, parse_settings
 from hucrl_ros.errors import ConfigError
@@ -19,28 +19,24 @@ if TYPE_CHECKING:
 
 
 def run(
-    bundles: Annotated[list[Path], typer.Argument(metavar="BUNDLE", help="its folder")],
+    bundles: Annotated[list[Path], Argument(metavar="BUNDLE", help="its folder")],
     episodes: EpisodeCount = 1,
     seed: FirstSeed = 0,
     planner: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="one of `hucrl list planners`",
-            show_default="as in the bundle",
-        ),
+        Option(metavar="NAME", help="one of `hucrl list planners`; default: the bundle's"),
     ] = None,
     settings: Settings = None,
     robot: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="YAML of a robot of your own, where the bundle has left the folder of its run",
         ),
     ] = None,
     videos: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="DIR",
             help="write an MP4 of each bundle's first episode, and a GIF of all side by side",
         ),

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from hucrl_ros.cli.options import RayAddress, WorkerCount
 from hucrl_ros.cli.sweep import train
@@ -20,13 +20,13 @@ SNAPSHOTS = (1, 3, 5)
 
 
 def run(
-    name: Annotated[Literal["bandit", "phase", "thompson"], typer.Argument(help="which one")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="for NAME.png")] = Path(),
-    seed: Annotated[int, typer.Option(help="of the bandit's noise")] = 0,
+    name: Annotated[Literal["bandit", "phase", "thompson"], Argument(help="which one")],
+    out: Annotated[Path, Option(metavar="DIR", help="for NAME.png")] = Path(),
+    seed: Annotated[int, Option(help="of the bandit's noise")] = 0,
     workers: WorkerCount = None,
     ray: RayAddress = None,
     finished: Annotated[
-        bool, typer.Option("--finished", help="train nothing; draw what is there already")
+        bool, Option("--finished", help="train nothing; draw what is there already")
     ] = False,
 ) -> None:
     """Draw the paper's smaller experiments.

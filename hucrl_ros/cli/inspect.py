@@ -3,18 +3,18 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hucrl_ros.errors import ConfigError, HucrlError
 
 
 def run(
     path: Annotated[
-        Path, typer.Argument(metavar="BUNDLE|BAG|YAML", help="a folder, an MCAP file or a YAML")
+        Path, Argument(metavar="BUNDLE|BAG|YAML", help="a folder, an MCAP file or a YAML")
     ],
     repair: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--repair", help="copy what is readable of a cut-off bag into a whole one next to it"
         ),
     ] = False,

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Annotated, Literal, NamedTuple
 
-import typer
+from typer import Argument
 
 Member = type | FunctionType
 """A class, or a function that builds an object."""
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 
 def run(
-    kind: Annotated[Kind | None, typer.Argument(help="all kinds if not given")] = None,
+    kind: Annotated[Kind | None, Argument(help="all kinds if not given")] = None,
 ) -> None:
     """Print the tasks, strategies, models, searches, planners to choose from.
 

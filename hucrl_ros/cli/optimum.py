@@ -1,9 +1,10 @@
 """`hucrl optimum`: the best achievable return of a task, or what a planner makes of it."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from hucrl_ros.cli.options import EpisodeCount, FirstSeed
 
@@ -11,82 +12,47 @@ if TYPE_CHECKING:
     from hucrl_ros.config.schema import PlannerSettings
     from hucrl_ros.experiments.optimum import Optimum
 
-GRID = "With --method grid"
-PLANNER = "With --method planner"
+_of_grid = partial(Option, metavar="N", rich_help_panel="With --method grid")
+_of_planner = partial(Option, metavar="N", rich_help_panel="With --method planner")
 
 
 def run(
     task: Annotated[
         str,
-        typer.Argument(
-            metavar="TASK",
-            help="with --method grid a task whose equation is known: pendulum",
+        Argument(
+            metavar="TASK", help="with --method grid a task whose equation is known: pendulum"
         ),
     ],
     action_penalty: Annotated[
         list[float] | None,
-        typer.Option(
+        Option(
             metavar="RHO...",
-            help="weight of the action's cost",
-            show_default="that of the task's settings",
+            help="weight of efforts; default: as in the settings",
         ),
     ] = None,
     method: Annotated[
-        Literal["grid", "planner"], typer.Option(help="dynamic programming, or planning")
+        Literal["grid", "planner"], Option(help="dynamic programming, or planning")
     ] = "grid",
-    grid: Annotated[
-        int,
-        typer.Option(metavar="N", rich_help_panel=GRID, help="grid points of each state entry"),
-    ] = 401,
-    torques: Annotated[
-        int, typer.Option(metavar="N", rich_help_panel=GRID, help="torques to choose from, odd")
-    ] = 41,
+    grid: Annotated[int, _of_grid(help="grid points of each state entry")] = 401,
+    torques: Annotated[int, _of_grid(help="torques to choose from, odd")] = 41,
     planner: Annotated[
         Literal["icem", "cem", "mppi", "random_shooting"],
-        typer.Option(rich_help_panel=PLANNER, help="which one"),
+        _of_planner(metavar=None, help="which one"),
     ] = "icem",
-    particles: Annotated[
-        int,
-        typer.Option(metavar="N", rich_help_panel=PLANNER, help="trajectories in each iteration"),
-    ] = 128,
-    horizon: Annotated[
-        int,
-        typer.Option(metavar="N", rich_help_panel=PLANNER, help="control periods looked ahead"),
-    ] = 40,
-    iterations: Annotated[
-        int,
-        typer.Option(metavar="N", rich_help_panel=PLANNER, help="refinements in a control period"),
-    ] = 3,
+    particles: Annotated[int, _of_planner(help="trajectories in each iteration")] = 128,
+    horizon: Annotated[int, _of_planner(help="control periods looked ahead")] = 40,
+    iterations: Annotated[int, _of_planner(help="refinements in a control period")] = 3,
     tail: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            rich_help_panel=PLANNER,
-            help="control periods that the last state's reward counts for",
-        ),
+        int, _of_planner(min=0, help="control periods that the last state's reward counts for")
     ] = 0,
     episodes: EpisodeCount = 1,
     seed: FirstSeed = 0,
     noise: Annotated[
-        float,
-        typer.Option(rich_help_panel=PLANNER, help="of the efforts tried, in shares of the limit"),
+        float, _of_planner(metavar="SHARE", help="of the efforts tried, relative to the limit")
     ] = 0.5,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            rich_help_panel=PLANNER,
-            help="for MuJoCo",
-            show_default="all cores",
-        ),
-    ] = None,
+    threads: Annotated[int | None, _of_planner(min=1, help="default: all cores")] = None,
     csv: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=PLANNER, help="append a row for each episode"
-        ),
+        Path | None, _of_planner(metavar="FILE", help="append a row for each episode")
     ] = None,
 ) -> None:
     """Compute a task's best achievable return.

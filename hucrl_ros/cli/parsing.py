@@ -58,7 +58,7 @@ def spread(words: Sequence[str], params: Sequence[object]) -> Iterator[str]:
             yield word
             continue
         values = list(takewhile(_is_value, rest))
-        if not (options[word].metavar or "").endswith(SEVERAL):
+        if not _takes_several(options[word]):
             values = values[:1]
         if not values:
             raise ConfigError(f"{word}: expected a value")
@@ -75,8 +75,19 @@ def problem(error: typer.TyperException) -> str:
     details = getattr(error.__cause__, "errors", None)
     if details is None or not isinstance(parameter, (TyperArgument, TyperOption)):
         return " ".join(error.format_message().split())
-    value = details()[0]["input"]
-    return f"{shown_name(parameter)} = {value}: {_accepted(parameter, str(value))}"
+    detail = details()[0]
+    value = str(detail["input"])
+    name = parameter.opts[0] if isinstance(parameter, TyperOption) else parameter.display_name_raw
+    if parameter.type_descriptor.choices is not None:
+        accepted = _one_of(value, [str(choice) for choice in parameter.type_descriptor.choices])
+    elif detail["type"] not in ("greater_than_equal", "less_than_equal"):
+        annotation = parameter.type_descriptor.annotation
+        accepted = _KINDS.get((*get_args(annotation), annotation)[0], "not understood")
+    elif parameter.min is not None and parameter.max is not None:
+        accepted = f"from {parameter.min} to {parameter.max}"
+    else:
+        accepted = f"at least {parameter.min}"
+    return f"{name} = {value}: {accepted}"
 
 
 def above_zero(param: typer.CallbackParam, value: Numbers) -> Numbers:
@@ -123,39 +134,20 @@ def command_line(ctx: typer.Context, leave_out: Collection[str] = (), **changed:
             arguments += words
         elif value is True:
             options.append(param.opts[0])
-        elif (param.metavar or "").endswith(SEVERAL) and all(map(_is_value, words)):
+        elif isinstance(param, TyperOption) and _takes_several(param):
             options += [param.opts[0], *words]
         else:
-            for word in words:
-                options += (
-                    [param.opts[0], word] if _is_value(word) else [f"{param.opts[0]}={word}"]
-                )
+            options += [part for word in words for part in (param.opts[0], word)]
     return shlex.join([*ctx.command_path.split(), *arguments, *options])
-
-
-def shown_name(parameter: TyperArgument | TyperOption) -> str:
-    """What a person calls the parameter."""
-    return parameter.opts[0] if isinstance(parameter, TyperOption) else parameter.display_name_raw
-
-
-def _accepted(parameter: TyperArgument | TyperOption, value: str) -> str:
-    described = parameter.type_descriptor
-    if described.choices is not None:
-        return _one_of(value, [str(choice) for choice in described.choices])
-    (kind,) = get_args(described.annotation) or (described.annotation,)
-    try:
-        float(value)
-    except ValueError:
-        return _KINDS.get(kind, "not understood")
-    low, high = parameter.min, parameter.max
-    if low is not None and high is not None:
-        return f"from {low} to {high}"
-    return _KINDS.get(kind, "not understood") if low is None else f"at least {low}"
 
 
 def _one_of(value: str, names: Sequence[str]) -> str:
     near = get_close_matches(value, names, n=1)
     return f"expected one of {', '.join(names)}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def _takes_several(option: TyperOption) -> bool:
+    return option.multiple and (option.metavar or "").endswith(SEVERAL)
 
 
 def _is_value(word: str) -> bool:

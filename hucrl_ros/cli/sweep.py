@@ -3,10 +3,12 @@
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from typer import Argument, Option
 
 from hucrl_ros.cli import options
 from hucrl_ros.cli.parsing import command_line, one_of
@@ -25,9 +27,7 @@ GOALS = {"pendulum": 265.0}
 """Returns that count as learned where none is given."""
 _SWEPT = ("strategy", "action_penalty", "seed")
 _PANEL = "With TASK; a FILE says them itself"
-_OF_A_TASK = {
-    *("strategies", "action_penalties", "seeds", "episodes", "vary", "config", "settings", "goal"),
-}
+_of_task = partial(Option, rich_help_panel=_PANEL)
 _ELSEWHERE = ("runs", "workers", "ray", "report")
 """Options that change no number."""
 
@@ -36,77 +36,54 @@ def run(
     ctx: typer.Context,
     task: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="TASK|FILE",
             help="what to learn: one of `hucrl list tasks`, the YAML of a robot of your own, or "
             "that of a grid, e.g. config/experiments/ablation.yaml",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="for table and figures")],
+    out: Annotated[Path, Option(metavar="DIR", help="for table and figures")],
     strategies: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME...",
-            callback=one_of(*STRATEGIES),
-            help="some of " + ", ".join(STRATEGIES),
-            show_default="all",
-            rich_help_panel=_PANEL,
-        ),
+        _of_task(metavar="NAME...", callback=one_of(*STRATEGIES), help="default: all three"),
     ] = None,
     action_penalties: Annotated[
         list[float] | None,
-        typer.Option(
+        _of_task(
             metavar="RHO...",
-            help="weights of efforts",
-            show_default="that of the task's settings, of the pendulum 0, 0.1 and 0.2",
-            rich_help_panel=_PANEL,
+            help="default: that of the task's settings, of the pendulum 0, 0.1 and 0.2",
         ),
     ] = None,
     seeds: Annotated[
-        list[int] | None,
-        typer.Option(
-            metavar="SEED...",
-            help="a training each",
-            show_default=" ".join(map(str, SEEDS)),
-            rich_help_panel=_PANEL,
-        ),
+        list[int] | None, _of_task(metavar="SEED...", help="default: 0 1 2 3 4")
     ] = None,
-    episodes: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="random ones included", rich_help_panel=_PANEL),
-    ] = None,
+    episodes: Annotated[int | None, _of_task(metavar="N", help="random ones included")] = None,
     vary: Annotated[
         str | None,
-        typer.Option(
-            metavar="KEY=V1,V2,...",
-            help="also vary one setting, e.g. search.policy_noise",
-            rich_help_panel=_PANEL,
-        ),
+        _of_task(metavar="KEY=V1,V2,...", help="also vary one setting, e.g. search.policy_noise"),
     ] = None,
-    config: options.ConfigFile = None,
-    settings: options.Settings = None,
+    config: Annotated[Path | None, _of_task(metavar="FILE", help="settings, in YAML")] = None,
+    settings: Annotated[
+        list[str] | None, _of_task("--set", metavar="KEY=VALUE", help="any other setting")
+    ] = None,
     goal: Annotated[
         float | None,
-        typer.Option(
+        _of_task(
             metavar="RETURN",
-            help="what counts as learned, for the table",
-            show_default="of the pendulum 265",
-            rich_help_panel=_PANEL,
+            help="what counts as learned, for the table; default: of the pendulum 265",
         ),
     ] = None,
     runs: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="DIR",
-            help="for the runs",
-            show_default="runs/sweep-NAME; runs/experiment-NAME of a FILE",
+            help="for the runs; default: runs/sweep-NAME, of a FILE runs/experiment-NAME",
         ),
     ] = None,
     workers: options.WorkerCount = None,
     ray: options.RayAddress = None,
     report: Annotated[
-        bool,
-        typer.Option("--report", help="train nothing; table and figures of what is there"),
+        bool, Option("--report", help="train nothing; table and figures of what is there")
     ] = False,
 ) -> None:
     """Train with many seeds and settings, and compare.
@@ -155,7 +132,8 @@ def _of_file(ctx: typer.Context, path: Path) -> _Plan:
     from hucrl_ros.experiments.grid import read_grid
 
     for param in ctx.command.params:
-        if param.name in _OF_A_TASK and ctx.params[param.name] not in (None, ()):
+        of_task = getattr(param, "rich_help_panel", None) == _PANEL
+        if of_task and ctx.params[str(param.name)] not in (None, ()):
             raise ConfigError(f"{param.opts[0]}: {path} says it; leave the option out")
     grid = read_grid(path)
     goals = {task_name(name): task.goal for name, task in grid.tasks.items()}

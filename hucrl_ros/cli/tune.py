@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from hucrl_ros.cli.options import Bundle
 from hucrl_ros.cli.parsing import above_zero
@@ -20,27 +20,19 @@ def run(
     bundle: Bundle,
     period: Annotated[
         float | None,
-        typer.Option(
-            metavar="S",
-            callback=above_zero,
-            help="control period [s]",
-            show_default="the bundle's",
-        ),
+        Option(metavar="S", callback=above_zero, help="control period; default: the bundle's"),
     ] = None,
     headroom: Annotated[
-        float,
-        typer.Option(metavar="SHARE", min=0, help="share of the period that ticks leave free"),
+        float, Option(metavar="SHARE", min=0, help="share of the period that ticks leave free")
     ] = 0.3,
-    threads: Annotated[int, typer.Option(metavar="N", min=1, help="of the engine")] = 1,
+    threads: Annotated[int, Option(metavar="N", min=1, help="of the engine")] = 1,
     seconds: Annotated[
-        float,
-        typer.Option(metavar="S", callback=above_zero, help="for each size that is tried"),
+        float, Option(metavar="S", callback=above_zero, help="for each size that is tried")
     ] = 3.0,
     out: Annotated[
         Path,
-        typer.Option(
-            metavar="FILE",
-            help="settings to change, or to make: for --config and params_file:=",
+        Option(
+            metavar="FILE", help="settings to change, or to make: for --config and params_file:="
         ),
     ] = Path("tuned.yaml"),
 ) -> None:

@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from hucrl_ros.cli import options
 from hucrl_ros.errors import ConfigError, RunError
@@ -27,12 +28,12 @@ def run(
     no_figures: options.NoFigures = False,
     resume: options.Resume = False,
     real_time: Annotated[
-        bool, typer.Option("--real-time", help="physics never waits; not with --lockstep")
+        bool, Option("--real-time", help="physics never waits; not with --lockstep")
     ] = False,
-    lockstep: Annotated[bool, typer.Option("--lockstep", help="physics waits")] = False,
+    lockstep: Annotated[bool, Option("--lockstep", help="physics waits")] = False,
     no_simulator: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--no-simulator",
             help="a robot stands in its place, in real time: it publishes joint states, takes "
             "commands and answers simulator/reset (docs/your_robot.md)",
