@@ -121,8 +121,8 @@ def test_the_command_prints_a_table_and_writes_page_figure_and_episodes(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--delays", "-1"], "--delays = -1: from 0 to 1000 ms"),
-        (["--tick", "2000"], "--tick = 2000: from 0 to 1000 ms"),
+        (["--delays", "-1"], "--delays = -1: from 0 to 1000"),
+        (["--tick", "2000"], "--tick = 2000: from 0 to 1000"),
         (["--episodes", "0"], "--episodes = 0: at least 1"),
     ],
 )

@@ -97,9 +97,9 @@ def test_a_paced_copy_runs_at_another_rate_and_the_original_as_before(folder, tm
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--rates", "0"], "--rates 0: from 1 to 2000 Hz"),
-        (["--seconds", "0"], "--seconds 0: from 2 to 86400"),
-        (["--priority", "100"], "--priority 100: from 0 to 99"),
+        (["--rates", "0"], "--rates = 0: from 1 to 2000"),
+        (["--seconds", "0"], "--seconds = 0: from 2 to 86400"),
+        (["--priority", "100"], "--priority = 100: from 0 to 99"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(capsys, words, reason):

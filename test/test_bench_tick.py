@@ -91,7 +91,10 @@ def test_a_size_that_is_none_is_refused(text):
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(["--threads", "0"], "--threads 0"), (["--seconds", "0"], "--seconds 0")],
+    [
+        (["--threads", "0"], "--threads = 0: at least 1"),
+        (["--seconds", "0"], "--seconds = 0: more than 0"),
+    ],
 )
 def test_bad_values_are_named(folder, words, message, capsys):
     assert bench(folder, *words) == 2

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from hucrl_ros.cli import main
+from hucrl_ros.cli.parsing import Command
 from hucrl_ros.config.paths import share_directory
 
 ROOT = share_directory()
@@ -115,20 +116,15 @@ def recipe(target: str) -> list[str]:
 
 def test_make_demo_is_a_command_that_hucrl_understands(monkeypatch):
     understood = []
-
-    def remember(args) -> int:
-        understood.append(args)
-        return 0
-
-    monkeypatch.setattr("hucrl_ros.cli.up.run", remember)
+    monkeypatch.setattr(Command, "invoke", lambda self, ctx: understood.append(ctx.params))
     environment, demo = recipe("demo")
     assert environment == ".ci/environment"
     program, *arguments = shlex.split(demo)
     assert program == ".venv/bin/hucrl"
     assert main(arguments) == 0
-    assert understood[0].task == "pendulum"
-    assert understood[0].action_penalty == 0.2
-    assert re.fullmatch(r"runs/demo-\d{8}-\d{6}-\d{3}", str(understood[0].out))
+    assert understood[0]["task"] == "pendulum"
+    assert understood[0]["action_penalty"] == 0.2
+    assert re.fullmatch(r"runs/demo-\d{8}-\d{6}-\d{3}", str(understood[0]["out"]))
 
 
 def test_make_test_makes_all_checks_before_the_fast_tests():

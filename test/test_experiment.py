@@ -87,7 +87,7 @@ def test_a_senseless_file_is_refused_by_name(tmp_path, changes, message):
 def test_a_file_of_other_things_is_refused(tmp_path, text, capsys):
     path = tmp_path / "grid.yaml"
     path.write_bytes(text.encode("latin-1"))
-    assert main(["experiment", str(path), "--out", str(tmp_path / "out")]) == 2
+    assert main(["sweep", str(path), "--out", str(tmp_path / "out")]) == 2
     assert str(path) in capsys.readouterr().err
 
 
@@ -95,7 +95,7 @@ def test_the_command_trains_what_is_missing_and_makes_one_table(tmp_path, monkey
     monkeypatch.setattr(workers, "LocalWorkers", partial(LocalWorkers, module=PRETENDED))
     monkeypatch.chdir(tmp_path)
     grid = written(tmp_path / "grid.yaml", variants=None, seeds=[0], strategies=["greedy"])
-    words = ["experiment", str(grid), "--out", "out", "--workers", "2"]
+    words = ["sweep", str(grid), "--out", "out", "--workers", "2"]
     assert main(words) == 0
     rows = read_rows(tmp_path / "out" / "returns.csv")
     assert {(row["task"], row["action_penalty"]) for row in rows} == {
@@ -105,6 +105,17 @@ def test_the_command_trains_what_is_missing_and_makes_one_table(tmp_path, monkey
     }
     for task in ("pendulum", "cartpole"):
         assert (tmp_path / "out" / task / "README.md").is_file()
+    page = (tmp_path / "out" / "pendulum" / "README.md").read_text()
+    assert f"hucrl sweep {grid} --out out\n" in page
     capsys.readouterr()
-    assert main(words) == 0
-    assert "3 of 3 runs are finished already" in capsys.readouterr().out
+    assert main(["experiment", *words[1:]]) == 0
+    captured = capsys.readouterr()
+    assert "3 of 3 runs are finished already" in captured.out
+    assert captured.err == "hucrl experiment: it is called `hucrl sweep` now\n"
+
+
+def test_what_a_file_says_is_no_option(tmp_path, capsys):
+    path = str(written(tmp_path / "grid.yaml"))
+    assert main(["sweep", path, "--out", "out", "--seeds", "0"]) == 2
+    error = f"hucrl sweep: --seeds: {path} says it; leave the option out\n"
+    assert capsys.readouterr().err == error

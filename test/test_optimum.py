@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from hucrl_ros.cli import optimum as command
+from hucrl_ros.cli import main
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.optimum import find_optimum, pendulum_step
 from hucrl_ros.planners.dynamic_programming import Axis, Grid, backward_induction
@@ -107,13 +107,8 @@ def test_useless_grid_is_refused_by_name(grid, torques, message):
 
 
 def test_command_prints_one_line_for_each_penalty(capsys):
-    import argparse
-
-    parser = argparse.ArgumentParser()
-    command.add_parser(parser.add_subparsers())
-    line = ["optimum", "pendulum", "--action-penalty", "0", "0.2", "--grid", "61", "--torques"]
-    args = parser.parse_args([*line, "11"])
-    assert args.run(args) == 0
+    words = ["optimum", "pendulum", "--action-penalty", "0", "0.2", "--grid", "61"]
+    assert main([*words, "--torques", "11"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [text.split(":")[0] for text in lines] == ["rho 0", "rho 0.2"]
     assert "61 x 61 states, 11 torques" in lines[0]

@@ -1,6 +1,5 @@
 """`hucrl bench planners`: what is played, what is counted, what is written."""
 
-import argparse
 import csv
 import json
 import shlex
@@ -10,9 +9,9 @@ import pytest
 from bundle_factory import PLANNER, write_bundle
 
 from hucrl_ros.benchmarks import figures, report
-from hucrl_ros.benchmarks import planners as command
-from hucrl_ros.benchmarks.planners import COMPARED, parse_size
+from hucrl_ros.benchmarks.planners import COMPARED, make_comparison, parse_size
 from hucrl_ros.benchmarks.results import PlannerRow, Size, numbers, planner_scores
+from hucrl_ros.cli import main
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings
 from hucrl_ros.planners import PLANNERS
@@ -29,10 +28,12 @@ def random(tmp_path_factory):
     return write_bundle(path, episode=0, random=True)
 
 
-def arguments(*words):
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    return parser.parse_args([str(word) for word in words])
+def comparison_of(*bundles, planners=None, sizes=("8x2",), budgets_ms=None, episodes=1, seed=0):
+    return make_comparison(bundles, planners, sizes, budgets_ms, episodes, seed, {})
+
+
+def bench(*words):
+    return main(["bench", "planners", *map(str, words)])
 
 
 def row(planner, return_, bundle="a", seed=0, size=(64, 3), **changes):
@@ -48,11 +49,7 @@ def test_every_planner_is_compared_and_drawn():
 
 
 def test_a_comparison_plays_what_evaluate_plays(learned):
-    comparison = command._comparison(
-        arguments(
-            learned, "--planners", "cem cold", "--sizes", "8x2", "--episodes", 2, "--seed", 4
-        )
-    )
+    comparison = comparison_of(learned, planners=["cem cold"], episodes=2, seed=4)
     policy, cem = comparison.play()
     assert [r.planner for r in policy + cem] == ["policy"] * 2 + ["cem cold"] * 2
     assert [r.seed for r in cem] == [4, 5]
@@ -67,20 +64,15 @@ def test_a_comparison_plays_what_evaluate_plays(learned):
 
 
 def test_a_budget_cuts_iterations(learned):
-    words = (learned, "--planners", "mppi", "--sizes", "64x100000", "--budget-ms", 0.5)
-    comparison = command._comparison(arguments(*words, "--episodes", 1))
+    comparison = comparison_of(learned, planners=["mppi"], sizes=["64x100000"], budgets_ms=[0.5])
     *_, ((played,)) = comparison.play()
     assert played.budget_ms == 0.5
     assert 0 < played.done < 1e4
 
 
 def test_the_policy_is_always_among_the_planners_and_none_twice(learned):
-    assert command._comparison(arguments(learned, "--planners", "icem")).planners == [
-        "policy",
-        "icem",
-    ]
-    everyone = command._comparison(arguments(learned)).planners
-    assert everyone == list(COMPARED)
+    assert comparison_of(learned, planners=["icem"]).planners == ["policy", "icem"]
+    assert comparison_of(learned).planners == list(COMPARED)
 
 
 def test_gain_is_over_the_policy_with_the_same_bundle_and_seed():
@@ -120,8 +112,7 @@ def test_table_and_json_say_the_same():
 
 def test_command_prints_a_line_each_and_writes_what_it_played(learned, tmp_path, capsys):
     words = [learned, f"again={learned}", "--planners", "poplin_bias", "--sizes", "4x1"]
-    args = arguments(*words, "--episodes", 1, "--out", tmp_path, "--machine", "an abacus")
-    assert command.run(args) == 0
+    assert bench(*words, "--episodes", 1, "--out", tmp_path, "--machine", "an abacus") == 0
     out = capsys.readouterr().out.splitlines()
     played = [line.split()[0] for line in out if "[" in line]
     assert played == ["policy", "poplin_bias"] * 3
@@ -138,17 +129,9 @@ def test_command_prints_a_line_each_and_writes_what_it_played(learned, tmp_path,
 
 
 def test_json_is_all_that_is_printed(learned, capsys):
-    args = arguments(learned, "--planners", "policy", "--episodes", 1, "--json")
-    assert command.run(args) == 0
+    assert bench(learned, "--planners", "policy", "--episodes", 1, "--json") == 0
     (only,) = json.loads(capsys.readouterr().out)
     assert only["planner"] == "policy"
-
-
-def test_the_command_in_the_page_asks_for_the_same(learned):
-    words = [learned, "--planners", "cem cold", "icem", "--sizes", "8x2", "--budget-ms", "2.5"]
-    args = arguments(*words, "--set", "planner.noise=0.4", "--seed", "7")
-    again = arguments(*shlex.split(command.command_line(args))[3:])
-    assert again == args
 
 
 @pytest.mark.parametrize("text", ["64", "64x", "x3", "64*3", "-1x2", "64x3x2"])
@@ -165,17 +148,19 @@ def test_a_size_has_one_form(text):
         (["--budget-ms", "0"], "--budget-ms = 0"),
         (["--planners", "ilqg"], "--planners ilqg: unknown; known: policy, dyna_mpc"),
         (["--sizes", "1x3"], "particles"),
-        (["--set", "search.discount=0.5"], r"search\.discount: fixed"),
+        (["--set", "search.discount=0.5"], "search.discount: fixed"),
         (["--set", "planner.noise=0"], "nothing but zero effort"),
     ],
 )
-def test_nonsense_is_refused_before_anything_is_played(learned, words, message):
-    with pytest.raises(ConfigError, match=message):
-        command._comparison(arguments(learned, *words)).check()
+def test_nonsense_is_refused_before_anything_is_played(learned, words, message, capsys):
+    assert bench(learned, *words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
 
 
 def test_bundles_have_to_differ_and_to_plan(learned, random):
     with pytest.raises(ConfigError, match="another bundle is called"):
-        command._comparison(arguments(learned, learned))
+        comparison_of(learned, learned)
     with pytest.raises(ConfigError, match="plays random efforts"):
-        command._comparison(arguments(random))
+        comparison_of(random)

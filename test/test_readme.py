@@ -12,7 +12,9 @@ import torch
 import yaml
 from pydantic import BaseModel
 
-from hucrl_ros.cli import COMMANDS, main
+from hucrl_ros.cli import COMMANDS, main, parsing
+from hucrl_ros.cli.options import parse_settings
+from hucrl_ros.cli.sweep import is_grid
 from hucrl_ros.config.files import parse_config, task_config_path
 from hucrl_ros.config.paths import share_directory
 from hucrl_ros.config.reward import RewardSettings, TaskSettings, TermSettings
@@ -20,9 +22,10 @@ from hucrl_ros.config.robot import RobotSettings
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import is_description, read_description
 from hucrl_ros.controller.topics import RECORDED
+from hucrl_ros.experiments.grid import read_grid
 from hucrl_ros.nodes import topics
 from hucrl_ros.run.node_list import OWN_TOPICS
-from hucrl_ros.run.prepare import RunOptions, asked_config, parse_setting
+from hucrl_ros.run.prepare import RunOptions, asked_config
 from hucrl_ros.run.summary import EpisodeSummary, Summary, TickStatistics
 from hucrl_ros.tasks import make_task
 from hucrl_ros.tasks.terms import TERMS
@@ -107,25 +110,24 @@ def lines_of(*program: str) -> "pytest.MarkDecorator":
 @lines_of("hucrl")
 def test_hucrl_understands_a_documented_line(words, monkeypatch):
     understood = []
-
-    def remember(args) -> int:
-        understood.append(args)
-        return 0
-
-    monkeypatch.setattr(f"hucrl_ros.cli.{words[0]}.run", remember)
+    monkeypatch.setattr(parsing.Command, "invoke", lambda self, ctx: understood.append(ctx.params))
+    monkeypatch.chdir(ROOT)
     assert main(words) == 0
-    (args,) = understood
-    settings = dict(parse_setting(text) for text in vars(args).get("set", []))
-    if settings or vars(args).get("config"):
+    (typed,) = understood
+    settings = parse_settings(typed.get("settings"))
+    if settings or typed.get("config"):
         asked_config(RunOptions("pendulum", overrides=settings))
-    if "task" in args and is_description(args.task):
-        read_description(ROOT / args.task)
-    elif "task" in args and "resume" in args and args.resume:
-        assert (EXAMPLES / args.task).is_dir() or task_config_path(args.task)
-    elif "task" in args:
-        task_config_path(args.task)
-    if vars(args).get("vary"):
-        key = args.vary.partition("=")[0]
+    task = typed.get("task")
+    if words[0] == "sweep" and is_grid(task):
+        read_grid(ROOT / task)
+    elif task and is_description(task):
+        read_description(ROOT / task)
+    elif task and typed.get("resume"):
+        assert (EXAMPLES / task).is_dir() or task_config_path(task)
+    elif task:
+        task_config_path(task)
+    if typed.get("vary"):
+        key = typed["vary"].partition("=")[0]
         assert key in known_settings()
 
 

@@ -1,4 +1,3 @@
-import argparse
 import csv
 import os
 import shlex
@@ -12,7 +11,8 @@ import psutil
 import pytest
 from pretended_training import FAILS, HANGS
 
-from hucrl_ros.cli import sweep as command
+from hucrl_ros.cli import main
+from hucrl_ros.cli.parsing import Command, command_line
 from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.experiments.grid import NOTHING, make_cells, one_setting
@@ -333,19 +333,25 @@ def test_report_takes_in_what_people_wrote(tmp_path):
 # Command
 
 
-def arguments(*words):
-    parser = argparse.ArgumentParser()
-    command.add_parser(parser.add_subparsers())
-    return parser.parse_args(["sweep", "pendulum", *words])
+def sweep_pendulum(*words):
+    return main(["sweep", "pendulum", *words])
 
 
-def test_command_line_in_the_report_parses_to_the_same_sweep():
+def test_command_line_in_the_report_parses_to_the_same_sweep(monkeypatch):
+    understood = []
+    monkeypatch.setattr(Command, "invoke", lambda self, ctx: understood.append(ctx))
     words = ["--strategies", "greedy", "--action-penalties", "0", "0.2", "--seeds", "1", "2",
              "--episodes", "4", "--goal=-6", "--vary", "search.policy_noise=0,0.1",
              "--set", "planner.horizon=7", "--out", "some where"]  # fmt: skip
-    args = arguments(*words)
-    again = arguments(*shlex.split(command.command_line(args))[3:])
-    assert vars(again) == vars(args)
+    assert sweep_pendulum(*words, "--workers", "2") == 0
+    line = command_line(understood[0], leave_out=["workers"])
+    assert line.startswith("hucrl sweep pendulum --")
+    assert main(shlex.split(line)[1:]) == 0
+    first, again = (ctx.params for ctx in understood)
+    assert again == {**first, "workers": None}
+    line = command_line(understood[1], seeds=(7, 8), goal=None)
+    assert "--seeds 7 8" in line
+    assert "--goal" not in line
 
 
 @pytest.mark.parametrize(
@@ -359,20 +365,20 @@ def test_command_line_in_the_report_parses_to_the_same_sweep():
         (["--set", "planner.horizn=3"], "horizon"),
     ],
 )
-def test_wrong_arguments_get_one_line(tmp_path, words, message):
-    args = arguments("--out", os.fspath(tmp_path / "out"), *words)
-    with pytest.raises(ConfigError, match=message):
-        args.run(args)
+def test_wrong_arguments_get_one_line(tmp_path, words, message, capsys):
+    assert sweep_pendulum("--out", os.fspath(tmp_path / "out"), *words) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
 def test_finished_sweep_is_only_reported_anew(tmp_path, capsys):
     words = ["--strategies", "greedy", "--action-penalties", "0.2", "--seeds", "0", "1"]
     places = ["--out", str(tmp_path / "out"), "--runs", str(tmp_path)]
-    args = arguments(*words, "--episodes", "3", *places)
     base = asked_config(RunOptions("pendulum", overrides={"episodes": 3}))
     run(Sweep(tmp_path, make_cells(base, ["greedy"], [0.2], [0, 1])), 2)
-    assert args.run(args) == 0
+    assert sweep_pendulum(*words, "--episodes", "3", *places) == 0
     assert "2 of 2 runs are finished already" in capsys.readouterr().out
     assert len(read_rows(tmp_path / "out" / "returns.csv")) == 6
 
@@ -383,8 +389,7 @@ def test_command_trains_really(tmp_path, capsys):
     for setting in ("model.fit_steps=2", "search.iterations=1", "planner.particles=8"):
         words += ["--set", setting]
     places = ["--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs")]
-    args = arguments(*words, "--episodes", "2", *places)
-    assert args.run(args) == 0
+    assert sweep_pendulum(*words, "--episodes", "2", *places) == 0
     rows = read_rows(tmp_path / "out" / "returns.csv")
     assert [row["episode"] for row in rows] == ["0", "1"]
     assert rows[0]["promised_return"] == "" != rows[1]["promised_return"]

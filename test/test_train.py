@@ -272,7 +272,5 @@ def test_a_wrong_setting_is_one_line_and_makes_no_folder(
 @pytest.mark.parametrize("option", ["--real-time", "--lockstep"])
 def test_options_that_mean_nothing_without_ros_are_refused(option, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as caught:
-        main(["train", "pendulum", option])
-    assert caught.value.code == 2
-    assert f"unrecognized arguments: {option}" in capsys.readouterr().err
+    assert main(["train", "pendulum", option]) == 2
+    assert f"No such option: {option}" in capsys.readouterr().err

@@ -4,8 +4,7 @@ import pytest
 import yaml
 from bundle_factory import write_bundle
 
-from hucrl_ros.benchmarks import tuning
-from hucrl_ros.benchmarks.tick import Size
+from hucrl_ros.benchmarks import Size, tuning
 from hucrl_ros.benchmarks.tuning import FEWEST, MOST, MOST_ITERATIONS, STEP, Trial, tune
 from hucrl_ros.cli import main
 from hucrl_ros.config.files import load_config, task_config_path

@@ -1,140 +1,74 @@
-"""Return against the delay of commands, with and without latency compensation.
+"""Return against the delay of commands, with and without latency compensation."""
 
-Each bundle is played on a robot whose physics never waits: a command acts only after the tick
-that chose it and the delay. The clock is simulated and planning has no time limit, so equal seeds
-give equal returns on any machine; only --real-time plays through ROS in real time, on simulator
-and controller as they are.
-"""
-
-import argparse
 import itertools
-import os
-import shlex
 import tempfile
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 
+from hucrl_ros.benchmarks import Output, report
+from hucrl_ros.benchmarks.results import DelayRow, delay_scores
 from hucrl_ros.benchmarks.trials import NODES, run_trial
+from hucrl_ros.config.files import load_config, task_config_path
 from hucrl_ros.config.schema import ControlSettings
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.bundle import Bundle
+from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.latency import DelayCompensation
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.experiments.evaluation import open_bundle
+from hucrl_ros.experiments.train import train
+from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import NodeSpec, Value
-
-if TYPE_CHECKING:
-    from hucrl_ros.benchmarks.results import DelayRow
-    from hucrl_ros.controller.bundle import Bundle
-    from hucrl_ros.robots import MujocoRobot
-    from hucrl_ros.tasks import Task
-
-Array = NDArray[np.float64]
+from hucrl_ros.tasks import Task
 
 MODES = ("never", "auto")
 """Of `control.latency_compensation`."""
-LONGEST_MS = 1000.0
 TRAINED = "pendulum"
 """The task that is learned first where no bundle is given."""
 _ROUNDING = 1e-9
 """[s] Below it, two times are the same."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `hucrl bench delay`."""
-    parser.add_argument(
-        "bundles",
-        type=Path,
-        nargs="*",
-        metavar="BUNDLE",
-        help="folders; default: learn the pendulum first, once with each of --train-seeds",
-    )
-    parser.add_argument(
-        "--train-seeds", type=int, nargs="+", default=[0, 1, 2], metavar="SEED", help="[0 1 2]"
-    )
-    parser.add_argument(
-        "--delays", type=float, nargs="+", default=[0, 20, 50], metavar="MS", help="[0 20 50]"
-    )
-    parser.add_argument(
-        "--tick", type=float, default=2.0, metavar="MS", help="time that a tick takes [2]"
-    )
-    parser.add_argument("--episodes", type=int, default=3, metavar="N", help="of each [3]")
-    parser.add_argument("--seed", type=int, default=0, help="of the first episode [0]")
-    parser.add_argument(
-        "--real-time", action="store_true", help="through ROS instead, on this machine's clock"
-    )
-    parser.add_argument(
-        "--priority", type=int, default=0, metavar="P", help="with --real-time: SCHED_FIFO [0]"
-    )
-    parser.add_argument("--json", action="store_true", help="print the table as JSON")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="for episodes.csv, a figure and README.md"
-    )
+def run(
+    paths: Sequence[Path],
+    train_seeds: Sequence[int],
+    delays: Sequence[float],
+    tick_ms: float,
+    seeds: Sequence[int],
+    real_time: bool,
+    priority: int,
+    output: Output,
+) -> None:
+    """Print the table.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Print the table."""
-    from hucrl_ros.benchmarks import report  # torch
-    from hucrl_ros.benchmarks.results import delay_scores
-    from hucrl_ros.experiments.evaluation import open_bundle
-
-    _check(args)
-    with tempfile.TemporaryDirectory(prefix="hucrl-delay-") as scratch:
-        paths = args.bundles or _train(args.train_seeds, Path(scratch))
-        entries = [(path, *open_bundle(path)) for path in paths]
-        rows = list(_play(args, entries))
-    scores = delay_scores(rows)
-    print(*([report.as_json(scores)] if args.json else report.DELAYS.text(scores)), sep="\n")
-    if args.out is not None:
-        files = report.write_delays(args.out, rows, command_line(args), entries[0][2])
-        if not args.json:
-            print(*files, sep="\n")
-    return 0
-
-
-def command_line(args: argparse.Namespace) -> str:
-    """The command that gives the same table."""
-    words = ["hucrl", "bench", "delay", *map(os.fspath, args.bundles)]
-    if not args.bundles:
-        words += ["--train-seeds", *map(str, args.train_seeds)]
-    words += ["--delays", *(f"{delay:g}" for delay in args.delays)]
-    if args.real_time:
-        words += ["--real-time", "--priority", str(args.priority)]
-    else:
-        words += ["--tick", f"{args.tick:g}"]
-    words += ["--episodes", str(args.episodes), "--seed", str(args.seed)]
-    words += [] if args.out is None else ["--out", os.fspath(args.out)]
-    return shlex.join(words)
-
-
-def _check(args: argparse.Namespace) -> None:
-    """Refuse what makes no sense.
-
-    Raises:
-        ConfigError: something does not.
+    Args:
+        paths: Bundles' folders; empty: `TRAINED` is learned first.
+        train_seeds: Of those trainings.
+        delays: Of commands [ms].
+        tick_ms: Time that a tick takes on the simulated clock [ms].
+        seeds: Of the episodes.
+        real_time: Through ROS instead, on this machine's clock.
+        priority: Of SCHED_FIFO, in real time; 0: none.
+        output: Where the table goes.
     """
-    if args.episodes < 1:
-        raise ConfigError(f"--episodes = {args.episodes}: at least 1")
-    for seed in (args.seed, *args.train_seeds):
-        if not 0 <= seed < 2**31:
-            raise ConfigError(f"--seed = {seed}: from 0 to {2**31 - 1}")
-    if not 0 <= args.priority <= 99:
-        raise ConfigError(f"--priority {args.priority}: from 0 to 99")
-    for name, values in (("--delays", args.delays), ("--tick", [args.tick])):
-        for value in values:
-            if not 0 <= value <= LONGEST_MS:
-                raise ConfigError(f"{name} = {value:g}: from 0 to {LONGEST_MS:g} ms")
+    with tempfile.TemporaryDirectory(prefix="hucrl-delay-") as scratch:
+        folders = paths or _train(train_seeds, Path(scratch))
+        entries = [(path, *open_bundle(path)) for path in folders]
+        rows = list(_play(entries, delays, None if real_time else tick_ms, seeds, priority))
+    scores = delay_scores(rows)
+    output.say(*report.DELAYS.text(scores))
+    task = entries[0][2]
+    report.finish(output, scores, lambda folder: report.write_delays(folder, rows, output, task))
 
 
-def _train(seeds: list[int], folder: Path) -> list[Path]:
+def _train(seeds: Sequence[int], folder: Path) -> list[Path]:
     """The last bundle of a run with each seed."""
-    import torch
-
-    from hucrl_ros.config.files import load_config, task_config_path
-    from hucrl_ros.experiments.train import train
-    from hucrl_ros.run.folder import RunFolder
-
     torch.set_num_threads(1)
     paths = []
     for seed in seeds:
@@ -146,26 +80,27 @@ def _train(seeds: list[int], folder: Path) -> list[Path]:
 
 
 def _play(
-    args: argparse.Namespace, entries: "list[tuple[Path, Bundle, Task]]"
-) -> "Iterator[DelayRow]":
-    """A row for each episode."""
-    from hucrl_ros.benchmarks.results import DelayRow
-
-    seeds = range(args.seed, args.seed + args.episodes)
+    entries: Sequence[tuple[Path, Bundle, Task]],
+    delays: Sequence[float],
+    tick_ms: float | None,
+    seeds: Sequence[int],
+    priority: int,
+) -> Iterator[DelayRow]:
+    """A row for each episode; in real time where no time of a tick is given."""
     for path, bundle, task in entries:
         name = f"{path.absolute().parents[1].name}/{path.name}"
-        for delay, mode, seed in itertools.product(args.delays, MODES, seeds):
+        for delay, mode, seed in itertools.product(delays, MODES, seeds):
             control = ControlSettings(
                 latency_compensation=mode,
                 extra_delay=1e-3 * delay,
-                realtime_priority=args.priority,
+                realtime_priority=priority,
             )
-            if args.real_time:
-                total, share, tick_ms = play_real_time(bundle, task, seed, control)
+            if tick_ms is None:
+                total, share, taken = play_real_time(bundle, task, seed, control)
             else:
-                played = play_delayed(bundle, task, seed, 1e-3 * delay, 1e-3 * args.tick, control)
-                total, share, tick_ms = played.total, played.compensated / task.steps, args.tick
-            yield DelayRow(name, delay, tick_ms, mode, seed, total, share)
+                played = play_delayed(bundle, task, seed, 1e-3 * delay, 1e-3 * tick_ms, control)
+                total, share, taken = played.total, played.compensated / task.steps, tick_ms
+            yield DelayRow(name, delay, taken, mode, seed, total, share)
 
 
 class DelayedEpisode(NamedTuple):
@@ -184,7 +119,7 @@ class DelayedEpisode(NamedTuple):
 class SlowBus:
     """A robot behind a bus: each command acts from `delay` [s] after it was sent."""
 
-    def __init__(self, robot: "MujocoRobot", delay: float) -> None:
+    def __init__(self, robot: MujocoRobot, delay: float) -> None:
         self._robot = robot
         self._delay = delay
         self._substep_s: float = robot.spec.period / robot.substeps
@@ -207,8 +142,8 @@ class SlowBus:
 
 
 def play_delayed(
-    bundle: "Bundle",
-    task: "Task",
+    bundle: Bundle,
+    task: Task,
     seed: int,
     delay: float,
     tick_s: float,
@@ -226,10 +161,6 @@ def play_delayed(
         tick_s: What a tick takes, on the simulated clock [s].
         control: Says whether and for how long a delay is compensated.
     """
-    from hucrl_ros.controller.agent import Agent
-    from hucrl_ros.controller.guard import Guard
-    from hucrl_ros.controller.latency import DelayCompensation
-
     spec, robot = task.spec, task.robot()
     agent, guard = Agent(bundle, None), Guard(spec, bundle.manifest.safety)
     compensation = DelayCompensation(spec.period, spec.action_dim, control)
@@ -263,7 +194,7 @@ class RealTimeEpisode(NamedTuple):
 
 
 def play_real_time(
-    bundle: "Bundle", task: "Task", seed: int, control: ControlSettings
+    bundle: Bundle, task: Task, seed: int, control: ControlSettings
 ) -> RealTimeEpisode:
     """Play an episode through ROS, with the simulator and the controller in real time.
 

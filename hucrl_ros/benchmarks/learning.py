@@ -1,26 +1,23 @@
-"""How long learning after an episode takes, with little and with much data.
+"""How long learning after an episode takes, with little and with much data."""
 
-For each number of episodes, that many are played with random efforts; then the model is fitted to
-all of them and policies are searched, as after an episode of `hucrl up`. Nothing else should run.
-"""
-
-import argparse
 import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+import torch
+
+from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.tables import Column, Table
-from hucrl_ros.run.prepare import RunOptions, asked_config, parse_setting
-
-if TYPE_CHECKING:
-    from hucrl_ros.config.schema import Config
-    from hucrl_ros.learning.dataset import RecordedEpisode
-    from hucrl_ros.tasks import Task
-
-EPISODES = (10, 50, 200)
+from hucrl_ros.learning.dataset import RecordedEpisode
+from hucrl_ros.learning.learner import Learner
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prepare import RunOptions, asked_config
+from hucrl_ros.tasks import Task
 
 
 class Row(NamedTuple):
@@ -45,55 +42,22 @@ TABLE = Table[Row](
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `hucrl bench learning`."""
-    parser.add_argument("--task", default="reacher", help="what to learn [reacher]")
-    parser.add_argument(
-        "--episodes",
-        type=int,
-        nargs="+",
-        default=list(EPISODES),
-        metavar="N",
-        help="of data; default: " + " ".join(map(str, EPISODES)),
-    )
-    parser.add_argument("--threads", type=int, default=1, help="of torch [1]")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting, e.g. search.iterations=100; repeatable",
-    )
-
-
-def run(args: argparse.Namespace) -> int:
+def run(task: str, episodes: Sequence[int], threads: int, settings: Mapping[str, Any]) -> None:
     """Print a line for each number of episodes."""
-    for name, values in (("--episodes", args.episodes), ("--threads", [args.threads])):
-        for value in values:
-            if value < 1:
-                raise ConfigError(f"{name} = {value}: at least 1")
     # Each learning starts at untrained weights on purpose, so it needn't warn of that.
     logging.getLogger("hucrl_ros.learning.learner").setLevel(logging.ERROR)
-    overrides = dict(parse_setting(text) for text in args.set)
-    config = asked_config(RunOptions(args.task, overrides=overrides))
+    config = asked_config(RunOptions(task, overrides=settings))
     print(TABLE.header)
-    for row in measure(config, args.episodes, args.threads):
+    for row in measure(config, episodes, threads):
         print(TABLE.line(row), flush=True)
-    return 0
 
 
-def measure(config: "Config", episodes: list[int], threads: int) -> Iterator[Row]:
+def measure(config: Config, episodes: Sequence[int], threads: int) -> Iterator[Row]:
     """Learn from untrained weights on, once for each number of episodes.
 
     Raises:
         ConfigError: nothing is learned from so few episodes.
     """
-    import torch
-
-    from hucrl_ros.controller.manifest import read_manifest
-    from hucrl_ros.learning.learner import Learner
-    from hucrl_ros.run.folder import RunFolder
-
     least = config.exploration.random_episodes
     if min(episodes) < least:
         raise ConfigError(f"--episodes = {min(episodes)}: at least the {least} random ones")
@@ -107,11 +71,7 @@ def measure(config: "Config", episodes: list[int], threads: int) -> Iterator[Row
             yield Row(count, count * learner.task.steps, report.fit_s, report.search_s)
 
 
-def _random_episodes(task: "Task", count: int, seed: int) -> "list[RecordedEpisode]":
-    import numpy as np
-
-    from hucrl_ros.learning.dataset import RecordedEpisode
-
+def _random_episodes(task: Task, count: int, seed: int) -> list[RecordedEpisode]:
     robot, limits, recorded = task.robot(), np.array(task.spec.effort_limits), []
     for index in range(count):
         draws = np.random.default_rng((seed, index))

@@ -1,12 +1,12 @@
 """Tables of the benchmarks' results, and the pages and files that go with them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from hucrl_ros.benchmarks import figures
+from hucrl_ros.benchmarks import Output, figures
 from hucrl_ros.benchmarks.results import (
     POLICY,
     DelayRow,
@@ -82,21 +82,29 @@ PLANNERS = Table[PlannerScore](
 )
 
 
+def finish(output: Output, results: Sequence[Result], write: Callable[[Path], list[Path]]) -> None:
+    """Print the results as JSON, if that is wanted, and write files, if there is a folder."""
+    if output.as_json:
+        print(as_json(results))
+    if output.folder is not None:
+        output.folder.mkdir(parents=True, exist_ok=True)
+        output.say(*map(str, write(output.folder)))
+
+
 def as_json(results: Sequence[Result]) -> str:
     """A list of objects."""
     return json.dumps([numbers(result) for result in results], indent=1)
 
 
-def write_ticks(folder: Path, rows: Sequence[TickRow], command: str, machine: str) -> list[Path]:
+def write_ticks(folder: Path, rows: Sequence[TickRow], output: Output) -> list[Path]:
     """Write `ticks.json`, `ticks.png` and `README.md`; returns them."""
-    folder.mkdir(parents=True, exist_ok=True)
     data = folder / "ticks.json"
     write_atomically(data, f"{as_json(rows)}\n")
     page = write_page(
         folder / "README.md",
         "How long a planning tick takes",
-        f"Machine: {machine}. Made by",
-        command,
+        f"Machine: {output.machine}. Made by",
+        output.command,
         "Share: operations of the networks in a tick by its median duration, over the peak rate: "
         "that of a 512 x 512 x 512 matrix product in float32 (torch), measured between the ticks "
         "with as many threads. Critic, reward, sampling and selection take time in a tick but "
@@ -107,14 +115,13 @@ def write_ticks(folder: Path, rows: Sequence[TickRow], command: str, machine: st
     return [data, figures.draw_ticks(folder / "ticks.png", rows), page]
 
 
-def write_loops(folder: Path, rows: Sequence[LoopRow], command: str, machine: str) -> list[Path]:
+def write_loops(folder: Path, rows: Sequence[LoopRow], output: Output) -> list[Path]:
     """Write `table.csv`, `latency.png` and `README.md`; returns them."""
-    folder.mkdir(parents=True, exist_ok=True)
     page = write_page(
         folder / "README.md",
         f"The control loop: {rows[0].task}",
-        f"Machine: {machine}. Made by",
-        command,
+        f"Machine: {output.machine}. Made by",
+        output.command,
         "Two processes over DDS: one publishes joint states at a steady rate and times the "
         "commands that come back, the other is the controller. Times in ms: p50 / p99 / p99.9 / "
         "max. *Missed*: the command wasn't back before the next joint state was due. *Replaced*: "
@@ -126,17 +133,16 @@ def write_loops(folder: Path, rows: Sequence[LoopRow], command: str, machine: st
     )
     flat = [numbers(row) for row in rows]
     data = write_csv(folder / "table.csv", flat[0], [row.values() for row in flat])
-    return [data, figures.draw_latencies(folder / "latency.png", rows, machine), page]
+    return [data, figures.draw_latencies(folder / "latency.png", rows, output.machine), page]
 
 
-def write_delays(folder: Path, rows: Sequence[DelayRow], command: str, task: Task) -> list[Path]:
+def write_delays(folder: Path, rows: Sequence[DelayRow], output: Output, task: Task) -> list[Path]:
     """Write `episodes.csv`, `return_against_delay.png` and `README.md`; returns them."""
-    folder.mkdir(parents=True, exist_ok=True)
     page = write_page(
         folder / "README.md",
         f"{task.name}: return against the delay of commands",
         "Made by",
-        command,
+        output.command,
         "Physics never waits: a command acts after the tick that chose it and the delay. Returns "
         "are those of the efforts that acted; means over "
         f"{len({row.bundle for row in rows})} bundles and "
@@ -155,8 +161,7 @@ def write_delays(folder: Path, rows: Sequence[DelayRow], command: str, task: Tas
 def write_planners(
     folder: Path,
     rows: Sequence[PlannerRow],
-    command: str,
-    machine: str,
+    output: Output,
     task: Task,
     manifests: dict[str, Manifest],
 ) -> list[Path]:
@@ -165,12 +170,10 @@ def write_planners(
     Args:
         folder: Where they go.
         rows: At least one.
-        command: The command that gives the same.
-        machine: What to call the machine.
+        output: What made them.
         task: What was played.
         manifests: Of each bundle, by the names in `rows`.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     seeds = sorted({row.seed for row in rows})
     which = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
     fewest, *more = sorted({row.particles for row in rows if row.planner != POLICY}) or [0]
@@ -189,8 +192,8 @@ def write_planners(
     page = write_page(
         folder / "README.md",
         f"{task.name}: return against planning time",
-        f"Made on {machine} by",
-        command,
+        f"Made on {output.machine} by",
+        output.command,
         f"Returns are those of the simulated robot, with {which} for each line; means "
         " with 95% bootstrap intervals (BCa). Size: particles x iterations in a tick. "
         "Times: medians over episodes of their p50 and p99. `episodes.csv` holds every episode.",

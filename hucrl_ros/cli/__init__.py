@@ -1,13 +1,16 @@
 """`hucrl`: every command that a person types."""
 
-import argparse
 import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import hucrl_ros
 from hucrl_ros.errors import ConfigError, HucrlError
+
+if TYPE_CHECKING:
+    from typer import Typer
 
 COMMANDS = (
     "up",
@@ -15,7 +18,6 @@ COMMANDS = (
     "evaluate",
     "inspect",
     "sweep",
-    "experiment",
     "figure",
     "optimum",
     "bench",
@@ -23,12 +25,14 @@ COMMANDS = (
     "list",
     "doctor",
 )
+"""Each is a module here: a function `run`, or an `app` of several commands."""
+OLD_NAMES = {"experiment": "sweep"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the process's exit code."""
     try:
-        code = _run(argv)
+        code = _run([*(sys.argv[1:] if argv is None else argv)])
         sys.stdout.flush()
     except KeyboardInterrupt:  # also while modules are being imported
         return 130
@@ -39,22 +43,57 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(argv: Sequence[str] | None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="hucrl", description="Teach a robot a task in tens of episodes, through ROS 2."
-    )
-    parser.add_argument("--version", action="version", version=hucrl_ros.__version__)
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    arguments = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a command's module here
-    # One command must not wait for what another one imports.
-    for command in arguments[:1] if arguments[:1] and arguments[0] in COMMANDS else COMMANDS:
-        importlib.import_module(f"hucrl_ros.cli.{command}").add_parser(subparsers)
-    args = parser.parse_args(arguments)
+def commands(names: Sequence[str] = COMMANDS) -> "Typer":
+    """`hucrl` with some of its commands: one needn't wait for what the others import."""
+    import typer
+
+    from hucrl_ros.cli.parsing import Command
+
+    app = typer.Typer(add_completion=names is COMMANDS)
+
+    @app.callback()
+    def hucrl(
+        version: Annotated[
+            bool, typer.Option("--version", is_eager=True, callback=_print_version)
+        ] = False,
+    ) -> None:
+        """Teach a robot a task in tens of episodes, through ROS 2."""
+
+    for name in names:
+        module = importlib.import_module(f"hucrl_ros.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name, cls=Command)(module.run)
+    return app
+
+
+def _run(words: "list[str]") -> int:
+    import typer
+    from typer.main import get_command
+
+    from hucrl_ros.cli.parsing import problem
+
+    for old, new in OLD_NAMES.items():
+        if words[:1] == [old]:
+            print(f"hucrl {old}: it is called `hucrl {new}` now", file=sys.stderr)
+            words[0] = new
+    known = words[:1] and words[0] in COMMANDS
+    command = get_command(commands(words[:1] if known else COMMANDS))
+    name = f"hucrl {words[0]}" if known else "hucrl"
     try:
-        return int(args.run(args))
-    except ConfigError as error:
-        print(f"hucrl {args.command}: {error}", file=sys.stderr)
+        return command.main(words, "hucrl", standalone_mode=False) or 0
+    except typer.TyperException as error:
+        print(f"{name}: {problem(error)}", file=sys.stderr)
         return 2
     except HucrlError as error:
-        print(f"hucrl {args.command}: {error}", file=sys.stderr)
-        return 1
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ConfigError) else 1
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import typer
+
+        print(hucrl_ros.__version__)
+        raise typer.Exit

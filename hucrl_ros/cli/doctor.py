@@ -1,21 +1,14 @@
 """`hucrl doctor`: what is installed, what works here, and what to do about the rest."""
 
-import argparse
+import typer
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command to `hucrl`."""
-    parser = subparsers.add_parser(
-        "doctor",
-        help="say what is installed and what works on this machine",
-        description="Check software, DDS, real-time rights, rendering and space. "
-        "Exit code 0: everything that is required works; 1: something does not.",
-    )
-    parser.set_defaults(run=run)
+def run() -> None:
+    """Say what is installed and what works on this machine.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Print a table of all checks, and advice below it; 0 where nothing required is missing."""
+    Software, DDS, real-time rights, rendering and space are checked. Exit code 0: everything
+    that is required works; 1: something does not.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -37,10 +30,7 @@ def run(args: argparse.Namespace) -> int:
             mark = f"[{colours[level]}]{level.value}[/]"
             console.print(f"\n{mark} {name}: {escape(advice)}", highlight=False)
     faults = [name for name, finding in findings.items() if finding.level is Level.FAULT]
-    verdict = (
-        f"{len(faults)} required check(s) failed: {', '.join(faults)}"
-        if faults
-        else "everything required works"
-    )
-    console.print(f"\n{verdict}")
-    return 1 if faults else 0
+    if faults:
+        console.print(f"\n{len(faults)} required check(s) failed: {', '.join(faults)}")
+        raise typer.Exit(1)
+    console.print("\neverything required works")

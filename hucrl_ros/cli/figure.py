@@ -1,13 +1,13 @@
 """`hucrl figure`: the paper's smaller experiments, drawn."""
 
-import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from hucrl_ros.cli.run_sweep import add_worker_arguments, check_worker_arguments
-from hucrl_ros.config.paths import share_directory
+from typer import Argument, Option
+
+from hucrl_ros.cli.options import RayAddress, WorkerCount
+from hucrl_ros.cli.sweep import train
 from hucrl_ros.errors import RunError
-from hucrl_ros.run.prepare import RUNS
 
 if TYPE_CHECKING:
     from hucrl_ros.experiments.sweep import Sweep
@@ -19,55 +19,54 @@ SNAPSHOTS = (1, 3, 5)
 """Episodes whose models are searched head by head."""
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command to `hucrl`."""
-    parser = subparsers.add_parser(
-        "figure",
-        help="draw the paper's smaller experiments",
-        description="bandit: expected performance against optimism in one dimension (seconds). "
-        "phase: real against imagined trajectories of the first six episodes (minutes). "
-        "thompson: why Thompson sampling explores less (hours). The last two train what "
-        "config/experiments/NAME.yaml says; stopped, the same command goes on where it was.",
-    )
-    parser.add_argument("name", choices=("bandit", "phase", "thompson"))
-    parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help="for NAME.png")
-    parser.add_argument("--seed", type=int, default=0, help="of the bandit's noise [0]")
-    add_worker_arguments(parser)
-    parser.add_argument(
-        "--finished", action="store_true", help="train nothing; draw what is there already"
-    )
-    parser.set_defaults(run=run)
+def run(
+    name: Annotated[Literal["bandit", "phase", "thompson"], Argument(help="which one")],
+    out: Annotated[Path, Option(metavar="DIR", help="for NAME.png")] = Path(),
+    seed: Annotated[int, Option(help="of the bandit's noise")] = 0,
+    workers: WorkerCount = None,
+    ray: RayAddress = None,
+    finished: Annotated[
+        bool, Option("--finished", help="train nothing; draw what is there already")
+    ] = False,
+) -> None:
+    """Draw the paper's smaller experiments.
 
+    bandit: expected performance against optimism in one dimension (seconds).
 
-def run(args: argparse.Namespace) -> int:
-    """Draw one figure."""
-    check_worker_arguments(args)
-    path = args.out / f"{args.name}.png"
-    {"bandit": _bandit, "phase": _phase, "thompson": _thompson}[args.name](args, path)
+    phase: real against imagined trajectories of the first six episodes (minutes).
+
+    thompson: why Thompson sampling explores less (hours).
+
+    The last two train what config/experiments/NAME.yaml says; stopped, the same command goes on
+    where it was.
+    """
+    path = out / f"{name}.png"
+    if name == "bandit":
+        _bandit(path, seed)
+    else:
+        sweep = _trained(name, workers, ray, finished)
+        {"phase": _phase, "thompson": _thompson}[name](path, sweep)
     print(path)
-    return 0
 
 
-def _bandit(args: argparse.Namespace, path: Path) -> None:
+def _bandit(path: Path, seed: int) -> None:
     from hucrl_ros.experiments.bandit import draw_bandit, search
 
-    searches = [search(beta, EVALUATIONS, args.seed) for beta in (0.0, 2.0)]
+    searches = [search(beta, EVALUATIONS, seed) for beta in (0.0, 2.0)]
     for found in searches:
         print(f"beta {found.beta:g}: {found.regret:.3f} below the optimum")
     draw_bandit(path, searches)
 
 
-def _phase(args: argparse.Namespace, path: Path) -> None:
+def _phase(path: Path, sweep: "Sweep") -> None:
     from hucrl_ros.experiments.phase import draw_phase_grid, played_run
 
-    sweep = _trained(args)
     draw_phase_grid(path, [played_run(sweep.run_of(cell), EPISODES) for cell in sweep.finished])
 
 
-def _thompson(args: argparse.Namespace, path: Path) -> None:
+def _thompson(path: Path, sweep: "Sweep") -> None:
     from hucrl_ros.experiments.thompson import BestHead, best_head, draw_thompson, traces
 
-    sweep = _trained(args)
     heads = BestHead([], [], [])
     for cell in sweep.finished:
         if cell.config.strategy == "optimistic" and cell.value == sweep.cells[0].value:
@@ -76,21 +75,22 @@ def _thompson(args: argparse.Namespace, path: Path) -> None:
     draw_thompson(path, list(traces(sweep)), heads)
 
 
-def _trained(args: argparse.Namespace) -> "Sweep":
+def _trained(name: str, workers: int | None, ray: str | None, finished: bool) -> "Sweep":
     """The trainings of the figure's experiment.
 
     Raises:
         RunError: one failed, or there is none.
     """
-    from hucrl_ros.cli.run_sweep import train, workers_for
+    from hucrl_ros.config.paths import share_directory
     from hucrl_ros.experiments.grid import read_grid
     from hucrl_ros.experiments.sweep import Sweep
+    from hucrl_ros.run.prepare import RUNS
 
-    file = share_directory() / "config" / "experiments" / f"{args.name}.yaml"
-    sweep = Sweep(RUNS / f"figure-{args.name}", read_grid(file).cells())
-    failures = [] if args.finished else train(sweep, workers_for(sweep, args))
+    file = share_directory() / "config" / "experiments" / f"{name}.yaml"
+    sweep = Sweep(RUNS / f"figure-{name}", read_grid(file).cells())
+    failures = [] if finished else train(sweep, workers, ray)
     if failures:
         raise RunError(f"{len(failures)} of {len(sweep.cells)} runs failed: {failures[0]}")
     if not sweep.finished:
-        raise RunError(f"{RUNS / f'figure-{args.name}'}: no finished run to draw")
+        raise RunError(f"{RUNS / f'figure-{name}'}: no finished run to draw")
     return sweep

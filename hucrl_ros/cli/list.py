@@ -1,12 +1,13 @@
 """`hucrl list`: what can be chosen, with one line and the source file of each."""
 
-import argparse
 import importlib
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from types import FunctionType
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from typer import Argument
 
 from hucrl_ros.config import plugins
 from hucrl_ros.config.defaults import document_defaults
@@ -29,7 +30,11 @@ class Registry(NamedTuple):
     """Kind of the plug-ins that add to it; empty: none can."""
 
 
-REGISTRIES = {
+Kind = Literal[
+    "tasks", "robots", "rewards", "strategies", "models", "searches", "planners", "settings"
+]
+SETTINGS: Kind = "settings"
+REGISTRIES: dict[Kind, Registry] = {
     "tasks": Registry("", "", "hucrl up TASK"),
     "robots": Registry("", "", "by the task"),
     "rewards": Registry(
@@ -40,7 +45,6 @@ REGISTRIES = {
     "searches": Registry("hucrl_ros.search", "SEARCHES", "search.algorithm", "searches"),
     "planners": Registry("hucrl_ros.planners", "PLANNERS", "planner.algorithm", "planners"),
 }
-SETTINGS = "settings"
 
 
 class Entry(NamedTuple):
@@ -53,42 +57,33 @@ class Entry(NamedTuple):
     """File of the member, from the package's folder on; of a plug-in, module and package."""
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command to `hucrl`."""
-    parser = subparsers.add_parser(
-        "list",
-        help="print the tasks, strategies, models, searches, planners to choose from",
-        description="Print what can be chosen, with one line and the source file of each.",
-    )
-    parser.add_argument(
-        "kind",
-        nargs="?",
-        choices=(*REGISTRIES, SETTINGS),
-        metavar="KIND",
-        help=f"one of: {', '.join(REGISTRIES)}; or {SETTINGS}, with their defaults, units, "
-        "ranges and meanings; default: all but those",
-    )
-    parser.set_defaults(run=run)
+def run(
+    kind: Annotated[
+        Kind | None,
+        Argument(
+            help="all kinds but the settings if not given; settings: each with its default, unit, "
+            "range and meaning"
+        ),
+    ] = None,
+) -> None:
+    """Print the tasks, strategies, models, searches, planners to choose from.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Print the entries of one registry or of all, or the documented defaults."""
-    if args.kind == SETTINGS:
+    Each has one line and its source file.
+    """
+    if kind == SETTINGS:
         print(document_defaults(), end="")
-        return 0
-    kinds = [args.kind] if args.kind else list(REGISTRIES)
-    for number, kind in enumerate(kinds):
+        return
+    for number, name in enumerate([kind] if kind else REGISTRIES):
         if number:
             print()
-        print(f"{kind} ({REGISTRIES[kind].chosen_by})")
-        found = entries(kind)
+        print(f"{name} ({REGISTRIES[name].chosen_by})")
+        found = entries(name)
         width = max(len(entry.name) for entry in found)
         for entry in found:
             print(f"  {entry.name:<{width}}  {entry.summary}\n  {'':<{width}}  {entry.source}")
-    return 0
 
 
-def entries(kind: str) -> list[Entry]:
+def entries(kind: Kind) -> list[Entry]:
     """The choices of one kind, sorted by name."""
     module, variable, _, plugin_kind = REGISTRIES[kind]
     if not module:

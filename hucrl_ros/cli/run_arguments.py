@@ -1,76 +1,42 @@
-"""What the commands that make a run share: their options, and what they print at the end."""
+"""What the commands that make a run share: its folder, and what they print at the end."""
 
-import argparse
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
+from hucrl_ros.cli.options import parse_settings
 from hucrl_ros.config.task_file import is_description
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, parse_setting, prepare_run
+from hucrl_ros.run.prepare import RunOptions, prepare_run
 from hucrl_ros.run.session import shown_path
-from hucrl_ros.run.summary import Summary, read_summary
+from hucrl_ros.run.summary import read_summary
 
-_SETTINGS = ("episodes", "action_penalty", "strategy", "seed", "mode", "device")
-
-
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """The task, and settings of a run that have options of their own; None: not given."""
-    parser.add_argument(
-        "task", help="what to learn: one of `hucrl list tasks`, or the YAML of a robot of your own"
-    )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings, in YAML")
-    parser.add_argument("--episodes", type=int, metavar="N", help="episodes, random ones included")
-    parser.add_argument("--action-penalty", type=float, metavar="RHO", help="weight of efforts")
-    parser.add_argument("--strategy", choices=("greedy", "thompson", "optimistic"))
-    parser.add_argument("--seed", type=int, help="seed of everything random")
-    parser.add_argument(
-        "--device", choices=("cpu", "cuda"), help="where models and policies learn"
-    )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="any other setting, e.g. planner.horizon=30; may be repeated",
-    )
-    parser.add_argument("--no-figures", action="store_true", help="leave out figures and videos")
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="continue the run in --out DIR, with --episodes N also beyond its end",
-    )
-    parser.set_defaults(mode=None)
+_OWN_OPTIONS = ("episodes", "action_penalty", "strategy", "seed", "device")
+"""Settings that have an option of their own."""
 
 
-def run_options(args: argparse.Namespace, prefix: str = "") -> RunOptions:
-    """The arguments of `add_run_arguments` as options of a run.
+def new_or_continued_run(
+    typed: Mapping[str, Any], prefix: str = "", mode: str | None = None
+) -> RunFolder:
+    """The folder of the run that was asked for.
 
     Args:
-        args: What was typed.
+        typed: Arguments and options of `hucrl up` or `hucrl train`; None: not given.
         prefix: Start of the name of a new folder, where none is given.
-
-    Raises:
-        ConfigError: a `--set` is not KEY=VALUE.
-    """
-    given = {name: getattr(args, name) for name in _SETTINGS if getattr(args, name) is not None}
-    settings = dict(parse_setting(text) for text in args.set)
-    return RunOptions(
-        task=args.task,
-        config=args.config,
-        overrides={**given, **settings},
-        out=args.out,
-        resume=args.resume,
-        prefix=prefix,
-    )
-
-
-def new_or_continued_run(args: argparse.Namespace, prefix: str = "") -> RunFolder:
-    """The folder of the run that `args` ask for, see `run_options`.
+        mode: `lockstep` or `real_time`; None: as in the settings.
 
     Raises:
         HucrlError: a setting or a robot's description is wrong, or no folder can be made.
     """
-    options = run_options(args, prefix)
+    given = {"mode": mode, **{name: typed[name] for name in _OWN_OPTIONS}}
+    settings = {name: value for name, value in given.items() if value is not None}
+    options = RunOptions(
+        task=typed["task"],
+        config=typed["config"],
+        overrides={**settings, **parse_settings(typed["settings"])},
+        out=typed["out"],
+        resume=typed["resume"],
+        prefix=prefix,
+    )
     if is_description(options.task) and not options.resume:
         print(f"checking {options.task}", flush=True)  # It takes seconds.
     return prepare_run(options)
@@ -79,24 +45,25 @@ def new_or_continued_run(args: argparse.Namespace, prefix: str = "") -> RunFolde
 def is_finished(run_folder: RunFolder) -> bool:
     """Whether nothing is left to do: all episodes played, learned from and summarised."""
     episodes = run_folder.config.episodes
-    return (
+    finished = (
         run_folder.finished_episodes() >= episodes
         and run_folder.bundle(episodes).is_dir()
         and run_folder.summary.is_file()
         and len(read_summary(run_folder.summary).episodes) >= episodes
     )
+    if finished:
+        print(f"{shown_path(run_folder.root)}: finished already")
+    return finished
 
 
-def draw_report(run_folder: RunFolder) -> None:
-    """Draw the run's figures and videos."""
-    from hucrl_ros.experiments.report import make_report  # matplotlib takes a second to import
+def finish(run_folder: RunFolder, figures: bool) -> None:
+    """Draw figures and videos; say where files lie, and which bundle earned the best return."""
+    if figures:
+        from hucrl_ros.experiments.report import make_report  # matplotlib takes a second
 
-    print("drawing figures and videos", flush=True)
-    make_report(run_folder)
-
-
-def print_end(run_folder: RunFolder, summary: Summary) -> None:
-    """Where the files lie, the best return, and the bundle that earned it."""
+        print("drawing figures and videos", flush=True)
+        make_report(run_folder)
+    summary = read_summary(run_folder.summary)
     root = shown_path(run_folder.root)
     places = {
         "bags": run_folder.episodes,

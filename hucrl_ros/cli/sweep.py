@@ -1,105 +1,170 @@
 """`hucrl sweep`: many trainings, compared in tables and figures."""
 
-import argparse
 import os
-import shlex
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import yaml
+import typer
+from typer import Argument, Option
 
-from hucrl_ros.cli.run_sweep import add_worker_arguments, check_worker_arguments
+from hucrl_ros.cli import options
+from hucrl_ros.cli.parsing import command_line, one_of
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.run.prepare import RUNS, RunOptions, asked_run, parse_setting
 
 if TYPE_CHECKING:
-    from hucrl_ros.experiments.grid import Variation
+    from hucrl_ros.experiments.grid import Cell, Variation
     from hucrl_ros.experiments.sweep import Sweep
+    from hucrl_ros.run.processes import Exit
 
 STRATEGIES = ("greedy", "thompson", "optimistic")
+SEEDS = (0, 1, 2, 3, 4)
 PENALTIES = {"pendulum": [0.0, 0.1, 0.2]}
 """Action penalties of a sweep where none are given; of other tasks that of their settings."""
 GOALS = {"pendulum": 265.0}
 """Returns that count as learned where none is given."""
 _SWEPT = ("strategy", "action_penalty", "seed")
+_PANEL = "With TASK; a FILE says them itself"
+_of_task = partial(Option, rich_help_panel=_PANEL)
+_ELSEWHERE = ("runs", "workers", "ray", "report")
+"""Options that change no number."""
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command to `hucrl`."""
-    parser = subparsers.add_parser(
-        "sweep",
-        help="train with many seeds and settings, and compare",
-        description="Train with every combination of strategy, action penalty and seed, each in "
-        "a process of its own. Stopped at any moment, the same command goes on where it was.",
-    )
-    parser.add_argument("task", help="what to learn; `hucrl list tasks` prints all")
-    parser.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=STRATEGIES)
-    parser.add_argument(
-        "--action-penalties",
-        nargs="+",
-        type=float,
-        metavar="RHO",
-        help="if not given that of the task's settings, of the pendulum 0, 0.1 and 0.2",
-    )
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4], metavar="SEED")
-    parser.add_argument("--episodes", type=int, metavar="N", help="random ones included")
-    parser.add_argument(
-        "--vary", metavar="KEY=V1,V2,...", help="also vary one setting, e.g. search.policy_noise"
-    )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings, in YAML")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="for table and figures"
-    )
-    parser.add_argument(
-        "--runs", type=Path, metavar="DIR", help="for the runs; runs/sweep-NAME if not given"
-    )
-    add_worker_arguments(parser)
-    parser.add_argument(
-        "--goal",
-        type=float,
-        metavar="RETURN",
-        help="what counts as learned, for the table; of the pendulum 265 if not given",
-    )
-    parser.set_defaults(run=run)
+def run(
+    ctx: typer.Context,
+    task: Annotated[
+        str,
+        Argument(
+            metavar="TASK|FILE",
+            help="what to learn: one of `hucrl list tasks`, the YAML of a robot of your own, or "
+            "that of a grid, e.g. config/experiments/ablation.yaml",
+        ),
+    ],
+    out: Annotated[Path, Option(metavar="DIR", help="for table and figures")],
+    strategies: Annotated[
+        list[str] | None,
+        _of_task(metavar="NAME...", callback=one_of(*STRATEGIES), help="default: all three"),
+    ] = None,
+    action_penalties: Annotated[
+        list[float] | None,
+        _of_task(
+            metavar="RHO...",
+            help="default: that of the task's settings, of the pendulum 0, 0.1 and 0.2",
+        ),
+    ] = None,
+    seeds: Annotated[
+        list[int] | None, _of_task(metavar="SEED...", help="default: 0 1 2 3 4")
+    ] = None,
+    episodes: Annotated[int | None, _of_task(metavar="N", help="random ones included")] = None,
+    vary: Annotated[
+        str | None,
+        _of_task(metavar="KEY=V1,V2,...", help="also vary one setting, e.g. search.policy_noise"),
+    ] = None,
+    config: Annotated[Path | None, _of_task(metavar="FILE", help="settings, in YAML")] = None,
+    settings: Annotated[
+        list[str] | None, _of_task("--set", metavar="KEY=VALUE", help="any other setting")
+    ] = None,
+    goal: Annotated[
+        float | None,
+        _of_task(
+            metavar="RETURN",
+            help="what counts as learned, for the table; default: of the pendulum 265",
+        ),
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            help="for the runs; default: runs/sweep-NAME, of a FILE runs/experiment-NAME",
+        ),
+    ] = None,
+    workers: options.WorkerCount = None,
+    ray: options.RayAddress = None,
+    report: Annotated[
+        bool, Option("--report", help="train nothing; table and figures of what is there")
+    ] = False,
+) -> None:
+    """Train with many seeds and settings, and compare.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Run the command."""
-    from hucrl_ros.cli.run_sweep import train, workers_for
-    from hucrl_ros.experiments.grid import NOTHING, make_cells
+    Every combination of strategy, action penalty and seed is trained, or every one that a YAML
+    FILE names, each in a process of its own. Stopped at any moment, the same command goes on
+    where it was.
+    """
     from hucrl_ros.experiments.sweep import Sweep
+    from hucrl_ros.run.prepare import RUNS
 
-    check_worker_arguments(args)
-    overrides = dict(parse_setting(text) for text in args.set)
-    if args.episodes is not None:
-        overrides["episodes"] = args.episodes
-    base, described = asked_run(RunOptions(args.task, args.config, overrides))
-    if args.action_penalties is None:
-        args.action_penalties = PENALTIES.get(args.task, [base.action_penalty])
-    if args.goal is None:
-        args.goal = GOALS.get(args.task)
-    variation = NOTHING if args.vary is None else parse_variation(args.vary)
+    plan = _of_file(ctx, Path(task)) if is_grid(task) else _of_options(ctx, task)
+    sweep = Sweep(runs or RUNS / plan.name, plan.cells)
+    failures = [] if report else train(sweep, workers, ray)
+    _write(out, sweep, plan)
+    if failures:
+        raise RunError(f"{len(failures)} of {len(plan.cells)} runs failed: {failures[0]}")
+
+
+class _Plan(NamedTuple):
+    """What to train and to report."""
+
+    name: str
+    """Of the runs' folder."""
+    cells: "list[Cell]"
+    goals: Mapping[str, float | None]
+    """By task: the return that counts as learned."""
+    command: str
+    """For the page."""
+
+
+def is_grid(task: str) -> bool:
+    """Whether what was given as a task is the file of a grid.
+
+    Raises:
+        ConfigError: it can't be read.
+    """
+    from hucrl_ros.config.task_file import SECTIONS, is_description
+    from hucrl_ros.config.yaml_files import read_mapping
+
+    return is_description(task) and not set(SECTIONS) & set(read_mapping(Path(task)))
+
+
+def _of_file(ctx: typer.Context, path: Path) -> _Plan:
+    from hucrl_ros.config.task_file import task_name
+    from hucrl_ros.experiments.grid import read_grid
+
+    for param in ctx.command.params:
+        of_task = getattr(param, "rich_help_panel", None) == _PANEL
+        if of_task and ctx.params[str(param.name)] not in (None, ()):
+            raise ConfigError(f"{param.opts[0]}: {path} says it; leave the option out")
+    grid = read_grid(path)
+    goals = {task_name(name): task.goal for name, task in grid.tasks.items()}
+    command = command_line(ctx, _ELSEWHERE)
+    return _Plan(f"experiment-{path.stem}", grid.cells(), goals, command)
+
+
+def _of_options(ctx: typer.Context, task: str) -> _Plan:
+    from hucrl_ros.config.task_file import task_name
+    from hucrl_ros.experiments.grid import NOTHING, make_cells
+    from hucrl_ros.run.prepare import RunOptions, asked_run
+
+    typed = ctx.params
+    overrides = options.parse_settings(typed["settings"])
+    variation = NOTHING if typed["vary"] is None else parse_variation(typed["vary"])
     for key in overrides:
         if key in _SWEPT or key == variation.name:
             raise ConfigError(f"--set {key}: the sweep itself gives it values")
-    cells = make_cells(
-        base,
-        args.strategies,
-        args.action_penalties,
-        args.seeds,
-        variation,
-        described=described,
-    )
-    sweep = Sweep(args.runs or RUNS / f"sweep-{args.out.name}", cells)
-    failures = train(sweep, workers_for(sweep, args))
-    _write(sweep, args, failures)
-    if failures:
-        raise RunError(f"{len(failures)} of {len(cells)} runs failed: {failures[0]}")
-    return 0
+    if typed["episodes"] is not None:
+        overrides["episodes"] = typed["episodes"]
+    base, described = asked_run(RunOptions(task, typed["config"], overrides))
+    swept: dict[str, Any] = {
+        "strategies": typed["strategies"] or STRATEGIES,
+        "action_penalties": typed["action_penalties"]
+        or PENALTIES.get(task, [base.action_penalty]),
+        "seeds": typed["seeds"] or SEEDS,
+    }
+    cells = make_cells(base, **swept, variation=variation, described=described)
+    goal = GOALS.get(task) if typed["goal"] is None else typed["goal"]
+    command = command_line(ctx, _ELSEWHERE, **swept)
+    return _Plan(f"sweep-{typed['out'].name}", cells, {task_name(task): goal}, command)
 
 
 def parse_variation(text: str) -> "Variation":
@@ -108,6 +173,8 @@ def parse_variation(text: str) -> "Variation":
     Raises:
         ConfigError: it has another form.
     """
+    import yaml
+
     from hucrl_ros.experiments.grid import one_setting
 
     key, equals, values = text.partition("=")
@@ -122,31 +189,58 @@ def parse_variation(text: str) -> "Variation":
     return one_setting(key.strip(), parsed)
 
 
-def _write(sweep: "Sweep", args: argparse.Namespace, failures: list[str]) -> None:
-    """Table and figures of what is finished."""
+def train(sweep: "Sweep", workers: int | None, ray: str | None) -> list[str]:
+    """Run what isn't finished, a line for each; returns a line for each that failed.
+
+    Args:
+        sweep: What to train.
+        workers: How many at a time, on this machine; None: one.
+        ray: Address of a Ray cluster to train on instead; None: this machine.
+    """
+    from hucrl_ros.experiments.workers import LocalWorkers, Workers
+    from hucrl_ros.run.summary import read_summary
+
+    if ray is not None and workers is not None:
+        raise ConfigError("--ray: not allowed with --workers; choose one")
+    place: Workers
+    if ray is None:
+        place = LocalWorkers(workers or 1, sweep.logs)
+    else:
+        from hucrl_ros.experiments.ray_workers import RayWorkers
+
+        place = RayWorkers(ray, sweep.logs)
+    total = len(sweep.cells)
+    print(f"{len(sweep.finished)} of {total} runs are finished already", flush=True)
+
+    def report(cell: "Cell", failure: "Exit | None") -> None:
+        if failure is None:
+            summary = read_summary(sweep.run_of(cell).summary)
+            best = "no episode" if summary.best_return is None else f"{summary.best_return:.1f}"
+            result = f"best return {best}, {summary.wall_s:.0f} s"
+        else:
+            result = f"failed: {failure.description}"
+        print(f"[{len(sweep.finished)}/{total}] {cell.name}: {result}", flush=True)
+
+    return [failure.description for failure in sweep.run(place, report)]
+
+
+def _write(out: Path, sweep: "Sweep", plan: _Plan) -> None:
+    """One table of all episodes; figures and a page of each task."""
     from hucrl_ros.experiments.statistics import write_rows
     from hucrl_ros.experiments.sweep_report import write_report
 
     rows = sweep.rows()
     if not rows:
         return
-    args.out.mkdir(parents=True, exist_ok=True)
-    write_rows(args.out / "returns.csv", rows)
-    files = write_report(args.out, rows, args.goal, command_line(args))
-    print("\n".join(os.fspath(path) for path in (args.out / "returns.csv", *files)), flush=True)
-    if failures:
-        print(f"{len(failures)} runs are missing in them", file=sys.stderr)
-
-
-def command_line(args: argparse.Namespace) -> str:
-    """The command that gives the same trainings and results."""
-    words = ["hucrl", "sweep", args.task, "--strategies", *args.strategies]
-    words += ["--action-penalties", *(f"{penalty:g}" for penalty in args.action_penalties)]
-    words += ["--seeds", *map(str, args.seeds)]
-    words += [] if args.episodes is None else ["--episodes", str(args.episodes)]
-    words += [] if args.goal == GOALS.get(args.task) else [f"--goal={args.goal:g}"]
-    words += [] if args.vary is None else ["--vary", args.vary]
-    words += [] if args.config is None else ["--config", os.fspath(args.config)]
-    for setting in args.set:
-        words += ["--set", setting]
-    return shlex.join([*words, "--out", os.fspath(args.out)])
+    out.mkdir(parents=True, exist_ok=True)
+    files = [out / "returns.csv"]
+    write_rows(files[0], rows)
+    for name, goal in plan.goals.items():
+        of_task = [row for row in rows if row.task == name]
+        if of_task:
+            folder = out / name if len(plan.goals) > 1 else out
+            files += write_report(folder, of_task, goal, plan.command)
+    print("\n".join(map(os.fspath, files)), flush=True)
+    missing = len(sweep.cells) - len(sweep.finished)
+    if missing:
+        print(f"{missing} of {len(sweep.cells)} runs are missing in them", file=sys.stderr)

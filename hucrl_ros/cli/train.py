@@ -1,54 +1,54 @@
 """`hucrl train`: the robot of `hucrl up` learns in one process, without ROS."""
 
-import argparse
+from typing import TYPE_CHECKING
 
-from hucrl_ros.cli.run_arguments import (
-    add_run_arguments,
-    draw_report,
-    is_finished,
-    new_or_continued_run,
-    print_end,
-)
-from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.progress import format_number, format_ticks
-from hucrl_ros.run.session import resume_command, shown_path
-from hucrl_ros.run.summary import EpisodeSummary, read_summary
+import typer
+
+from hucrl_ros.cli import options
+
+if TYPE_CHECKING:
+    from hucrl_ros.run.folder import RunFolder
+    from hucrl_ros.run.summary import EpisodeSummary
 
 COLUMNS = ("episode", "return", "predicted", "p50 ms", "p99 ms", "clamps", "fit s", "search s")
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `hucrl train` to the commands."""
-    parser = subparsers.add_parser(
-        "train",
-        help="teach a robot a task in one process, without ROS",
-        description="Learn as `hucrl up` does, in one process and without ROS. Physics waits for "
-        "every command, whatever the mode in the settings.",
-    )
-    add_run_arguments(parser)
-    parser.set_defaults(run=run)
+def run(
+    ctx: typer.Context,
+    task: options.Task,
+    config: options.ConfigFile = None,
+    episodes: options.Episodes = None,
+    action_penalty: options.Penalty = None,
+    strategy: options.OneStrategy = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    out: options.RunFolderOption = None,
+    settings: options.Settings = None,
+    no_figures: options.NoFigures = False,
+    resume: options.Resume = False,
+) -> None:
+    """Teach a robot a task in one process, without ROS.
 
+    It learns as with `hucrl up`. Physics waits for every command, whatever the mode in the
+    settings.
+    """
+    from hucrl_ros.cli.run_arguments import finish, is_finished, new_or_continued_run
+    from hucrl_ros.run.session import shown_path
 
-def run(args: argparse.Namespace) -> int:
-    """Run the command."""
-    run_folder = new_or_continued_run(args, prefix="train-")
-    if is_finished(run_folder):
-        print(f"{shown_path(run_folder.root)}: finished already")
-    else:
+    run_folder = new_or_continued_run(ctx.params, prefix="train-")
+    if not is_finished(run_folder):
         print(shown_path(run_folder.root))
         _train(run_folder)
-    if not args.no_figures:
-        draw_report(run_folder)
-    print_end(run_folder, read_summary(run_folder.summary))
-    return 0
+    finish(run_folder, not no_figures)
 
 
-def _train(run_folder: RunFolder) -> None:
+def _train(run_folder: "RunFolder") -> None:
     print(_row(COLUMNS), flush=True)
 
     import torch  # With the learner it takes seconds, in which the person already sees something.
 
     from hucrl_ros.experiments.train import train
+    from hucrl_ros.run.session import resume_command
 
     torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
     try:
@@ -58,7 +58,9 @@ def _train(run_folder: RunFolder) -> None:
         raise
 
 
-def _report(episode: EpisodeSummary) -> None:
+def _report(episode: "EpisodeSummary") -> None:
+    from hucrl_ros.run.progress import format_number, format_ticks
+
     cells = (
         str(episode.index),
         format_number(episode.return_),

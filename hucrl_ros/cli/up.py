@@ -1,67 +1,74 @@
 """`hucrl up`: a robot learns a task through ROS 2, every node a process of its own."""
 
-import argparse
 import os
 import sys
+from typing import TYPE_CHECKING, Annotated
 
-from hucrl_ros.cli.run_arguments import (
-    add_run_arguments,
-    draw_report,
-    is_finished,
-    new_or_continued_run,
-    print_end,
-)
+import typer
+from typer import Option
+
+from hucrl_ros.cli import options
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.ros_domain import Domain, wished_domain
-from hucrl_ros.run.session import Session, shown_path
-from hucrl_ros.run.summary import read_summary
+
+if TYPE_CHECKING:
+    from hucrl_ros.run.folder import RunFolder
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `hucrl up` to the commands."""
-    parser = subparsers.add_parser(
-        "up",
-        help="teach a robot a task through ROS 2",
-        description="Start simulator, controller, watchdog, recorder, learner and supervisor as "
-        "processes of their own, and teach the robot. Ctrl-C ends all of them.",
-    )
-    add_run_arguments(parser)
-    mode = parser.add_mutually_exclusive_group()
-    for name, text in (("real_time", "physics never waits"), ("lockstep", "physics waits")):
-        flag = "--" + name.replace("_", "-")
-        mode.add_argument(flag, action="store_const", const=name, dest="mode", help=text)
-    parser.add_argument(
-        "--no-simulator",
-        action="store_true",
-        help="a robot stands in its place, in real time: it publishes joint states, takes "
-        "commands and answers simulator/reset (docs/your_robot.md)",
-    )
-    parser.set_defaults(run=run)
+def run(
+    ctx: typer.Context,
+    task: options.Task,
+    config: options.ConfigFile = None,
+    episodes: options.Episodes = None,
+    action_penalty: options.Penalty = None,
+    strategy: options.OneStrategy = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    out: options.RunFolderOption = None,
+    settings: options.Settings = None,
+    no_figures: options.NoFigures = False,
+    resume: options.Resume = False,
+    real_time: Annotated[
+        bool, Option("--real-time", help="physics never waits; not with --lockstep")
+    ] = False,
+    lockstep: Annotated[bool, Option("--lockstep", help="physics waits")] = False,
+    no_simulator: Annotated[
+        bool,
+        Option(
+            "--no-simulator",
+            help="a robot stands in its place, in real time: it publishes joint states, takes "
+            "commands and answers simulator/reset (docs/your_robot.md)",
+        ),
+    ] = False,
+) -> None:
+    """Teach a robot a task through ROS 2.
 
+    Simulator, controller, watchdog, recorder, learner and supervisor start as processes of their
+    own. Ctrl-C ends all of them.
+    """
+    from hucrl_ros.cli.run_arguments import finish, is_finished, new_or_continued_run
+    from hucrl_ros.run.ros_domain import wished_domain
 
-def run(args: argparse.Namespace) -> int:
-    """Run the command."""
     _require_ros()
-    if args.no_simulator:
-        if args.mode == "lockstep":
-            raise ConfigError("--no-simulator: a robot doesn't wait; leave --lockstep out")
-        args.mode = "real_time"
+    if lockstep and (real_time or no_simulator):
+        raise ConfigError(
+            "--no-simulator: a robot doesn't wait; leave --lockstep out"
+            if no_simulator
+            else "--lockstep: not allowed with --real-time; choose one"
+        )
+    mode = "lockstep" if lockstep else "real_time" if real_time or no_simulator else None
     wished = wished_domain(os.environ.get("ROS_DOMAIN_ID"))
-    run_folder = new_or_continued_run(args)
-    if is_finished(run_folder):
-        print(f"{shown_path(run_folder.root)}: finished already")
-    else:
-        stopped_by = _play(run_folder, wished, not args.no_simulator)
+    run_folder = new_or_continued_run(ctx.params, mode=mode)
+    if not is_finished(run_folder):
+        stopped_by = _play(run_folder, wished, not no_simulator)
         if stopped_by is not None:
-            return 128 + stopped_by
-    if not args.no_figures:
-        draw_report(run_folder)
-    print_end(run_folder, read_summary(run_folder.summary))
-    return 0
+            raise typer.Exit(128 + stopped_by)
+    finish(run_folder, not no_figures)
 
 
-def _play(run_folder: RunFolder, wished: int | None, simulated: bool) -> int | None:
+def _play(run_folder: "RunFolder", wished: int | None, simulated: bool) -> int | None:
+    from hucrl_ros.run.ros_domain import Domain
+    from hucrl_ros.run.session import Session, shown_path
+
     with Domain(wished) as domain:
         if wished not in (None, domain.number):
             print(f"ROS_DOMAIN_ID {wished} is another run's; this one uses {domain.number}")

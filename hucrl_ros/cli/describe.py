@@ -1,0 +1,299 @@
+"""What bundles, bags and descriptions of robots hold, as tables."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hucrl_ros.bags.contents import BagContents, RawMessage, read_contents
+from hucrl_ros.bags.messages import deserialize
+from hucrl_ros.bags.metadata import Outcome
+from hucrl_ros.bags.reader import Episode, read_episode
+from hucrl_ros.config.robot import Draw, Reach
+from hucrl_ros.config.robot_spec import RobotSpec, sources
+from hucrl_ros.config.task_file import Description, dump_description, known_tasks
+from hucrl_ros.controller.bundle import Bundle
+from hucrl_ros.controller.manifest import Manifest
+from hucrl_ros.controller.ticks import Source
+from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
+from hucrl_ros.errors import BagError, HucrlError
+from hucrl_ros.robots import describe
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prepare import RunOptions, asked_run
+from hucrl_ros.tasks import Task, make_task
+from hucrl_ros.tasks.described import DescribedTask
+from hucrl_ros.tasks.terms import TERMS
+
+ANY_STEPS = 2**31
+"""Where no run says how long an episode is, all of it is read."""
+HASH_DIGITS = 12
+
+
+def describe_bundle(bundle: Bundle) -> RenderableType:
+    """Tables that say what a checked bundle is."""
+    manifest = bundle.manifest
+    title = Text(f"Bundle {bundle.path}", style="bold")
+    verified = Text(
+        "verified: hashes, shapes, and agreement with torch's outputs within "
+        f"{manifest.parity_tolerance:g}",
+        style="green",
+    )
+    tables = [
+        _pairs(_purpose(manifest)),
+        _motors(manifest),
+        _pairs({k: str(v) for k, v in manifest.planner}, "Planner"),
+        _pairs({k: str(v) for k, v in manifest.safety}, "Safety"),
+        _pairs(_learning(manifest), "Learning"),
+    ]
+    if bundle.promise is not None:
+        rewards = bundle.promise.rewards
+        text = f"return {rewards.sum():.1f} over {len(rewards)} steps"
+        tables.append(_pairs({"imagined episode": text}, "Promise"))
+    hashes = {name: f"{digest[:HASH_DIGITS]}…" for name, digest in manifest.files.items()}
+    tables.append(_pairs(hashes, "Files"))
+    return Group(title, verified, *(part for table in tables for part in ("", table)))
+
+
+def _pairs(values: Mapping[str, str], title: str | None = None) -> Table:
+    """A table of names and values."""
+    table = Table(title=title, show_header=False, box=None, title_justify="left", pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in values.items():
+        table.add_row(name, value)
+    return table
+
+
+def _purpose(manifest: Manifest) -> dict[str, str]:
+    plays = "uniformly random efforts" if manifest.random else manifest.planner.algorithm
+    return {
+        "task": f"{manifest.task}, action penalty {manifest.action_penalty:g}",
+        "plays": f"episode {manifest.episode} by {plays}",
+        "strategy": f"{manifest.strategy}, beta {manifest.beta:g}, seed {manifest.seed}",
+        "control": f"{manifest.steps} steps of {1e3 * manifest.period:g} ms",
+        "discount": f"{manifest.discount:g}",
+        "robot": manifest.robot,
+    }
+
+
+def _motors(manifest: Manifest) -> Table:
+    table = Table("joint", "effort limit", "std of a change of (position, velocity)", box=None)
+    limits = dict(zip(manifest.actuated_joints, manifest.effort_limits, strict=True))
+    joints = len(manifest.joint_names)
+    for index, name in enumerate(manifest.joint_names):
+        limit = f"±{limits[name]:g}" if name in limits else "no motor"
+        std = manifest.target_std[index], manifest.target_std[index + joints]
+        table.add_row(name, limit, f"{std[0]:.4g}, {std[1]:.4g}")
+    return table
+
+
+def _learning(manifest: Manifest) -> dict[str, str]:
+    known = {k: f"{v:.5g}" for k, v in manifest.report if v is not None}
+    return {
+        **(known or {"report": "nothing learned yet"}),
+        "data": manifest.data_hash[:HASH_DIGITS] or "none",
+        "revision": manifest.revision,
+        "versions": ", ".join(f"{name} {number}" for name, number in manifest.versions.items()),
+    }
+
+
+def describe_bag(path: Path) -> RenderableType:
+    """Tables that say what a bag holds, and, if there is an episode in it, how it went.
+
+    Raises:
+        BagError: it is no bag, or damaged.
+    """
+    contents = read_contents(path)
+    parts: list[RenderableType] = [Text(f"Bag {path}", style="bold"), _state(path, contents), ""]
+    parts.append(_topics(contents.messages))
+    try:
+        task = _task(path)
+        spec = task.spec if task else _robot(path, contents.messages)
+        episode = read_episode(path, spec, task.steps if task else ANY_STEPS)
+    except BagError as error:
+        return Group(*parts, Text(f"no episode: {error}", style="yellow"))
+    parts += ["", _pairs(_episode(episode, spec, task), "Episode")]
+    parts += ["", _joints(episode, spec), ""]
+    if spec.observed or spec.context:
+        parts += [_others(episode, spec), ""]
+    parts += [Text(f"! {event}", style="yellow") for event in episode.events]
+    return Group(*parts)
+
+
+def _state(path: Path, contents: BagContents) -> Text:
+    if not contents.whole:
+        return Text(
+            f"cut off: its recorder was killed; `hucrl inspect {path} --repair` makes a whole one",
+            style="yellow",
+        )
+    if contents.outcome is Outcome.INTERRUPTED:
+        return Text("whole, of an episode that was interrupted", style="yellow")
+    return Text("whole", style="green")
+
+
+def _topics(messages: list[RawMessage]) -> Table:
+    table = Table("topic", "type", "messages", "rate", box=None)
+    counts = Counter((message.topic, message.type) for message in messages)
+    for (topic, kind), count in sorted(counts.items()):
+        times = [message.received_ns for message in messages if message.topic == topic]
+        span = (times[-1] - times[0]) / 1e9
+        rate = f"{(count - 1) / span:.1f} Hz" if count > 1 and span > 0 else ""
+        table.add_row(topic, kind, str(count), rate)
+    return table
+
+
+def _task(path: Path) -> Task | None:
+    """The task of the run that the bag lies in, if it lies in one."""
+    for folder in path.absolute().parents:
+        try:
+            run = RunFolder.open(folder)
+            return make_task(run.config.task, run.config.action_penalty, run.robot)
+        except HucrlError:
+            continue
+    return None
+
+
+def _robot(path: Path, messages: list[RawMessage]) -> RobotSpec:
+    """The known robot whose joints are in the bag, and whose object or goal, if it has one."""
+    places = {name: any(m.is_of(name) for m in messages) for name in (OBJECT_POSE, GOAL)}
+    for message in messages:
+        if message.is_of(JOINT_STATES):
+            names = deserialize(message.data, message.type).name
+            specs = [describe(task).robot.spec for task in known_tasks()]
+            for spec in specs:
+                told = sources(spec)
+                found = {OBJECT_POSE: bool(told.object), GOAL: bool(told.goal)}
+                joints = {*spec.joint_names, *told.further}
+                if joints <= set(names) and found == places:
+                    return spec
+            raise BagError(
+                f"{path}: joints {', '.join(names)} belong to none of the known robots "
+                f"({', '.join(sorted({spec.name for spec in specs}))})"
+            )
+    raise BagError(f"{path}: holds no joint state")
+
+
+def _episode(episode: Episode, spec: RobotSpec, task: Task | None) -> dict[str, str]:
+    ticks, gaps = episode.ticks, int(np.count_nonzero(~episode.contiguous))
+    of = f" of {task.steps}" if task else ""
+    p50, p99, largest = np.percentile(ticks["tick_ms"], [50, 99, 100])
+    sources = Counter(Source(int(source)).name.lower() for source in ticks["source"])
+    values = {
+        "robot": spec.name,
+        "steps": f"{len(episode.actions)}{of}" + (f", {gaps} of them over a gap" if gaps else ""),
+        "ticks": f"{len(ticks)}: p50 {p50:.2f}, p99 {p99:.2f}, max {largest:.2f} ms",
+        "answered by": ", ".join(f"{name} {count}" for name, count in sources.most_common()),
+        "missed": f"{np.count_nonzero(ticks['missed'])} (period {1e3 * spec.period:g} ms)",
+        "clamped": str(np.count_nonzero(ticks["clamped"])),
+    }
+    if task is not None:
+        rewards = task.rewards(episode.states[:-1], episode.actions)
+        values["return"] = f"{rewards.sum():.2f} (action penalty {task.action_penalty:g})"
+    return values
+
+
+def _joints(episode: Episode, spec: RobotSpec) -> Table:
+    table = Table("joint", "position", "velocity", "effort", box=None)
+    joints, actions = len(spec.joint_names), episode.actions.T
+    efforts = dict(zip(spec.actuated_joints, actions, strict=True)) if actions.size else {}
+    for index, name in enumerate(spec.joint_names):
+        position, velocity = (_range(episode.states[:, index + k]) for k in (0, joints))
+        table.add_row(name, position, velocity, _range(efforts[name]) if name in efforts else "")
+    return table
+
+
+def _others(episode: Episode, spec: RobotSpec) -> Table:
+    """What the state holds besides the joints."""
+    table = Table("entry", "value", "", box=None)
+    kinds = {**dict.fromkeys(spec.observed, "observed"), **dict.fromkeys(spec.context, "context")}
+    for index, (name, kind) in enumerate(kinds.items(), 2 * len(spec.joint_names)):
+        table.add_row(name, _range(episode.states[:, index]), kind)
+    return table
+
+
+def _range(values: NDArray[np.float64]) -> str:
+    return f"{values.min():.3g} … {values.max():.3g}"
+
+
+def describe_robot(path: Path) -> RenderableType:
+    """Check a description as the start of a run does, and say all that it means.
+
+    Raises:
+        ConfigError: something in it is wrong.
+    """
+    config, described = asked_run(RunOptions(str(path)))
+    described = described or describe(config.task)
+    robot, task = described.robot, DescribedTask(described, config.action_penalty)
+    physics = f", physics in steps of {1e3 * robot.timestep:g} ms" if robot.timestep else ""
+    limits = zip(robot.actuated, robot.effort_limits, strict=True)
+    facts = {
+        "model": str(described.model),
+        "control": f"{robot.steps} steps of {1e3 * robot.period:g} ms{physics}",
+        "efforts": ", ".join(f"{joint} ±{limit:g}" for joint, limit in limits),
+        **_reward(described),
+        **_geometry(task),
+        **{f"topic {name}": other for name, other in robot.topics.items()},
+    }
+    return Group(
+        Text(f"Robot {described.name}", style="bold"),
+        Text("checked: model, joints, reward and its export to ONNX", style="green"),
+        "",
+        _pairs(facts),
+        "",
+        _entries(described, task),
+        "",
+        Text("All of it, as a run keeps it", style="italic"),
+        Text(dump_description(described)),
+    )
+
+
+def _reward(described: Description) -> dict[str, str]:
+    reward = described.reward
+    lines = {} if reward.terms else {"reward": reward.function}
+    for number, term in enumerate(reward.terms or ()):
+        summary = ((TERMS.get(term.term) or type(term)).__doc__ or "").partition("\n")[0]
+        lines[f"reward {number}"] = f"{term.weight:g} x {term.term}: {summary}"
+    if reward.success is not None:
+        success = reward.success
+        lines["success"] = f"{success.of} within {100 * success.within:g} cm of {success.to}"
+    return lines
+
+
+def _geometry(task: DescribedTask) -> dict[str, str]:
+    vectors = task.geometry.vectors if task.geometry else ()
+    seen = ", ".join(f"{site} from {body}" for site, body in vectors)
+    found = {"vectors": seen} if seen else {}
+    if links := len(task.geometry.touches) if task.geometry else 0:
+        found["contact"] = f"of {links} link{'s' * (links > 1)} with {sources(task.spec).object}"
+    return found
+
+
+def _entries(described: Description, task: DescribedTask) -> Table:
+    robot = described.robot
+    table = Table("state", "starts at", "networks see", "imagined up to", box=None)
+    stopped = {stop.joint for stop in task.geometry.stops} if task.geometry else set()
+    for index, entry in enumerate(robot.entries):
+        angle = entry in (robot.angles or ())
+        seen = "cosine, sine" if angle else f"in units of {robot.scales[entry]:g}"
+        seen += ", stops" if index in stopped else ""
+        up_to = "stays" if entry in robot.context else _reach(robot.reach.get(entry))
+        table.add_row(entry, _draw(robot.start[entry]), seen, up_to)
+    return table
+
+
+def _reach(reach: Reach) -> str:
+    if isinstance(reach, tuple):
+        return f"{reach[0]:g} … {reach[1]:g}"
+    return "any" if reach is None else f"±{reach:g}"
+
+
+def _draw(draw: Draw) -> str:
+    first = draw.origin + draw.first
+    if draw.is_uniform:
+        return f"{first:g} … {first + draw.spread:g}"
+    return f"{first:g}" + (f" + N(0, {draw.std:g}²)" if draw.std else "")
