@@ -49,7 +49,9 @@ def commands(names: Sequence[str] = COMMANDS) -> "Typer":
 
     from hucrl_ros.cli.parsing import Command
 
-    app = typer.Typer(add_completion=names is COMMANDS)
+    # Its own options load pydantic, and none of them was typed where a command comes first.
+    whole = names is COMMANDS
+    app = typer.Typer(add_completion=whole, add_help_option=whole)
 
     @app.callback()
     def hucrl(
