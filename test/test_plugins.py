@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import test_models_contract as models_contract
@@ -16,6 +17,7 @@ from plugin_package import install
 from tiny_learning import random_episode, short_episodes, tiny_config  # noqa: F401
 
 from hucrl_ros.cli import main
+from hucrl_ros.config import plugins
 from hucrl_ros.config.files import parse_config
 from hucrl_ros.config.reward import RewardSettings
 from hucrl_ros.config.schema import PlannerSettings
