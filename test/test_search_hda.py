@@ -10,7 +10,7 @@ from searching import actors_of, generator, settings_of, some_states, starts_of
 from hucrl_ros.models import Transitions
 from hucrl_ros.search import ModelRollout, make_search
 from hucrl_ros.search.base import GuardedAdam
-from hucrl_ros.search.differentiable import imagined_value
+from hucrl_ros.search.gradients import imagined_value
 from hucrl_ros.search.off_policy import Replay
 
 UNCERTAIN = 0.1

@@ -15,9 +15,9 @@ from torch import Generator, Tensor, nn
 from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.models import Transitions
 from hucrl_ros.search.actor_critic import ActorCritic
-from hucrl_ros.search.base import GuardedAdam
-from hucrl_ros.search.model_free import drawing_from, set_up
-from hucrl_ros.search.model_rollout import ModelRollout
+from hucrl_ros.search.base import GuardedAdam, PolicySearch
+from hucrl_ros.search.model_free import Means, drawing_from, policy_arguments, set_up
+from hucrl_ros.search.model_rollout import InitialStates, ModelRollout
 
 
 class Data(NamedTuple):
@@ -179,3 +179,97 @@ def _put(networks: list[nn.Module], critic: ContinuousCritic) -> None:
     for index, network in enumerate(networks):
         critic.add_module(f"qf{index}", network)
     critic.q_networks = networks
+
+
+class Sac(PolicySearch):
+    """SAC (Haarnoja et al., 2018; stable-baselines3) on hallucinated data, with HVE.
+
+    As `td3`, with policies whose noise is learned and whose entropy is rewarded. The weight of
+    the entropy falls with the step size, so that what is learned last is the policies' means,
+    which are what a bundle plays.
+    """
+
+    def begin(
+        self, rollout: ModelRollout, starts: InitialStates, optimiser: GuardedAdam
+    ) -> list[GuardedAdam]:
+        """Build the library's algorithm on our networks."""
+        settings, actor_critic = self.settings, rollout.actor_critic
+        self._algorithm = SAC(
+            "MlpPolicy",
+            None,  # type: ignore[arg-type]
+            learning_rate=lambda _: float(optimiser.param_groups[0]["lr"]),
+            tau=settings.target_rate,
+            gamma=settings.discount,
+            ent_coef=settings.entropy_weight,
+            target_entropy=0.0,  # unused where the weight is given
+            policy_kwargs=policy_arguments(actor_critic),
+            device=actor_critic.limits.device,
+            _init_setup_model=False,
+        )
+        replay = Replay(rollout, starts.recorded, settings)
+        self._off_policy = OffPolicy(self._algorithm, actor_critic, replay, optimiser, settings)
+        assert actor_critic.log_std is not None
+        self._algorithm.actor.add_module("mu", Means(actor_critic))
+        self._algorithm.actor.add_module("log_std", actor_critic.log_std)
+        return [self._off_policy.optimiser]
+
+    def improve_policies(
+        self, states: Tensor, rollout: ModelRollout, optimiser: GuardedAdam, generator: Generator
+    ) -> None:
+        """Imagine a step of drawn actions from `states` `(n, p)`, then learn from all data."""
+        settings = self.settings
+        share = optimiser.param_groups[0]["lr"] / settings.learning_rate
+        self._algorithm.ent_coef_tensor.fill_(share * settings.entropy_weight)
+
+        def act(states: Tensor) -> Tensor:
+            joint: Tensor = self._algorithm.actor(states)
+            return joint
+
+        self._off_policy.learn(states, act, generator)
+
+
+NOISE_CLIP = 2.5
+"""Largest target noise [standard deviations], as in TD3's paper."""
+
+
+class Td3(PolicySearch):
+    """TD3 (Fujimoto et al., 2018; stable-baselines3) on hallucinated data, with HVE.
+
+    Twin action values Q(s, u, η) learn from imagined and real transitions; their targets are
+    expanded by imagined steps. The policies climb Q.
+    """
+
+    def begin(
+        self, rollout: ModelRollout, starts: InitialStates, optimiser: GuardedAdam
+    ) -> list[GuardedAdam]:
+        """Build the library's algorithm on our networks."""
+        settings, actor_critic = self.settings, rollout.actor_critic
+        algorithm = TD3(
+            "MlpPolicy",
+            None,  # type: ignore[arg-type]
+            learning_rate=lambda _: float(optimiser.param_groups[0]["lr"]),
+            tau=settings.target_rate,
+            gamma=settings.discount,
+            target_policy_noise=settings.candidate_noise,
+            target_noise_clip=NOISE_CLIP * settings.candidate_noise,
+            policy_kwargs=policy_arguments(actor_critic),
+            device=actor_critic.limits.device,
+            _init_setup_model=False,
+        )
+        replay = Replay(rollout, starts.recorded, settings)
+        self._off_policy = OffPolicy(algorithm, actor_critic, replay, optimiser, settings)
+        algorithm.actor.mu = nn.Sequential(Means(actor_critic), nn.Tanh())
+        algorithm.actor_target.mu = deepcopy(algorithm.actor.mu)
+        return [self._off_policy.optimiser]
+
+    def improve_policies(
+        self, states: Tensor, rollout: ModelRollout, optimiser: GuardedAdam, generator: Generator
+    ) -> None:
+        """Imagine a step of noisy actions from `states` `(n, p)`, then learn from all data."""
+
+        def act(states: Tensor) -> Tensor:
+            joint = rollout.actor_critic.joint(states)
+            noise = torch.randn(joint.shape, generator=generator)
+            return (joint + self.settings.candidate_noise * noise).clamp(-1.0, 1.0)
+
+        self._off_policy.learn(states, act, generator)
