@@ -120,7 +120,7 @@ def test_an_imagined_transition_that_is_not_finite_is_not_remembered():
 def test_td3_and_sac_answer_exactly_what_the_policies_answer():
     states = some_states(30)
     searching, actors, _ = begun(settings_of("td3"))
-    assert torch.equal(searching._off_policy._algorithm.actor(states), actors.joint(states))
+    assert torch.equal(searching._algorithm.actor(states), actors.joint(states))
     searching, actors, _ = begun(settings_of("sac"))
     assert torch.equal(
         searching._algorithm.actor(states, deterministic=True), actors.joint(states)

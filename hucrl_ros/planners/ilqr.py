@@ -11,6 +11,10 @@ from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners.base import Imagine, Plan, Planner, System
 
 Array = NDArray[np.float64]
+STEP_SIZES = np.power(0.5, np.arange(8, dtype=np.float64))
+"""Shares of the newly found step that are tried side by side."""
+LEAST, MOST = 1e-4, 1e4
+"""Regularisation: added to the curvature in the actions."""
 STEP = 3e-2
 """Difference for derivatives, in units of the entry: `scales` of the state, 1 for an action.
 
@@ -86,13 +90,6 @@ def scalar_derivatives(
         cross = (corners - 2.0 * centre - sides[:, i] - sides[:, j]) / (2.0 * steps[i] * steps[j])
         hessian[:, i, j] = hessian[:, j, i] = cross
     return (above - below) / (2.0 * steps), hessian
-
-
-Array = NDArray[np.float64]
-STEP_SIZES = np.power(0.5, np.arange(8, dtype=np.float64))
-"""Shares of the newly found step that are tried side by side."""
-LEAST, MOST = 1e-4, 1e4
-"""Regularisation: added to the curvature in the actions."""
 
 
 class _Trajectory(NamedTuple):

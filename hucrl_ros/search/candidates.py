@@ -1,4 +1,4 @@
-"""The paper's search: MPO on hallucinated data with hallucinated value expansion."""
+"""Searches that try candidate actions: lookahead takes the best, MPO (the paper's) weights them."""
 
 import numpy as np
 import torch
