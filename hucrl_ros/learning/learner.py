@@ -46,6 +46,7 @@ from hucrl_ros.tasks import make_task
 Progress = Callable[[str, float], None]
 """Called with the phase (`fitting`, `searching`, `exporting`) and its done share."""
 START_DRAWS = 8
+"""Initial states that are drawn to try policies from."""
 logger = logging.getLogger(__name__)
 
 
@@ -143,14 +144,7 @@ class Learner:
         searched = time.perf_counter()
         self._save(last)
         self.actor_critic.load_state_dict(found.weights)
-        report = _report(quality, error, found.episode).model_copy(
-            update={
-                "information_gain": self.model.information_gain,
-                "fit_s": round(fitted - began, 3),
-                "search_s": round(searched - fitted, 3),
-                "refused": found.refused,
-            }
-        )
+        report = self._report(quality, error, found, fitted - began, searched - fitted)
         self._log_account(episodes, report)
         progress("exporting", 0.0)
         self._exporter.write(
@@ -195,6 +189,28 @@ class Learner:
             "unknown" if regret is None else f"{regret:.1f}",
             "unknown" if report.complexity is None else f"{report.complexity:.3g}",
             "unknown" if gain is None else f"{gain:.1f} nats",
+        )
+
+    def _report(
+        self,
+        fitted: FitReport,
+        error: EpisodeError | None,
+        found: SearchResult,
+        fit_s: float,
+        search_s: float,
+    ) -> LearningReport:
+        quality, raw = fitted.quality, fitted.uncalibrated
+        return LearningReport(
+            **quality._asdict(),
+            uncalibrated_coverage=raw.coverage if raw else None,
+            uncalibrated_error=raw.calibration_error if raw else None,
+            epistemic_scale=fitted.epistemic_scale if raw else None,
+            **(error._asdict() if error else {}),
+            predicted_return=float(found.episode.rewards.sum(dim=0).mean()),
+            information_gain=self.model.information_gain,
+            fit_s=round(fit_s, 3),
+            search_s=round(search_s, 3),
+            refused=found.refused,
         )
 
     def _learned_episode(self, episode: int) -> int:
@@ -254,24 +270,6 @@ def _require_finite(fitted: FitReport) -> None:
             raise LearningError(
                 f"model fit: {name} is {value}; a smaller model.learning_rate may help"
             )
-
-
-def _report(
-    fitted: FitReport, error: EpisodeError | None, imagined: Trajectories
-) -> LearningReport:
-    quality, raw = fitted.quality, fitted.uncalibrated
-    return LearningReport(
-        model_error=quality.model_error,
-        nll=quality.nll,
-        coverage=quality.coverage,
-        calibration_error=quality.calibration_error,
-        uncalibrated_coverage=raw.coverage if raw else None,
-        uncalibrated_error=raw.calibration_error if raw else None,
-        epistemic_scale=fitted.epistemic_scale if raw else None,
-        surprise=error.surprise if error else None,
-        complexity=error.complexity if error else None,
-        predicted_return=float(imagined.rewards.sum(dim=0).mean()),
-    )
 
 
 def _promise(imagined: Trajectories) -> Promise:

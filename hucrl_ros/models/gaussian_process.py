@@ -16,7 +16,7 @@ from hucrl_ros.models.kernel import (
 from hucrl_ros.tasks import Task
 
 LEAST_VARIANCE = 1e-10
-"""Of a prior variance of 1: what double precision can tell from certainty."""
+"""Least posterior variance, the prior's being 1, that double precision tells from certainty."""
 
 
 class GaussianProcess(KernelModel):

@@ -14,12 +14,13 @@ from hucrl_ros.models.base import DynamicsModel
 FITTED_POINTS = 200
 """Transitions whose marginal likelihood decides on hyper-parameters, at most."""
 ITERATIONS = 30
+"""Steps of the search for hyper-parameters, at most."""
 PRIOR_WIDTH = 1.0
 """Standard deviation of the log-normal prior of each hyper-parameter [nats]."""
 LEAST_NOISE = 1e-4
 """Least ν that is fitted: double precision factorises no matrix with much less."""
 MOST_FEATURES = 4096
-"""Beyond it, a Cholesky factor fills more than 64 MB and a tick takes seconds."""
+"""Most features of `qff`: with more, a factor fills over 64 MB and a tick takes seconds."""
 
 
 class SquaredExponential(nn.Module):

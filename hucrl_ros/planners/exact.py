@@ -21,7 +21,7 @@ POINTS = 121
 COARSE, FINE = 15, 41
 """Efforts to choose from when the table is made, and in a tick."""
 HALLUCINATIONS = (-1.0, 0.0, 1.0)
-"""Of each entry: the value is nearly linear across a step's uncertainty, so corners are best."""
+"""Values of each entry of η: values are nearly linear in η, so corners suffice."""
 Step = Callable[[Array, Array], tuple[Array, Array]]
 """Next states `(N, 2)` of states `(N, 2)` under actions `(N, a)`, and rewards `(N,)`."""
 

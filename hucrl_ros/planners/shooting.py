@@ -102,10 +102,10 @@ class ShootingPlanner(Planner):
 
     @abstractmethod
     def _proposal(self, memory: Array) -> Proposal:
-        """Of a tick that starts from `memory` `(M, H, q + h)`, shifted; zeros where none is."""
+        """The proposal of a tick, given the shifted `memory` `(M, H, q + h)` or zeros."""
 
     def _covariance(self) -> Matrix:
-        """Of the sampled steps, `(H, H)`."""
+        """Covariance `(H, H)` of the sampled steps."""
         return geometric(self.settings.horizon, self.settings.correlation)
 
 

@@ -1,4 +1,4 @@
-"""Searches that try candidate actions: lookahead takes the best, MPO (the paper's) weights them."""
+"""Searches that try candidate actions: lookahead takes the best, MPO weights them."""
 
 import numpy as np
 import torch
