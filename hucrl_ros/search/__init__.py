@@ -71,7 +71,6 @@ __all__ = [
     "Lookahead",
     "ModelRollout",
     "Mpo",
-    "Pathwise",
     "PolicySearch",
     "SearchResult",
     "Trajectories",
