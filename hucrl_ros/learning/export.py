@@ -118,7 +118,7 @@ class Parts(nn.Module):
     def rollout(
         self, state: Tensor, offsets: Tensor, noise: Tensor, feedback: Tensor, discount: float
     ) -> RolloutOutput:
-        """What `rollout.onnx` must compute.
+        """The trajectories that `rollout.onnx` must compute.
 
         Args:
             state: `(p,)` start of all particles.
@@ -149,14 +149,7 @@ class BundleExporter:
     def __init__(
         self, task: Task, dynamics: ImaginedDynamics, actor_critic: ActorCritic, discount: float
     ) -> None:
-        """Export from these modules.
-
-        Args:
-            task: Gives features, rewards and the robot.
-            dynamics: The exploration strategy, with its dynamics model.
-            actor_critic: Policies and critic.
-            discount: γ.
-        """
+        """Export from these modules, with returns discounted by γ = `discount`."""
         self._task = task
         self._parts = Parts(task, dynamics, actor_critic)
         self._width = task.spec.action_dim + dynamics.hallucination_dim

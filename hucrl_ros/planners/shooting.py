@@ -20,7 +20,7 @@ OPEN_LOOP, AROUND_POLICIES = 0.0, 1.0
 
 
 class Shot(NamedTuple):
-    """The best particle of a tick, or what a proposal makes of all of them."""
+    """The plan of a tick, and the offsets that the next tick starts from."""
 
     plan: Plan
     memory: Array
@@ -31,7 +31,7 @@ class Proposal(ABC):
     """Where the particles of one tick come from: the sampling distribution d of the paper."""
 
     feedback: float
-    """What the next particles are offsets from."""
+    """`OPEN_LOOP` or `AROUND_POLICIES`, for the next particles."""
 
     @abstractmethod
     def sample(self) -> Array:

@@ -133,8 +133,8 @@ class OffPolicy(PolicySearch):
     _algorithm: SAC | TD3
 
     @abstractmethod
-    def _make(self, actor_critic: ActorCritic, arguments: dict[str, Any]) -> None:
-        """Make the algorithm from what both take and what is its own."""
+    def _make(self, arguments: dict[str, Any]) -> None:
+        """Make the library's algorithm from the `arguments` of both and its own."""
 
     @abstractmethod
     def _put_policies(self, actor_critic: ActorCritic) -> None:
@@ -151,9 +151,7 @@ class OffPolicy(PolicySearch):
         settings, actor_critic = self.settings, rollout.actor_critic
         assert actor_critic.action_values is not None
         arguments = common_arguments(actor_critic, optimiser)
-        self._make(
-            actor_critic, {**arguments, "tau": settings.target_rate, "gamma": settings.discount}
-        )
+        self._make({**arguments, "tau": settings.target_rate, "gamma": settings.discount})
         algorithm = self._algorithm
         set_up(algorithm, actor_critic)
         networks = list(actor_critic.action_values.networks)
@@ -187,7 +185,7 @@ class Td3(OffPolicy):
 
     _algorithm: TD3
 
-    def _make(self, actor_critic: ActorCritic, arguments: dict[str, Any]) -> None:
+    def _make(self, arguments: dict[str, Any]) -> None:
         noise = self.settings.candidate_noise
         self._algorithm = TD3(
             **arguments, target_policy_noise=noise, target_noise_clip=NOISE_CLIP * noise
@@ -213,7 +211,7 @@ class Sac(OffPolicy):
 
     _algorithm: SAC
 
-    def _make(self, actor_critic: ActorCritic, arguments: dict[str, Any]) -> None:
+    def _make(self, arguments: dict[str, Any]) -> None:
         # The target entropy is unused where the entropy's weight is given.
         weight = self.settings.entropy_weight
         self._algorithm = SAC(**arguments, ent_coef=weight, target_entropy=0.0)
