@@ -21,6 +21,7 @@ from hucrl_ros.errors import LearningError
 from hucrl_ros.learning.dataset import RecordedEpisode, hash_of, join_transitions
 from hucrl_ros.learning.export import BundleExporter
 from hucrl_ros.models import (
+    DynamicsModel,
     EpisodeError,
     FitReport,
     Transitions,
@@ -144,7 +145,7 @@ class Learner:
         searched = time.perf_counter()
         self._save(last)
         self.actor_critic.load_state_dict(found.weights)
-        report = self._report(quality, error, found, fitted - began, searched - fitted)
+        report = _report(self.model, quality, error, found, fitted - began, searched - fitted)
         self._log_account(episodes, report)
         progress("exporting", 0.0)
         self._exporter.write(
@@ -189,28 +190,6 @@ class Learner:
             "unknown" if regret is None else f"{regret:.1f}",
             "unknown" if report.complexity is None else f"{report.complexity:.3g}",
             "unknown" if gain is None else f"{gain:.1f} nats",
-        )
-
-    def _report(
-        self,
-        fitted: FitReport,
-        error: EpisodeError | None,
-        found: SearchResult,
-        fit_s: float,
-        search_s: float,
-    ) -> LearningReport:
-        quality, raw = fitted.quality, fitted.uncalibrated
-        return LearningReport(
-            **quality._asdict(),
-            uncalibrated_coverage=raw.coverage if raw else None,
-            uncalibrated_error=raw.calibration_error if raw else None,
-            epistemic_scale=fitted.epistemic_scale if raw else None,
-            **(error._asdict() if error else {}),
-            predicted_return=float(found.episode.rewards.sum(dim=0).mean()),
-            information_gain=self.model.information_gain,
-            fit_s=round(fit_s, 3),
-            search_s=round(search_s, 3),
-            refused=found.refused,
         )
 
     def _learned_episode(self, episode: int) -> int:
@@ -270,6 +249,29 @@ def _require_finite(fitted: FitReport) -> None:
             raise LearningError(
                 f"model fit: {name} is {value}; a smaller model.learning_rate may help"
             )
+
+
+def _report(
+    model: DynamicsModel,
+    fitted: FitReport,
+    error: EpisodeError | None,
+    found: SearchResult,
+    fit_s: float,
+    search_s: float,
+) -> LearningReport:
+    raw = fitted.uncalibrated
+    return LearningReport(
+        **fitted.quality._asdict(),
+        uncalibrated_coverage=raw.coverage if raw else None,
+        uncalibrated_error=raw.calibration_error if raw else None,
+        epistemic_scale=fitted.epistemic_scale if raw else None,
+        **(error._asdict() if error else {}),
+        information_gain=model.information_gain,
+        fit_s=round(fit_s, 3),
+        search_s=round(search_s, 3),
+        refused=found.refused,
+        predicted_return=float(found.episode.rewards.sum(dim=0).mean()),
+    )
 
 
 def _promise(imagined: Trajectories) -> Promise:
