@@ -11,8 +11,12 @@ from scipy.stats import multivariate_normal
 from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.errors import ConfigError, LearningError
 from hucrl_ros.models import Transitions, fit, make_model
-from hucrl_ros.models.fourier_features import quadrature_features, random_features
-from hucrl_ros.models.squared_exponential import SquaredExponential, log_evidence
+from hucrl_ros.models.kernel import (
+    SquaredExponential,
+    log_evidence,
+    quadrature_features,
+    random_features,
+)
 from hucrl_ros.tasks import make_task
 
 RATIO, LENGTH = 0.1, 1.5

@@ -4,7 +4,7 @@ import pytest
 from hucrl_ros.cli import main
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.optimum import find_optimum, pendulum_step
-from hucrl_ros.planners.dynamic_programming import Axis, Grid, backward_induction
+from hucrl_ros.planners.exact import Axis, Grid, backward_induction
 from hucrl_ros.robots import make_robot
 from hucrl_ros.tasks import known_optimum, make_task
 

@@ -19,7 +19,7 @@ from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners import DynaMpc, make_planner
 from hucrl_ros.planners.icem import refits
 from hucrl_ros.planners.mppi import softmax
-from hucrl_ros.planners.sampling import Noise, constant, geometric, power_law, root, shifted
+from hucrl_ros.planners.shooting import Noise, constant, geometric, power_law, root, shifted
 
 
 def spread(offsets):

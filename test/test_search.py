@@ -12,8 +12,8 @@ from torch import nn
 from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.search import ActorCritic, InitialStates, ModelRollout, Mpo, make_search
 from hucrl_ros.search.base import GuardedAdam, descend
+from hucrl_ros.search.candidates import e_step_temperature
 from hucrl_ros.search.model_rollout import RolloutPool, finite_part, trace_targets
-from hucrl_ros.search.mpo import e_step_temperature
 from hucrl_ros.tasks import make_task
 
 # Imagination

@@ -10,7 +10,7 @@ from searching import actors_of, generator, settings_of, some_states, starts_of
 from hucrl_ros.models import Transitions
 from hucrl_ros.search import ModelRollout, make_search
 from hucrl_ros.search.base import GuardedAdam
-from hucrl_ros.search.differentiable import imagined_value
+from hucrl_ros.search.gradients import imagined_value
 from hucrl_ros.search.off_policy import Replay
 
 UNCERTAIN = 0.1
@@ -120,7 +120,7 @@ def test_an_imagined_transition_that_is_not_finite_is_not_remembered():
 def test_td3_and_sac_answer_exactly_what_the_policies_answer():
     states = some_states(30)
     searching, actors, _ = begun(settings_of("td3"))
-    assert torch.equal(searching._off_policy._algorithm.actor(states), actors.joint(states))
+    assert torch.equal(searching._algorithm.actor(states), actors.joint(states))
     searching, actors, _ = begun(settings_of("sac"))
     assert torch.equal(
         searching._algorithm.actor(states, deterministic=True), actors.joint(states)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.planners.dynamic_programming import (
+from hucrl_ros.planners.exact import (
     Axis,
     Grid,
     Step,

@@ -36,6 +36,10 @@ from hucrl_ros.models.exploration import ImaginedDynamics
 from hucrl_ros.search import ActorCritic, networks_of
 from hucrl_ros.tasks import Task
 
+PARITY_PARTICLES, PARITY_STEPS = 8, 5
+"""Size of the compared rollouts. They are short because a graph repeats one step, and a longer way
+through a model that has learned little would amplify rounding beyond the tolerance."""
+
 
 class PartsOutput(NamedTuple):
     """Outputs of `Parts`, named like the tensors of the exported graph."""
@@ -114,7 +118,7 @@ class Parts(nn.Module):
     def rollout(
         self, state: Tensor, offsets: Tensor, noise: Tensor, feedback: Tensor, discount: float
     ) -> RolloutOutput:
-        """What `rollout.onnx` must compute.
+        """The trajectories that `rollout.onnx` must compute.
 
         Args:
             state: `(p,)` start of all particles.
@@ -134,12 +138,6 @@ class Parts(nn.Module):
         return RolloutOutput(returns, torch.stack(states, dim=1), torch.stack(actions, dim=1))
 
 
-PARITY_PARTICLES = 8
-PARITY_STEPS = 5
-"""Of the compared rollouts: a graph repeats one step, and a longer way through a model that has
-learned little would amplify rounding beyond the tolerance."""
-
-
 class BundleExporter:
     """Turns the present weights of its modules into bundles.
 
@@ -151,14 +149,7 @@ class BundleExporter:
     def __init__(
         self, task: Task, dynamics: ImaginedDynamics, actor_critic: ActorCritic, discount: float
     ) -> None:
-        """Export from these modules.
-
-        Args:
-            task: Gives features, rewards and the robot.
-            dynamics: The exploration strategy, with its dynamics model.
-            actor_critic: Policies and critic.
-            discount: γ.
-        """
+        """Export from these modules, with returns discounted by γ = `discount`."""
         self._task = task
         self._parts = Parts(task, dynamics, actor_critic)
         self._width = task.spec.action_dim + dynamics.hallucination_dim
@@ -247,9 +238,8 @@ class BundleExporter:
             "noise": torch.randn(PARITY_STEPS, spec.predicted_dim, generator=generator),
             "feedback": torch.ones(()),
         }
-        actors, model = self._parts.actor_critic, self._parts.dynamics.model
         with torch.no_grad():
-            prediction = model.predict(states, actions)
+            prediction = self._parts.dynamics.model.predict(states, actions)
             imagined = self._parts.rollout(**rollout, discount=self._discount)
             step = {
                 "state": states,
@@ -258,8 +248,8 @@ class BundleExporter:
             }
             output = self._parts(*step.values(), torch.zeros(()))
             cases = {
-                "policy": ({"state": states}, {"pi": actors.policy(states)}),
-                "critic": ({"state": states}, {"value": actors.critic(states)}),
+                "policy": ({"state": states}, {"pi": output.pi}),
+                "critic": ({"state": states}, {"value": output.value}),
                 "dynamics": ({"state": states, "action": actions}, prediction._asdict()),
                 "step": (step, {"next_state": output.next_state, "reward": output.reward}),
                 "score": (
@@ -268,8 +258,8 @@ class BundleExporter:
                 ),
                 "rollout": (rollout, imagined._asdict()),
             }
-            if actors.hallucination is not None:
-                cases["hallucination"] = ({"state": states}, {"eta": actors.hallucination(states)})
+            if self._parts.dynamics.hallucination_dim:
+                cases["hallucination"] = ({"state": states}, {"eta": output.eta})
         return {
             f"{graph}.{kind}.{name}": tensor.numpy()
             for graph, tensors in cases.items()

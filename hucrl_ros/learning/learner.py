@@ -21,6 +21,7 @@ from hucrl_ros.errors import LearningError
 from hucrl_ros.learning.dataset import RecordedEpisode, hash_of, join_transitions
 from hucrl_ros.learning.export import BundleExporter
 from hucrl_ros.models import (
+    DynamicsModel,
     EpisodeError,
     FitReport,
     Transitions,
@@ -46,6 +47,7 @@ from hucrl_ros.tasks import make_task
 Progress = Callable[[str, float], None]
 """Called with the phase (`fitting`, `searching`, `exporting`) and its done share."""
 START_DRAWS = 8
+"""Initial states that are drawn to try policies from."""
 logger = logging.getLogger(__name__)
 
 
@@ -143,14 +145,7 @@ class Learner:
         searched = time.perf_counter()
         self._save(last)
         self.actor_critic.load_state_dict(found.weights)
-        report = _report(quality, error, found.episode).model_copy(
-            update={
-                "information_gain": self.model.information_gain,
-                "fit_s": round(fitted - began, 3),
-                "search_s": round(searched - fitted, 3),
-                "refused": found.refused,
-            }
-        )
+        report = _report(self.model, quality, error, found, fitted - began, searched - fitted)
         self._log_account(episodes, report)
         progress("exporting", 0.0)
         self._exporter.write(
@@ -257,20 +252,25 @@ def _require_finite(fitted: FitReport) -> None:
 
 
 def _report(
-    fitted: FitReport, error: EpisodeError | None, imagined: Trajectories
+    model: DynamicsModel,
+    fitted: FitReport,
+    error: EpisodeError | None,
+    found: SearchResult,
+    fit_s: float,
+    search_s: float,
 ) -> LearningReport:
-    quality, raw = fitted.quality, fitted.uncalibrated
+    raw = fitted.uncalibrated
     return LearningReport(
-        model_error=quality.model_error,
-        nll=quality.nll,
-        coverage=quality.coverage,
-        calibration_error=quality.calibration_error,
+        **fitted.quality._asdict(),
         uncalibrated_coverage=raw.coverage if raw else None,
         uncalibrated_error=raw.calibration_error if raw else None,
         epistemic_scale=fitted.epistemic_scale if raw else None,
-        surprise=error.surprise if error else None,
-        complexity=error.complexity if error else None,
-        predicted_return=float(imagined.rewards.sum(dim=0).mean()),
+        **(error._asdict() if error else {}),
+        information_gain=model.information_gain,
+        fit_s=round(fit_s, 3),
+        search_s=round(search_s, 3),
+        refused=found.refused,
+        predicted_return=float(found.episode.rewards.sum(dim=0).mean()),
     )
 
 

@@ -17,7 +17,7 @@ from hucrl_ros.models.fit import (
     evaluate_episode,
     fit,
 )
-from hucrl_ros.models.fourier import FourierModel, quadrature_fourier, random_fourier
+from hucrl_ros.models.fourier import quadrature_fourier, random_fourier
 from hucrl_ros.models.gaussian_process import GaussianProcess
 from hucrl_ros.tasks import Task
 
@@ -53,8 +53,6 @@ __all__ = [
     "Ensemble",
     "EpisodeError",
     "FitReport",
-    "FourierModel",
-    "GaussianProcess",
     "Prediction",
     "Quality",
     "Sampled",

@@ -191,8 +191,3 @@ class DynamicsModel(nn.Module, ABC):
 
     def _predicted(self, state: Tensor) -> Tensor:
         return state[..., : self.output_dim] if self.task.spec.context else state
-
-
-def independent(epistemic: Tensor) -> Tensor:
-    """Deviations `(m, n, m)` of independent outputs whose deviations are `(n, m)`."""
-    return torch.diag_embed(epistemic).transpose(0, 1)

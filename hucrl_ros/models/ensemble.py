@@ -103,7 +103,7 @@ class Heads(nn.Module):
         Args:
             inputs: Normalised, `(n, i)`.
             targets: Normalised, `(n, m)`.
-            loss: What to descend.
+            loss: Minimised by gradient descent.
             generator: Draws bootstrap and batches.
             progress: Called after each step.
         """

@@ -5,24 +5,25 @@ from torch import Tensor
 
 from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.errors import LearningError
-from hucrl_ros.models.base import DynamicsModel, Prediction, Progress, Sampled, independent
-from hucrl_ros.models.fourier_features import (
+from hucrl_ros.models.base import Prediction, Progress, Sampled
+from hucrl_ros.models.kernel import (
+    FITTED_POINTS,
     FourierFeatures,
+    KernelModel,
+    SquaredExponential,
+    independent,
     quadrature_features,
     random_features,
 )
-from hucrl_ros.models.squared_exponential import FITTED_POINTS, SquaredExponential
 from hucrl_ros.tasks import Task
 
 
-class FourierModel(DynamicsModel):
+class FourierModel(KernelModel):
     """f(x) = φ(x)ᵀw with w ~ N(0, s²I) and Gaussian noise; one kernel for all outputs."""
 
     weights: Tensor
     whitener: Tensor
     drawn: Tensor
-    prior_std: Tensor
-    information: Tensor
 
     def __init__(self, task: Task, settings: ModelSettings, features: FourierFeatures) -> None:
         super().__init__(task, settings, fixed_inputs=True)
@@ -44,12 +45,12 @@ class FourierModel(DynamicsModel):
         mean = phi @ self.weights.T
         variance = ((phi @ self.whitener.T) ** 2).sum(dim=-1, keepdim=True)
         epistemic = variance.sqrt() * self.prior_std
-        return Prediction(mean, epistemic, self._noise(mean), independent(epistemic))
+        return Prediction(mean, epistemic, self.noise_like(mean), independent(epistemic))
 
     def sample_normalised(self, inputs: Tensor) -> Sampled:
         """The function of the drawn weights."""
         mean = self.features(inputs, self.kernel)[0] @ self.drawn.T
-        return Sampled(mean, self._noise(mean))
+        return Sampled(mean, self.noise_like(mean))
 
     def draw(self, generator: torch.Generator) -> None:
         """Draw weights from the posterior."""
@@ -84,19 +85,6 @@ class FourierModel(DynamicsModel):
         # ½ ln det(I + ΦᵀΦ/ν²) = ½ ln det(I + ΦΦᵀ/ν²), for each output.
         self.information.fill_(self.output_dim * float(factor.diagonal().log().sum()))
         progress(1.0)
-
-    @property
-    def information_gain(self) -> float:
-        """½ ln det(I + ΦΦᵀ/ν²), summed over the outputs [nats]."""
-        return float(self.information)
-
-    @property
-    def noise_ratio(self) -> float:
-        """ν."""
-        return float(self.kernel.noise)
-
-    def _noise(self, like: Tensor) -> Tensor:
-        return (self.kernel.noise.to(like.dtype) * self.prior_std).expand(like.shape)
 
 
 def random_fourier(

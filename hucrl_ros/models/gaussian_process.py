@@ -4,20 +4,22 @@ import torch
 from torch import Tensor
 
 from hucrl_ros.config.schema import ModelSettings
-from hucrl_ros.models.base import DynamicsModel, Prediction, Progress, Sampled, independent
-from hucrl_ros.models.fourier_features import random_features
-from hucrl_ros.models.squared_exponential import (
+from hucrl_ros.models.base import Prediction, Progress, Sampled
+from hucrl_ros.models.kernel import (
     FITTED_POINTS,
+    KernelModel,
     SquaredExponential,
+    independent,
     prior_variance,
+    random_features,
 )
 from hucrl_ros.tasks import Task
 
 LEAST_VARIANCE = 1e-10
-"""Of a prior variance of 1: what double precision can tell from certainty."""
+"""Least posterior variance, the prior's being 1, that double precision tells from certainty."""
 
 
-class GaussianProcess(DynamicsModel):
+class GaussianProcess(KernelModel):
     """Exact Gaussian process: independent outputs, squared-exponential kernel.
 
     Of more than `max_points` transitions, those are kept that a greedy choice by posterior
@@ -28,10 +30,8 @@ class GaussianProcess(DynamicsModel):
     points: Tensor
     weights: Tensor
     whitener: Tensor
-    prior_std: Tensor
     drawn_prior: Tensor
     drawn_weights: Tensor
-    information: Tensor
 
     def __init__(self, task: Task, settings: ModelSettings, generator: torch.Generator) -> None:
         super().__init__(task, settings, fixed_inputs=True)
@@ -63,7 +63,7 @@ class GaussianProcess(DynamicsModel):
         deviation = (1.0 - explained).clamp_min(LEAST_VARIANCE).sqrt().T.to(inputs.dtype)
         epistemic = deviation * self.prior_std
         return Prediction(
-            mean.to(inputs.dtype), epistemic, self._noise(epistemic), independent(epistemic)
+            mean.to(inputs.dtype), epistemic, self.noise_like(epistemic), independent(epistemic)
         )
 
     def sample_normalised(self, inputs: Tensor) -> Sampled:
@@ -72,7 +72,7 @@ class GaussianProcess(DynamicsModel):
         covariance = self.kernel(inputs.double(), self.points)
         update = torch.matmul(covariance, self.drawn_weights.unsqueeze(-1))
         mean = (prior + update).squeeze(-1).T.to(inputs.dtype)
-        return Sampled(mean, self._noise(mean))
+        return Sampled(mean, self.noise_like(mean))
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator) -> None:
@@ -127,16 +127,6 @@ class GaussianProcess(DynamicsModel):
             chosen.append(pivot)
         return torch.tensor(chosen).sort().values
 
-    @property
-    def information_gain(self) -> float:
-        """½ ln det(I + K/ν²) of the kept points, summed over the outputs [nats]."""
-        return float(self.information)
-
-    @property
-    def noise_ratio(self) -> float:
-        """Largest ν."""
-        return float(self.kernel.noise.max())
-
     def _condition(self, points: Tensor, targets: Tensor) -> None:
         """Take the posterior given targets `(n, m)` at `points` `(n, d)`."""
         count, factor, y = len(points), self.kernel.cholesky(points), targets.T.unsqueeze(-1)
@@ -153,6 +143,3 @@ class GaussianProcess(DynamicsModel):
         self.prior_std.copy_(prior_variance(factor, y).sqrt())
         self.drawn_weights.copy_(self.weights)
         self.information.fill_(float(gain) * self.output_dim / len(factor))
-
-    def _noise(self, like: Tensor) -> Tensor:
-        return (self.kernel.noise.to(like.dtype) * self.prior_std).expand(like.shape)

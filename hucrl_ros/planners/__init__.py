@@ -10,8 +10,7 @@ from hucrl_ros.planners.icem import Icem
 from hucrl_ros.planners.ilqr import Ilqr
 from hucrl_ros.planners.mppi import Mppi
 from hucrl_ros.planners.policy import PolicyPlanner
-from hucrl_ros.planners.poplin_a import PoplinA
-from hucrl_ros.planners.poplin_bias import PoplinBias
+from hucrl_ros.planners.poplin import PoplinA, PoplinBias
 from hucrl_ros.planners.random_shooting import RandomShooting
 
 PLANNERS: dict[str, type[Planner]] = {
@@ -46,17 +45,9 @@ __all__ = [
     "PLANNERS",
     "Cem",
     "DynaMpc",
-    "Exact",
-    "Icem",
-    "Ilqr",
     "Imagine",
-    "Mppi",
     "Plan",
     "Planner",
-    "PolicyPlanner",
-    "PoplinA",
-    "PoplinBias",
-    "RandomShooting",
     "Rollouts",
     "System",
     "make_planner",

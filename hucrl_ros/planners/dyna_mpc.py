@@ -1,9 +1,7 @@
 """Dyna-MPC (Algorithm 7): the cross-entropy method around learned policies."""
 
-import numpy as np
-
 from hucrl_ros.planners.base import Array
-from hucrl_ros.planners.elites import ElitesProposal
+from hucrl_ros.planners.cem import ElitesProposal
 from hucrl_ros.planners.shooting import AROUND_POLICIES, Proposal, ShootingPlanner
 
 
@@ -25,11 +23,9 @@ class DynaMpc(ShootingPlanner):
     def _proposal(self, memory: Array) -> Proposal:
         return ElitesProposal(
             self.settings,
-            self._noise,
-            self._rng,
+            self._draw,
             mean=memory[0],
-            tried=np.zeros_like(memory[:1]),
-            refits=frozenset(range(1, self.settings.iterations + 1)),
+            tried=self._nothing,
             kept=self.settings.elites,
             feedback=AROUND_POLICIES,
         )

@@ -4,9 +4,8 @@ import itertools
 import math
 
 from hucrl_ros.planners.base import Array
-from hucrl_ros.planners.elites import ElitesProposal
-from hucrl_ros.planners.sampling import Matrix, power_law
-from hucrl_ros.planners.shooting import Proposal, ShootingPlanner
+from hucrl_ros.planners.cem import ElitesProposal
+from hucrl_ros.planners.shooting import Matrix, Proposal, ShootingPlanner, power_law
 
 
 class Icem(ShootingPlanner):
@@ -25,8 +24,7 @@ class Icem(ShootingPlanner):
         settings = self.settings
         return ElitesProposal(
             settings,
-            self._noise,
-            self._rng,
+            self._draw,
             mean=memory[0],
             tried=memory[1:],
             refits=refits(settings.iterations, settings.decay),

@@ -1,12 +1,12 @@
 """Model-predictive path integral control."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners.base import Array, Plan, Rollouts
-from hucrl_ros.planners.sampling import Noise
 from hucrl_ros.planners.shooting import OPEN_LOOP, Proposal, ShootingPlanner, Shot
 
 
@@ -20,7 +20,7 @@ class Mppi(ShootingPlanner):
     """
 
     def _proposal(self, memory: Array) -> Proposal:
-        return WeightsProposal(self.settings, self._noise, self._rng, mean=memory[0])
+        return WeightsProposal(self.settings, self._draw, mean=memory[0])
 
 
 @dataclass
@@ -28,8 +28,8 @@ class WeightsProposal(Proposal):
     """A normal distribution whose mean follows all samples, by weight."""
 
     settings: PlannerSettings
-    noise: Noise
-    rng: np.random.Generator
+    draw: Callable[[], Array]
+    """Standard normal sequences `(N, H, q + h)`."""
     mean: Array
     """`(H, q + h)`."""
     feedback: float = OPEN_LOOP
@@ -40,7 +40,7 @@ class WeightsProposal(Proposal):
 
     def sample(self) -> Array:
         """Offsets `(N, H, q + h)` around the mean, which is one of them."""
-        draws = self.mean + self.settings.noise * self.noise.draw(self.rng)
+        draws = self.mean + self.settings.noise * self.draw()
         offsets: Array = np.clip(draws, -1.0, 1.0)
         offsets[0] = self.mean
         return offsets

@@ -1,7 +1,7 @@
 """Random shooting."""
 
 from hucrl_ros.planners.base import Array
-from hucrl_ros.planners.elites import ElitesProposal
+from hucrl_ros.planners.cem import ElitesProposal
 from hucrl_ros.planners.shooting import Proposal, ShootingPlanner
 
 
@@ -13,12 +13,4 @@ class RandomShooting(ShootingPlanner):
     """
 
     def _proposal(self, memory: Array) -> Proposal:
-        return ElitesProposal(
-            self.settings,
-            self._noise,
-            self._rng,
-            mean=self._nothing[0],
-            tried=memory[1:1],
-            refits=frozenset(),
-            kept=0,
-        )
+        return ElitesProposal(self.settings, self._draw, self._nothing[0], refits=frozenset())

@@ -7,19 +7,15 @@ from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.models.exploration import ImaginedDynamics
 from hucrl_ros.search.actor_critic import ActorCritic
 from hucrl_ros.search.base import PolicySearch, SearchResult
-from hucrl_ros.search.bptt import Bptt
-from hucrl_ros.search.differentiable import missing_gradients
-from hucrl_ros.search.lookahead import Lookahead
+from hucrl_ros.search.candidates import Lookahead, Mpo
+from hucrl_ros.search.gradients import Bptt, Pathwise, missing_gradients
 from hucrl_ros.search.model_rollout import (
     InitialStates,
     ModelRollout,
     Trajectories,
 )
-from hucrl_ros.search.mpo import Mpo
-from hucrl_ros.search.pathwise import Pathwise
+from hucrl_ros.search.off_policy import Sac, Td3
 from hucrl_ros.search.ppo import Ppo
-from hucrl_ros.search.sac import Sac
-from hucrl_ros.search.td3 import Td3
 from hucrl_ros.search.weights import networks_of
 
 logger = logging.getLogger(__name__)
@@ -75,7 +71,6 @@ __all__ = [
     "Lookahead",
     "ModelRollout",
     "Mpo",
-    "Pathwise",
     "PolicySearch",
     "SearchResult",
     "Trajectories",

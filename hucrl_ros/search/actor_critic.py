@@ -13,6 +13,8 @@ from hucrl_ros.tasks import Task
 
 SILU_SLOPE = 1.1
 """Largest slope of SiLU, rounded up."""
+INITIAL_LOG_STD = -1.5
+"""Logarithm of the deviation that `sac`'s actions begin with, before they are squashed."""
 
 
 class RowBound(nn.Module):
@@ -41,10 +43,6 @@ def bound_lipschitz(network: nn.Sequential, constant: float) -> None:
     share = (constant / SILU_SLOPE ** (len(linear) - 1)) ** (1.0 / len(linear))
     for layer in linear:
         parametrize.register_parametrization(layer, "weight", RowBound(share))
-
-
-INITIAL_LOG_STD = -1.5
-"""Of the actions that `sac` draws, before they are squashed."""
 
 
 def mlp(sizes: Sequence[int], generator: Generator, last_gain: float = 1.0) -> nn.Sequential:

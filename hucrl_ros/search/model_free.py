@@ -16,6 +16,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Generator, Tensor, nn
+from torch.optim import Optimizer
 
 from hucrl_ros.search.actor_critic import ActorCritic
 from hucrl_ros.tasks import Task
@@ -46,12 +47,22 @@ class Means(nn.Module):
         return torch.cat([network(features) for network in self.networks], dim=-1)
 
 
-def policy_arguments(actor_critic: ActorCritic) -> dict[str, Any]:
-    """How the library builds the networks that ours replace."""
+def common_arguments(
+    actor_critic: ActorCritic, optimiser: Optimizer, **policy_arguments: bool
+) -> dict[str, Any]:
+    """Arguments of every algorithm: no environment, our step size, networks to be replaced."""
     return {
-        "net_arch": [],
-        "features_extractor_class": TaskFeatures,
-        "features_extractor_kwargs": {"task": actor_critic.task},
+        "policy": "MlpPolicy",
+        "env": None,
+        "learning_rate": lambda _: float(optimiser.param_groups[0]["lr"]),
+        "policy_kwargs": {
+            "net_arch": [],
+            "features_extractor_class": TaskFeatures,
+            "features_extractor_kwargs": {"task": actor_critic.task},
+            **policy_arguments,
+        },
+        "device": actor_critic.limits.device,
+        "_init_setup_model": False,
     }
 
 

@@ -1,9 +1,9 @@
-"""What `sac` and `td3` have in common: imagined data, action values, the library's `train`."""
+"""SAC and TD3 on hallucinated data: action values that learn from imagined and real steps."""
 
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable
 from copy import deepcopy
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from stable_baselines3 import SAC, TD3
@@ -15,9 +15,15 @@ from torch import Generator, Tensor, nn
 from hucrl_ros.config.schema import SearchSettings
 from hucrl_ros.models import Transitions
 from hucrl_ros.search.actor_critic import ActorCritic
-from hucrl_ros.search.base import GuardedAdam
-from hucrl_ros.search.model_free import drawing_from, set_up
-from hucrl_ros.search.model_rollout import ModelRollout
+from hucrl_ros.search.base import GuardedAdam, PolicySearch
+from hucrl_ros.search.model_free import Means, common_arguments, drawing_from, set_up
+from hucrl_ros.search.model_rollout import InitialStates, ModelRollout
+
+UNIFORM_SHARE = 0.5
+"""Share of imagined actions that are uniform over their range. Nothing forbids to imagine them,
+and values that only ever saw the policies' own actions have a poor gradient elsewhere."""
+NOISE_CLIP = 2.5
+"""Largest target noise of `td3` [standard deviations], as in its paper."""
 
 
 class Data(NamedTuple):
@@ -117,62 +123,115 @@ class Replay:
         return torch.randint(rows, (count,), generator=self.generator)
 
 
-UNIFORM_SHARE = 0.5
-"""Share of imagined actions that are uniform over their range. Nothing forbids to imagine them,
-and values that only ever saw the policies' own actions have a poor gradient elsewhere."""
+class OffPolicy(PolicySearch):
+    """An off-policy algorithm of the library, on our networks and a `Replay` (Algorithm 3).
 
+    Twin action values Q(s, u, η) learn from imagined and real transitions; their targets are
+    expanded by imagined steps (HVE). The policies climb Q.
+    """
 
-class OffPolicy:
-    """An off-policy algorithm on the networks of `ActorCritic` and the data of a `Replay`."""
+    _algorithm: SAC | TD3
 
-    def __init__(
-        self,
-        algorithm: SAC | TD3,
-        actor_critic: ActorCritic,
-        replay: Replay,
-        optimiser: GuardedAdam,
-        settings: SearchSettings,
-    ) -> None:
-        """Put our networks, data and optimisers into `algorithm`.
+    @abstractmethod
+    def _make(self, arguments: dict[str, Any]) -> None:
+        """Make the library's algorithm from the `arguments` of both and its own."""
 
-        Args:
-            algorithm: Without environment and networks yet.
-            actor_critic: Holds the networks.
-            replay: Holds the data.
-            optimiser: Of the policies; its step size holds for the action values too.
-            settings: Steps and batch size.
-        """
+    @abstractmethod
+    def _put_policies(self, actor_critic: ActorCritic) -> None:
+        """Replace the networks of the algorithm's actor by π and η."""
+
+    @abstractmethod
+    def _act(self, states: Tensor, actor_critic: ActorCritic, generator: Generator) -> Tensor:
+        """Noisy (u, η) `(n, q + h)` of the policies at `states` `(n, p)`."""
+
+    def begin(
+        self, rollout: ModelRollout, starts: InitialStates, optimiser: GuardedAdam
+    ) -> list[GuardedAdam]:
+        """Put our networks, data and optimisers into the algorithm."""
+        settings, actor_critic = self.settings, rollout.actor_critic
         assert actor_critic.action_values is not None
+        arguments = common_arguments(actor_critic, optimiser)
+        self._make({**arguments, "tau": settings.target_rate, "gamma": settings.discount})
+        algorithm = self._algorithm
         set_up(algorithm, actor_critic)
         networks = list(actor_critic.action_values.networks)
         _put(networks, algorithm.critic)
         _put(deepcopy(networks), algorithm.critic_target)
-        self.optimiser = GuardedAdam(
-            actor_critic.action_values.parameters(), settings.learning_rate
-        )
-        """Of the action values."""
-        algorithm.critic.optimizer = self.optimiser
+        of_values = GuardedAdam(actor_critic.action_values.parameters(), settings.learning_rate)
+        algorithm.critic.optimizer = of_values
         algorithm.actor.optimizer = optimiser
+        self._replay = Replay(rollout, starts.recorded, settings)
         # The library only ever asks it for samples.
-        algorithm.replay_buffer = cast(ReplayBuffer, replay)
-        self._algorithm, self._replay, self._settings = algorithm, replay, settings
+        algorithm.replay_buffer = cast(ReplayBuffer, self._replay)
+        self._put_policies(actor_critic)
+        return [of_values]
 
-    def learn(self, states: Tensor, act: Callable[[Tensor], Tensor], generator: Generator) -> None:
-        """One round of Algorithm 3.
-
-        Args:
-            states: `(n, p)` from which data are imagined.
-            act: Draws the policies' (u, η) `(n, q + h)` for states.
-            generator: Draws everything random.
-        """
+    def improve_policies(
+        self, states: Tensor, rollout: ModelRollout, optimiser: GuardedAdam, generator: Generator
+    ) -> None:
+        """Imagine a step of drawn actions from `states` `(n, p)`, then learn from all data."""
         self._replay.generator = generator
         with drawing_from(generator):
             with torch.no_grad():
-                own = act(states)
+                own = self._act(states, rollout.actor_critic, generator)
             wide = 2.0 * torch.rand(own.shape, generator=generator) - 1.0
             chosen = torch.rand(len(own), 1, generator=generator) < UNIFORM_SHARE
             self._replay.add(states, torch.where(chosen, wide, own))
-            self._algorithm.train(self._settings.policy_steps, self._settings.batch_size)
+            self._algorithm.train(self.settings.policy_steps, self.settings.batch_size)
+
+
+class Td3(OffPolicy):
+    """TD3 (Fujimoto et al., 2018; stable-baselines3) on hallucinated data, with HVE."""
+
+    _algorithm: TD3
+
+    def _make(self, arguments: dict[str, Any]) -> None:
+        noise = self.settings.candidate_noise
+        self._algorithm = TD3(
+            **arguments, target_policy_noise=noise, target_noise_clip=NOISE_CLIP * noise
+        )
+
+    def _put_policies(self, actor_critic: ActorCritic) -> None:
+        self._algorithm.actor.mu = nn.Sequential(Means(actor_critic), nn.Tanh())
+        self._algorithm.actor_target.mu = deepcopy(self._algorithm.actor.mu)
+
+    def _act(self, states: Tensor, actor_critic: ActorCritic, generator: Generator) -> Tensor:
+        joint = actor_critic.joint(states)
+        noise = torch.randn(joint.shape, generator=generator)
+        return (joint + self.settings.candidate_noise * noise).clamp(-1.0, 1.0)
+
+
+class Sac(OffPolicy):
+    """SAC (Haarnoja et al., 2018; stable-baselines3) on hallucinated data, with HVE.
+
+    As `td3`, with policies whose noise is learned and whose entropy is rewarded. The weight of
+    the entropy falls with the step size, so that what is learned last is the policies' means,
+    which are what a bundle plays.
+    """
+
+    _algorithm: SAC
+
+    def _make(self, arguments: dict[str, Any]) -> None:
+        # The target entropy is unused where the entropy's weight is given.
+        weight = self.settings.entropy_weight
+        self._algorithm = SAC(**arguments, ent_coef=weight, target_entropy=0.0)
+
+    def _put_policies(self, actor_critic: ActorCritic) -> None:
+        assert actor_critic.log_std is not None
+        self._algorithm.actor.add_module("mu", Means(actor_critic))
+        self._algorithm.actor.add_module("log_std", actor_critic.log_std)
+
+    def _act(self, states: Tensor, actor_critic: ActorCritic, generator: Generator) -> Tensor:
+        joint: Tensor = self._algorithm.actor(states)
+        return joint
+
+    def improve_policies(
+        self, states: Tensor, rollout: ModelRollout, optimiser: GuardedAdam, generator: Generator
+    ) -> None:
+        """As every off-policy search, with the present weight of the entropy."""
+        share = optimiser.param_groups[0]["lr"] / self.settings.learning_rate
+        self._algorithm.ent_coef_tensor.fill_(share * self.settings.entropy_weight)
+        super().improve_policies(states, rollout, optimiser, generator)
 
 
 def _put(networks: list[nn.Module], critic: ContinuousCritic) -> None:

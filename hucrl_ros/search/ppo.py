@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from hucrl_ros.search.base import GuardedAdam, PolicySearch
-from hucrl_ros.search.model_free import Means, drawing_from, policy_arguments, set_up
+from hucrl_ros.search.model_free import Means, common_arguments, drawing_from, set_up
 from hucrl_ros.search.model_rollout import InitialStates, ModelRollout, trace_targets
 
 
@@ -36,16 +36,11 @@ class Ppo(PolicySearch):
         """Build the library's algorithm on our networks."""
         settings, actor_critic = self.settings, rollout.actor_critic
         algorithm = PPO(
-            "MlpPolicy",
-            None,  # type: ignore[arg-type]
-            learning_rate=lambda _: float(optimiser.param_groups[0]["lr"]),
+            **common_arguments(actor_critic, optimiser, ortho_init=False),
             n_epochs=1,
             batch_size=settings.batch_size,
             clip_range=settings.ppo_clip,
             vf_coef=0.0,  # The critic has its own regression, as in every search.
-            policy_kwargs={**policy_arguments(actor_critic), "ortho_init": False},
-            device=actor_critic.limits.device,
-            _init_setup_model=False,
         )
         set_up(algorithm, actor_critic)
         policy = algorithm.policy

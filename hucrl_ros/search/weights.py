@@ -36,6 +36,7 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
         return None
     assert isinstance(model, Ensemble)
     policy, hallucination = policies_of(actor_critic)
+    heads = 1 if isinstance(dynamics, ThompsonDynamics) else len(model.heads.choice)
     return Networks(
         policy=policy,
         hallucination=hallucination,
@@ -49,7 +50,8 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
             "target_mean": _numpy(model.targets.mean),
             "target_std": _numpy(model.targets.std),
             "reach": _numpy(dynamics.bounds),
-            "choice": _choice(dynamics, len(model.heads.choice)),
+            # Weight of each head's mean and variance in the imagined next state.
+            "choice": np.full(heads, 1.0 / heads, np.float32),
             "epistemic_scale": _numpy(model.epistemic_scale),
             "min_aleatoric": np.array(
                 model.settings.min_aleatoric_std if model.noisy else 0.0, np.float32
@@ -81,7 +83,8 @@ def critic_of(actor_critic: ActorCritic) -> list[Dense]:
 
 
 def _geometry(geometry: Geometry) -> dict[str, Floats]:
-    """As `runtime.networks.GEOMETRY` says."""
+    """Arrays as `controller.engines.networks.GEOMETRY` describes them."""
+    body = geometry.contact.shape if geometry.contact else None
     sites = [site for site in geometry.sites if isinstance(site, ForwardKinematics)]
     links = [
         [index, joint.column, joint.slides, *joint.axis, *joint.transform(0.0)[:3].ravel()]
@@ -95,19 +98,14 @@ def _geometry(geometry: Geometry) -> dict[str, Floats]:
         "vectors": geometry.components,
         "units": (NEAR_STOP, VECTOR_UNIT),
         "touches": geometry.touches,
-        "object": _object(geometry),
+        "object": [*geometry.object_entries, body.radius, body.half_height, NEAR_CONTACT]
+        if body
+        else [],
     }
     return {
         name: np.array(found[name], np.float32).reshape(-1, *shape[1:])
         for name, shape in GEOMETRY.items()
     }
-
-
-def _object(geometry: Geometry) -> list[list[float]]:
-    if geometry.contact is None:
-        return []
-    shape = geometry.contact.shape
-    return [[*geometry.object_entries, shape.radius, shape.half_height, NEAR_CONTACT]]
 
 
 def _known_dynamics(dynamics: ImaginedDynamics) -> bool:
@@ -129,12 +127,6 @@ def _layers(dynamics: ImaginedDynamics, heads: Heads, noisy: bool) -> list[Dense
         Dense(_numpy(weight[used]), _numpy(bias[used]).squeeze(1))
         for weight, bias in zip(weights, biases, strict=True)
     ]
-
-
-def _choice(dynamics: ImaginedDynamics, heads: int) -> Floats:
-    """Weight of each head's mean and variance in the imagined next state."""
-    count = 1 if isinstance(dynamics, ThompsonDynamics) else heads
-    return np.full(count, 1.0 / count, np.float32)
 
 
 def _dense(network: nn.Sequential) -> list[Dense]:
