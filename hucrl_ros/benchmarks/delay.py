@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from hucrl_ros.benchmarks import Output, report
+from hucrl_ros.benchmarks.loop import NODES, run_trial
 from hucrl_ros.benchmarks.results import DelayRow, delay_scores
-from hucrl_ros.benchmarks.trials import NODES, run_trial
 from hucrl_ros.config.files import load_config, task_config_path
 from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.agent import Agent

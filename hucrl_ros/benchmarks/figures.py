@@ -18,7 +18,7 @@ from hucrl_ros.benchmarks.results import (
     delay_scores,
     planner_scores,
 )
-from hucrl_ros.experiments.style import (
+from hucrl_ros.experiments.presentation import (
     AMBER,
     BLUE,
     GREEN,

@@ -100,7 +100,7 @@ def _plan(
     threads: int | None,
     csv: Path | None,
 ) -> None:
-    from hucrl_ros.experiments.oracle import OracleRow, append_row, plan_episode
+    from hucrl_ros.experiments.optimum import OracleRow, append_row, plan_episode
     from hucrl_ros.tasks import make_task
 
     for penalty in penalties:

@@ -206,7 +206,7 @@ def train(sweep: "Sweep", workers: int | None, ray: str | None) -> list[str]:
     if ray is None:
         place = LocalWorkers(workers or 1, sweep.logs)
     else:
-        from hucrl_ros.experiments.ray_workers import RayWorkers
+        from hucrl_ros.experiments.workers import RayWorkers
 
         place = RayWorkers(ray, sweep.logs)
     total = len(sweep.cells)

@@ -12,7 +12,7 @@ import scipy.linalg
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hucrl_ros.experiments.style import BLUE, GREY, INK, VERMILION, headline, save, styled
+from hucrl_ros.experiments.presentation import BLUE, GREY, INK, VERMILION, headline, save, styled
 from hucrl_ros.robots.mujoco_robot import Array
 
 DOMAIN: Array = np.linspace(-1.0, 1.0, 401, dtype=np.float64)

@@ -9,6 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from hucrl_ros.experiments.presentation import (
+    GREY,
+    INK,
+    Column,
+    Table,
+    draw_optimum,
+    save,
+    signed,
+    styled,
+    write_page,
+)
 from hucrl_ros.experiments.statistics import (
     Group,
     Interval,
@@ -20,8 +31,6 @@ from hucrl_ros.experiments.statistics import (
     first_reaching,
     mean_interval,
 )
-from hucrl_ros.experiments.style import GREY, INK, draw_optimum, save, signed, styled
-from hucrl_ros.experiments.tables import Column, Table, write_page
 from hucrl_ros.robots.mujoco_robot import Array
 
 HANDLE_IN, LETTER_IN = 0.75, 0.085

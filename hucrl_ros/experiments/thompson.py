@@ -13,14 +13,14 @@ from matplotlib.ticker import MaxNLocator
 
 from hucrl_ros.controller.bundle import Bundle, load_bundle
 from hucrl_ros.experiments.grid import Cell
-from hucrl_ros.experiments.statistics import Series
-from hucrl_ros.experiments.style import (
+from hucrl_ros.experiments.presentation import (
     EFFORT_COLOURS,
     STRATEGY_COLOURS,
     STRATEGY_MARKERS,
     save,
     styled,
 )
+from hucrl_ros.experiments.statistics import Series
 from hucrl_ros.experiments.sweep import Sweep
 from hucrl_ros.experiments.sweep_report import draw_curve
 from hucrl_ros.learning.learner import Learner
