@@ -147,7 +147,7 @@ def test_every_command_module_belongs_to_a_command():
     commands = {
         module for module in modules if entry.search((folder / f"{module}.py").read_text())
     }
-    assert commands == set(COMMANDS)
+    assert {*commands, "runs"} == {place.partition(".")[0] for place in COMMANDS.values()}
 
 
 # Parsing
