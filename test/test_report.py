@@ -8,13 +8,8 @@ from PIL import Image
 
 from hucrl_ros.controller.bundle import PROMISE
 from hucrl_ros.experiments import video
-from hucrl_ros.experiments.phase import (
-    VIEWS,
-    PlayedEpisode,
-    phase_points,
-    select_episodes,
-    unbroken,
-)
+from hucrl_ros.experiments.evaluation import PlayedEpisode
+from hucrl_ros.experiments.phase import VIEWS, phase_points, select_episodes, unbroken
 from hucrl_ros.experiments.report import choose_clips, make_report
 from hucrl_ros.experiments.video import Clip, load_clips, render_videos, save_clips
 from hucrl_ros.robots import make_robot

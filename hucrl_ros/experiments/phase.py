@@ -3,10 +3,8 @@
 `phase_plot` is of one run, `draw_phase_grid` of several (App. Inverted Pendulum).
 """
 
-import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,16 +17,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.controller.bundle import PROMISE, Promise
-from hucrl_ros.errors import BagError, ConfigError, RunError
-from hucrl_ros.experiments.presentation import EFFORT_COLOURS, INK, VERMILION, save, signed, styled
+from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.experiments.evaluation import PlayedEpisode, load_episodes
+from hucrl_ros.experiments.presentation import (
+    EFFORT_COLOURS,
+    INK,
+    VERMILION,
+    drawing,
+    overall_title,
+    signed,
+)
 from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import Summary
-from hucrl_ros.tasks import Task, make_task
-
-logger = logging.getLogger(__name__)
+from hucrl_ros.tasks import make_task
 
 MAX_PANELS = 12
 COLUMNS = 4
@@ -60,80 +62,6 @@ VIEWS = {
 """By task. Others get no phase plot."""
 
 
-@dataclass(frozen=True)
-class PlayedEpisode:
-    """What the pictures show of an episode."""
-
-    index: int
-    states: Array
-    """`(T + 1, p)`."""
-    actions: Array
-    """`(T, q)` [N m or N]."""
-    rewards: Array
-    """`(T,)`."""
-    random: bool
-    """Played by random efforts."""
-    promise: Promise | None
-    """The episode that its bundle imagined."""
-    tick_ms: Array
-    """`(N,)` durations of the control ticks [ms]; empty where there were none."""
-    missed: NDArray[np.bool_]
-    """`(N,)` whether a tick took longer than the control period."""
-
-    @property
-    def total(self) -> float:
-        """The episode's return."""
-        return float(self.rewards.sum())
-
-    @property
-    def name(self) -> str:
-        """For titles."""
-        return f"episode {self.index}" + (" (random)" if self.random else "")
-
-
-def load_episodes(
-    run: RunFolder, task: Task, indices: Sequence[int], random_episodes: int
-) -> list[PlayedEpisode]:
-    """The episodes with a readable bag that holds at least one transition."""
-    episodes = []
-    for index in indices:
-        try:
-            recorded = read_episode(run.bag(index), task.spec, task.steps)
-        except BagError as error:
-            logger.warning("left out of the pictures: %s", error)
-            continue
-        if not len(recorded.actions):
-            logger.warning("left out of the pictures: %s: no transition", run.bag(index))
-            continue
-        tick_ms = recorded.ticks["tick_ms"]
-        known = np.isfinite(tick_ms)
-        episodes.append(
-            PlayedEpisode(
-                index=index,
-                states=recorded.states,
-                actions=recorded.actions,
-                rewards=task.rewards(recorded.states[:-1], recorded.actions),
-                random=index < random_episodes,
-                promise=read_promise(run.bundle(index) / PROMISE),
-                tick_ms=np.asarray(tick_ms[known], dtype=np.float64),
-                missed=np.asarray(recorded.ticks["missed"][known], dtype=np.bool_),
-            )
-        )
-    return episodes
-
-
-def read_promise(path: Path) -> Promise | None:
-    """What a bundle imagined; None where it has no such file, or a damaged one."""
-    if not path.is_file():
-        return None
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return Promise(*(arrays[field].astype(np.float64) for field in Promise._fields))
-    except (ValueError, OSError, EOFError, KeyError) as error:
-        logger.warning("left out of the pictures: %s: %s", path, error)
-        return None
-
-
 def run_title(summary: Summary) -> str:
     """Task and settings of a run."""
     return (
@@ -156,18 +84,17 @@ def phase_plot(
     shown = select_episodes(episodes, MAX_PANELS)
     rows = math.ceil(len(shown) / COLUMNS)
     columns = math.ceil(len(shown) / rows)
-    with styled():
-        width = max(2.75 * columns + 0.9, 6.4)
-        figure = Figure(figsize=(width, 2.5 * rows + 1.3), layout="constrained")
+    width = max(2.75 * columns + 0.9, 6.4)
+    with drawing(path, (width, 2.5 * rows + 1.3)) as figure:
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes, episode in zip(panels.flat, shown, strict=False):
             _draw_episode(axes, view, episode, effort_limit)
         for axes in panels.flat[len(shown) :]:
             axes.set_visible(False)
         _label_panels(panels, view, len(shown))
-        figure.suptitle(run_title(summary), x=0.01, ha="left", fontsize=13, fontweight="bold")
+        overall_title(figure, run_title(summary))
         _explain(figure, panels, effort_limit)
-        return save(figure, path)
+    return path
 
 
 class PlayedRun(NamedTuple):
@@ -206,9 +133,8 @@ def draw_phase_grid(path: Path, runs: Sequence[PlayedRun]) -> Path:
     if task not in VIEWS:
         raise ConfigError(f"task: {task!r} has no phase plot; those that have: {', '.join(VIEWS)}")
     columns = max(len(run.episodes) for run in runs)
-    with styled():
-        size = (2.3 * columns + 1.2, 2.2 * len(runs) + 1.0)
-        figure = Figure(figsize=size, layout="constrained")
+    size = (2.3 * columns + 1.2, 2.2 * len(runs) + 1.0)
+    with drawing(path, size) as figure:
         panels = figure.subplots(len(runs), columns, sharex=True, sharey=True, squeeze=False)
         for row, run in zip(panels, runs, strict=True):
             for axes, episode in zip(row, run.episodes, strict=False):
@@ -219,7 +145,7 @@ def draw_phase_grid(path: Path, runs: Sequence[PlayedRun]) -> Path:
         for row, run in zip(panels, runs, strict=True):
             row[0].set_ylabel(f"ρ = {run.action_penalty:g}\nspeed [rad/s]")
         _explain(figure, panels, limit)
-        return save(figure, path)
+    return path
 
 
 def select_episodes(episodes: Sequence[PlayedEpisode], count: int) -> list[PlayedEpisode]:

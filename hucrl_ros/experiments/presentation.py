@@ -56,10 +56,18 @@ _STYLE: dict[Any, Any] = {
 
 
 @contextmanager
-def styled() -> Iterator[None]:
-    """Figures made inside have the house style; the settings of others stay as they are."""
+def drawing(path: Path, size: tuple[float, float]) -> Iterator[Figure]:
+    """A figure of `size` [inch] in the house style, written to `path` when it is drawn."""
     with matplotlib.rc_context(_STYLE):
-        yield
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=160, facecolor="white")
+
+
+def overall_title(figure: Figure, title: str) -> None:
+    """A title at the left above several panels."""
+    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
 
 
 def headline(axes: Axes, title: str, remark: str = "") -> None:
@@ -96,13 +104,6 @@ def draw_optimum(axes: Axes, optimum: float | None, label: str = "optimum") -> N
 def signed(number: float, decimals: int = 1) -> str:
     """A number for a title, with a real minus sign, and none before zero."""
     return f"{round(number, decimals) + 0.0:.{decimals}f}".replace("-", "−")
-
-
-def save(figure: Figure, path: Path) -> Path:
-    """Write a figure, making its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=160, facecolor="white")
-    return path
 
 
 Row = TypeVar("Row")

@@ -7,25 +7,18 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
-from hucrl_ros.experiments.phase import (
-    VIEWS,
-    PlayedEpisode,
-    load_episodes,
-    phase_plot,
-    run_title,
-)
+from hucrl_ros.experiments.evaluation import PlayedEpisode, load_episodes
+from hucrl_ros.experiments.phase import VIEWS, phase_plot, run_title
 from hucrl_ros.experiments.presentation import (
     BLUE,
     VERMILION,
     draw_optimum,
+    drawing,
     headline,
-    save,
     signed,
-    styled,
 )
 from hucrl_ros.experiments.video import Clip, render_videos
 from hucrl_ros.robots.mujoco_robot import Array
@@ -48,8 +41,7 @@ def learning_curve(path: Path, summary: Summary, random_episodes: int) -> Path:
     random = index < random_episodes
     predicted = [(e.index, e.predicted_return) for e in episodes if e.predicted_return is not None]
     best = int(returns.argmax())
-    with styled():
-        figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    with drawing(path, (7.2, 4.4)) as figure:
         axes = figure.add_subplot()
         if predicted:
             axes.plot(*zip(*predicted, strict=True), "--s", color=VERMILION, ms=5, lw=1.5,
@@ -66,7 +58,7 @@ def learning_curve(path: Path, summary: Summary, random_episodes: int) -> Path:
         headline(
             axes, run_title(summary), _best_remark(summary, float(returns[best]), int(index[best]))
         )
-        return save(figure, path)
+    return path
 
 
 def _best_remark(summary: Summary, best: float, episode: int) -> str:
@@ -87,8 +79,7 @@ def tick_times(
     """
     ticks = np.concatenate([episode.tick_ms for episode in episodes])
     missed = np.concatenate([episode.missed for episode in episodes])
-    with styled():
-        figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+    with drawing(path, (9.6, 4.2)) as figure:
         series, tail = figure.subplots(1, 2, sharey=True, width_ratios=[2, 1])
         _draw_series(series, episodes, ticks, missed)
         planned = [episode.tick_ms for episode in episodes if not episode.random]
@@ -105,7 +96,7 @@ def tick_times(
             f"{int(missed.sum())} longer than the period ({float(missed.mean()):.2%})"
         )
         headline(series, f"Control ticks: {run_title(summary)}", remark)
-        return save(figure, path)
+    return path
 
 
 def _draw_series(
