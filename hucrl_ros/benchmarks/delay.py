@@ -45,18 +45,7 @@ def run(
     priority: int,
     output: Output,
 ) -> None:
-    """Print the table.
-
-    Args:
-        paths: Bundles' folders; empty: `TRAINED` is learned first.
-        train_seeds: Of those trainings.
-        delays: Of commands [ms].
-        tick_ms: Time that a tick takes on the simulated clock [ms].
-        seeds: Of the episodes.
-        real_time: Through ROS instead, on this machine's clock.
-        priority: Of SCHED_FIFO, in real time; 0: none.
-        output: Where the table goes.
-    """
+    """Print the table; the arguments are the options of `hucrl bench delay`."""
     with tempfile.TemporaryDirectory(prefix="hucrl-delay-") as scratch:
         folders = paths or _train(train_seeds, Path(scratch))
         entries = [(path, *open_bundle(path)) for path in folders]

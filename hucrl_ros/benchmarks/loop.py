@@ -116,19 +116,7 @@ def run(
     settings: Mapping[str, Any],
     output: Output,
 ) -> None:
-    """Print the table.
-
-    Args:
-        bundle: Its folder; None: one of random networks is made.
-        task: Of that one.
-        rates: Of joint states [Hz].
-        planning: Keys of `PLANNING`.
-        seconds: How long each is measured [s].
-        background_load: Whether to keep one core busy beside it.
-        priority: Of SCHED_FIFO; 0: none.
-        settings: Of the controller.
-        output: Where the table goes.
-    """
+    """Print the table; the arguments are the options of `hucrl bench loop`."""
     rows: list[LoopRow] = []
     output.say(report.LOOPS.header)
     with tempfile.TemporaryDirectory(prefix="hucrl-loop-") as scratch:

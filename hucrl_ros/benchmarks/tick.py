@@ -18,7 +18,7 @@ from hucrl_ros.benchmarks.results import TickRow
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.schema import ModelSettings, PlannerSettings
 from hucrl_ros.controller.bundle import Bundle, load_bundle
-from hucrl_ros.controller.engines.engine import Engine, make_engine
+from hucrl_ros.controller.engines.engine import make_engine
 from hucrl_ros.controller.engines.networks import Networks
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.planners import make_planner
@@ -67,33 +67,20 @@ def tick_gflop(networks: Networks, settings: PlannerSettings) -> float:
 def time_engine(
     name: str, bundle: Bundle, settings: PlannerSettings, threads: int, seconds: float
 ) -> Timing:
-    """Time an engine (`compiled` or `onnx`) for about so many seconds.
+    """Plan one tick after the other, with matrix products in between.
 
     Args:
-        name: The engine.
+        name: The engine, `compiled` or `onnx`.
         bundle: What it plays.
         settings: The planner and its size.
-        threads: Of the engine and of the peak rate's product.
+        threads: Of the engine and of the products.
         seconds: Time to take [s].
     """
     assert bundle.networks is not None
     gflop = tick_gflop(bundle.networks, settings)
-    size = settings.particles, settings.horizon
     if name == "onnx":
         bundle = load_bundle(bundle.path, threads=threads)
-    engine = make_engine(bundle, *size, name, threads)
-    return time_ticks(bundle, engine, settings, threads, seconds, gflop)
-
-
-def time_ticks(
-    bundle: Bundle,
-    engine: Engine,
-    settings: PlannerSettings,
-    threads: int,
-    seconds: float,
-    gflop: float,
-) -> Timing:
-    """Plan one tick after the other, with matrix products on as many threads in between."""
+    engine = make_engine(bundle, settings.particles, settings.horizon, name, threads)
     spec = bundle.manifest.spec
     planner = make_planner(settings, spec.predicted_dim, bundle.manifest.width)
     rng = np.random.default_rng(0)
