@@ -80,9 +80,7 @@ def _play(
         name = f"{path.absolute().parents[1].name}/{path.name}"
         for delay, mode, seed in itertools.product(delays, MODES, seeds):
             control = ControlSettings(
-                latency_compensation=mode,
-                extra_delay=1e-3 * delay,
-                realtime_priority=priority,
+                latency_compensation=mode, extra_delay=1e-3 * delay, realtime_priority=priority
             )
             if tick_ms is None:
                 total, share, taken = play_real_time(bundle, task, seed, control)
@@ -131,12 +129,7 @@ class SlowBus:
 
 
 def play_delayed(
-    bundle: Bundle,
-    task: Task,
-    seed: int,
-    delay: float,
-    tick_s: float,
-    control: ControlSettings,
+    bundle: Bundle, task: Task, seed: int, delay: float, tick_s: float, control: ControlSettings
 ) -> DelayedEpisode:
     """Play an episode on a simulated clock, on which physics waits for nobody.
 
@@ -217,7 +210,7 @@ def play_real_time(
         "control.extra_delay": control.extra_delay,
         "control.realtime_priority": control.realtime_priority,
     }
-    raw = run_trial(lambda pid: nodes, controller, manifest.steps * manifest.period)
+    raw = run_trial(nodes, controller, manifest.steps * manifest.period)
     total = task.rewards(np.array(raw["states"]), np.array(raw["actions"])).sum()
     compensated = int(raw["diagnostics"]["compensated"]) / len(raw["tick_ms"])
     return RealTimeEpisode(float(total), compensated, float(np.median(raw["tick_ms"])))

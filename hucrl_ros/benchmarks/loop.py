@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,17 @@ START_S = 180.0
 
 
 def run_trial(
-    nodes: Callable[[int], Sequence[NodeSpec]],
+    nodes: Sequence[NodeSpec],
     controller: Mapping[str, Value],
     seconds: float,
     background_load: bool = False,
 ) -> dict[str, Any]:
-    """What the last of `nodes` writes into its file.
+    """Play with a controller and `nodes`; returns what the last of those writes into its file.
+
+    That one gets two more parameters: `out`, the file, and `pid`, the controller's process.
 
     Args:
-        nodes: Given the controller's process number, what to start beside it.
+        nodes: What to start beside it.
         controller: Parameters of the controller.
         seconds: What the trial takes besides starting [s].
         background_load: Keep one core busy beside it.
@@ -60,14 +62,13 @@ def run_trial(
         try:
             node = NodeSpec(CONTROLLER, parameters=controller)
             pid = group.start(node.name, node.command)
-            last, out = "", folder / "out.json"
-            started = nodes(pid)
-            for node in started:
-                last = node.name
-                told = ["-p", f"out:={out}"] if node is started[-1] else []
-                group.start(node.name, [*node.command, *told])
+            *others, last = nodes
+            for node in others:
+                group.start(node.name, node.command)
+            out = folder / "out.json"
+            group.start(last.name, [*last.command, "-p", f"out:={out}", "-p", f"pid:={pid}"])
             with _busy_core() if background_load else nullcontext():
-                _wait(group, last, time.monotonic() + START_S + seconds)
+                _wait(group, last.name, time.monotonic() + START_S + seconds)
             result: dict[str, Any] = json.loads(out.read_text())
             return result
         finally:
@@ -166,10 +167,8 @@ def play_loop(
     """
     manifest = read_manifest(bundle)
 
-    def source(pid: int) -> tuple[NodeSpec, ...]:
-        own: dict[str, Value] = {"bundle": str(bundle), "pid": pid, "priority": priority}
-        return (NodeSpec("loop_source", parameters=own, package=NODES),)
-
+    own: dict[str, Value] = {"bundle": str(bundle), "priority": priority}
+    source = NodeSpec("loop_source", parameters=own, package=NODES)
     controller: dict[str, Value] = {
         "task": manifest.task,
         "mode": "real_time",
@@ -178,4 +177,4 @@ def play_loop(
         "control.lock_memory": priority > 0,
         **settings,
     }
-    return run_trial(source, controller, manifest.steps * manifest.period, background_load)
+    return run_trial([source], controller, manifest.steps * manifest.period, background_load)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from hucrl_ros.benchmarks import Output, Size, report
-from hucrl_ros.benchmarks.results import TickRow
+from hucrl_ros.benchmarks.results import QUANTILES, TickRow
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.schema import ModelSettings, PlannerSettings
 from hucrl_ros.controller.bundle import Bundle, load_bundle
@@ -189,7 +189,7 @@ def measure(
 
 
 def _row(system: System, size: Size, engine: str, threads: int, timed: Timing) -> TickRow:
-    tails = (timed.percentile(percent) for percent in (50, 99, 99.9, 100))
+    tails = (timed.percentile(percent) for percent in QUANTILES)
     p50, p99, p999, longest = (round(value, 4) for value in tails)
     return TickRow(
         system=system.name,

@@ -22,10 +22,7 @@ def run(
     ],
     action_penalty: Annotated[
         list[float] | None,
-        Option(
-            metavar="RHO...",
-            help="weight of efforts; default: as in the settings",
-        ),
+        Option(metavar="RHO...", help="weight of efforts; default: as in the settings"),
     ] = None,
     method: Annotated[
         Literal["grid", "planner"], Option(help="dynamic programming, or planning")

@@ -20,13 +20,7 @@ from numpy.typing import NDArray
 from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.planners import Rollouts, make_planner
-from hucrl_ros.planners.dynamic_programming import (
-    Axis,
-    Grid,
-    Step,
-    ValueTable,
-    backward_induction,
-)
+from hucrl_ros.planners.dynamic_programming import Axis, Grid, Step, ValueTable, backward_induction
 from hucrl_ros.robots import MujocoRobot
 from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.tasks import Task

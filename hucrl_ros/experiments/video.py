@@ -126,16 +126,8 @@ def load_clips(path: Path) -> list[Clip]:
     """Read what `save_clips` wrote."""
     with np.load(path, allow_pickle=False) as arrays:
         count = 1 + max(int(key.split("/")[0]) for key in arrays.files)
-        return [
-            Clip(
-                name=str(arrays[f"{k}/name"]),
-                title=str(arrays[f"{k}/title"]),
-                states=arrays[f"{k}/states"],
-                actions=arrays[f"{k}/actions"],
-                rewards=arrays[f"{k}/rewards"],
-            )
-            for k in range(count)
-        ]
+        found = [[arrays[f"{k}/{field}"] for field in Clip._fields] for k in range(count)]
+        return [Clip(str(name), str(title), *played) for name, title, *played in found]
 
 
 Frame = NDArray[np.uint8]
