@@ -51,7 +51,8 @@ def commands(names: Collection[str] = COMMANDS) -> "Typer":
 
     # Its own options load pydantic, and none of them was typed where a command comes first.
     whole = names is COMMANDS
-    app = typer.Typer(add_completion=whole, add_help_option=whole)
+    short = {"help_option_names": ["--help", "-h"]}  # also of every command below
+    app = typer.Typer(add_completion=whole, add_help_option=whole, context_settings=short)
 
     @app.callback()
     def hucrl(
