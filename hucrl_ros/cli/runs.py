@@ -104,13 +104,7 @@ def _new_or_continued_run(
 ) -> "RunFolder":
     """The folder of the run that was asked for.
 
-    Args:
-        typed: Arguments and options of `hucrl up` or `hucrl train`; None: not given.
-        prefix: Start of the name of a new folder, where none is given.
-        mode: `lockstep` or `real_time`; None: as in the settings.
-
-    Raises:
-        HucrlError: a setting or a robot's description is wrong, or no folder can be made.
+    Without `--out` the name of a new one begins with `prefix`; mode None: as in the settings.
     """
     from hucrl_ros.config.task_file import is_description
     from hucrl_ros.run.prepare import RunOptions, prepare_run
