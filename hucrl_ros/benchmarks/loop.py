@@ -1,4 +1,7 @@
-"""Latency and jitter from joint state to command, between two processes over DDS."""
+"""Latency and jitter from joint state to command, between two processes over DDS.
+
+`run_trial` runs a controller and other nodes as processes, for `hucrl bench delay` too.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""For `hucrl bench delay`: records an episode that simulator and controller play."""
+"""For `hucrl bench delay`: records an episode that simulator and controller play.
+
+Its base class, with which an episode is started and awaited, is that of `loop_source` too.
+"""
 
 import json
 import sys
