@@ -7,8 +7,7 @@ import pytest
 from bundle_factory import PLANNER, write_bundle
 from PIL import Image
 
-from hucrl_ros.benchmarks.tick import Size, parse_size
-from hucrl_ros.benchmarks.timing import Timing, tick_gflop
+from hucrl_ros.benchmarks.tick import Size, Timing, parse_size, tick_gflop
 from hucrl_ros.cli import main
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import ConfigError

@@ -13,7 +13,7 @@ from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.schema import Config, ModelSettings, PlannerSettings, SearchSettings
 from hucrl_ros.controller.ticks import Source
-from hucrl_ros.experiments.in_process import play_episode
+from hucrl_ros.experiments.train import play_episode
 from hucrl_ros.nodes.places import to_message
 from hucrl_ros.nodes.qos import LATCHED, STREAM
 from hucrl_ros.robots import make_robot

@@ -10,8 +10,8 @@ from test_sweep import PRETENDED, run, sweep_of
 
 from hucrl_ros.cli import main
 from hucrl_ros.errors import RunError
-from hucrl_ros.experiments.ray_workers import RayWorkers
 from hucrl_ros.experiments.sweep import PARTIAL
+from hucrl_ros.experiments.workers import RayWorkers
 
 # Ray replaces 127.0.0.1 by the machine's own address, unless it believes to be on a desktop.
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"

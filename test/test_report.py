@@ -7,8 +7,8 @@ from fabricated_run import fabricate_run, swing_up
 from PIL import Image
 
 from hucrl_ros.controller.bundle import PROMISE
-from hucrl_ros.experiments import rendering, video
-from hucrl_ros.experiments.figures import PlayedEpisode
+from hucrl_ros.experiments import video
+from hucrl_ros.experiments.evaluation import PlayedEpisode
 from hucrl_ros.experiments.phase import VIEWS, phase_points, select_episodes, unbroken
 from hucrl_ros.experiments.report import choose_clips, make_report
 from hucrl_ros.experiments.video import Clip, load_clips, render_videos, save_clips
@@ -119,12 +119,12 @@ def test_clips_survive_their_file(tmp_path):
 
 
 def test_effort_bar_reaches_from_the_middle_to_its_share():
-    blank = np.full((rendering.SIZE, rendering.SIZE, 3), 255, np.uint8)
-    row = rendering.SIZE + rendering.FOOTER // 2
+    blank = np.full((video.SIZE, video.SIZE, 3), 255, np.uint8)
+    row = video.SIZE + video.FOOTER // 2
     blue, red = (0, 114, 178), (213, 94, 0)
 
     def length(share, colour):
-        frame = rendering.decorate(blank, "title", -1.0, 0.5, np.array([share]))
+        frame = video.decorate(blank, "title", -1.0, 0.5, np.array([share]))
         return int((frame[row] == colour).all(axis=-1).sum())
 
     assert length(0.0, red) == 0
@@ -158,7 +158,7 @@ def test_videos_replay_the_recorded_states(tmp_path):
         "episode_001.mp4",
         f"{video.TOGETHER}.gif",
     ]
-    with rendering.imageio.v2.get_reader(files[1]) as reader:
+    with video.imageio.v2.get_reader(files[1]) as reader:
         frames = [reader.get_data(k) for k in range(reader.count_frames())]
     # Every 4th of 41 states: 20 pictures a second.
     assert len(frames) == 11
@@ -178,7 +178,7 @@ def test_a_robot_of_which_the_state_has_the_speed_alone_moves_on_in_its_film():
         states.append(robot.step(np.array([1.0, -0.5, 0.5, 0.2, 1.0, -0.3])))
         places.append(robot.data.qpos[address])
     assert np.ptp(places) > 0.1
-    (found,) = rendering.way_of(robot, np.array(states)).items()
+    (found,) = video.way_of(robot, np.array(states)).items()
     assert found[0] == address
     np.testing.assert_allclose(found[1], places, atol=0.15 * np.ptp(places))
-    assert rendering.way_of(make_robot("pendulum"), np.zeros((3, 2))) == {}
+    assert video.way_of(make_robot("pendulum"), np.zeros((3, 2))) == {}

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from hucrl_ros.benchmarks import Output, report
+from hucrl_ros.benchmarks.loop import NODES, run_trial
 from hucrl_ros.benchmarks.results import DelayRow, delay_scores
-from hucrl_ros.benchmarks.trials import NODES, run_trial
 from hucrl_ros.config.files import load_config, task_config_path
 from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.agent import Agent
@@ -45,18 +45,7 @@ def run(
     priority: int,
     output: Output,
 ) -> None:
-    """Print the table.
-
-    Args:
-        paths: Bundles' folders; empty: `TRAINED` is learned first.
-        train_seeds: Of those trainings.
-        delays: Of commands [ms].
-        tick_ms: Time that a tick takes on the simulated clock [ms].
-        seeds: Of the episodes.
-        real_time: Through ROS instead, on this machine's clock.
-        priority: Of SCHED_FIFO, in real time; 0: none.
-        output: Where the table goes.
-    """
+    """Print the table; the arguments are the options of `hucrl bench delay`."""
     with tempfile.TemporaryDirectory(prefix="hucrl-delay-") as scratch:
         folders = paths or _train(train_seeds, Path(scratch))
         entries = [(path, *open_bundle(path)) for path in folders]
@@ -91,9 +80,7 @@ def _play(
         name = f"{path.absolute().parents[1].name}/{path.name}"
         for delay, mode, seed in itertools.product(delays, MODES, seeds):
             control = ControlSettings(
-                latency_compensation=mode,
-                extra_delay=1e-3 * delay,
-                realtime_priority=priority,
+                latency_compensation=mode, extra_delay=1e-3 * delay, realtime_priority=priority
             )
             if tick_ms is None:
                 total, share, taken = play_real_time(bundle, task, seed, control)
@@ -142,12 +129,7 @@ class SlowBus:
 
 
 def play_delayed(
-    bundle: Bundle,
-    task: Task,
-    seed: int,
-    delay: float,
-    tick_s: float,
-    control: ControlSettings,
+    bundle: Bundle, task: Task, seed: int, delay: float, tick_s: float, control: ControlSettings
 ) -> DelayedEpisode:
     """Play an episode on a simulated clock, on which physics waits for nobody.
 
@@ -228,7 +210,7 @@ def play_real_time(
         "control.extra_delay": control.extra_delay,
         "control.realtime_priority": control.realtime_priority,
     }
-    raw = run_trial(lambda pid: nodes, controller, manifest.steps * manifest.period)
+    raw = run_trial(nodes, controller, manifest.steps * manifest.period)
     total = task.rewards(np.array(raw["states"]), np.array(raw["actions"])).sum()
     compensated = int(raw["diagnostics"]["compensated"]) / len(raw["tick_ms"])
     return RealTimeEpisode(float(total), compensated, float(np.median(raw["tick_ms"])))

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter, StrMethodFormatter
 
 from hucrl_ros.benchmarks.results import (
@@ -18,7 +17,7 @@ from hucrl_ros.benchmarks.results import (
     delay_scores,
     planner_scores,
 )
-from hucrl_ros.experiments.style import (
+from hucrl_ros.experiments.presentation import (
     AMBER,
     BLUE,
     GREEN,
@@ -26,9 +25,9 @@ from hucrl_ros.experiments.style import (
     INK,
     VERMILION,
     draw_optimum,
+    drawing,
     headline,
-    save,
-    styled,
+    overall_title,
 )
 from hucrl_ros.tasks import Task
 
@@ -59,9 +58,8 @@ def draw_ticks(path: Path, rows: Sequence[TickRow]) -> Path:
     cases = list(dict.fromkeys(row.case for row in rows))
     ways = list(dict.fromkeys((row.engine, row.threads) for row in rows))
     height = 0.8 / len(ways)
-    with styled():
-        tall = 1.6 + 0.2 * len(cases) * (len(ways) + 1)
-        figure = Figure(figsize=(9.0, tall), layout="constrained")
+    tall = 1.6 + 0.2 * len(cases) * (len(ways) + 1)
+    with drawing(path, (9.0, tall)) as figure:
         axes = figure.add_subplot()
         for row in rows:
             way = ways.index((row.engine, row.threads))
@@ -84,14 +82,13 @@ def draw_ticks(path: Path, rows: Sequence[TickRow]) -> Path:
         figure.legend(loc="outside lower center", ncols=3)
         axes.margins(y=0.01)
         headline(axes, "A planning tick", "% of the rate of a 512³ matrix product")
-        return save(figure, path)
+    return path
 
 
 def draw_latencies(path: Path, rows: Sequence[LoopRow], machine: str) -> Path:
     """How many joint states wait longer than a time for their command, down to the rarest."""
     rates = list(dict.fromkeys(row.rate for row in rows))
-    with styled():
-        figure = Figure(figsize=(1.6 + 3.4 * len(rates), 4.4), layout="constrained")
+    with drawing(path, (1.6 + 3.4 * len(rates), 4.4)) as figure:
         panels = figure.subplots(1, len(rates), squeeze=False)[0]
         for axes, rate in zip(panels, rates, strict=True):
             for row in (row for row in rows if row.rate == rate):
@@ -105,14 +102,13 @@ def draw_latencies(path: Path, rows: Sequence[LoopRow], machine: str) -> Path:
         panels[0].set(ylabel="share of joint states that waits longer")
         panels[0].legend(loc="lower left")
         figure.suptitle(f"{rows[0].task}: from joint state to command and back\n{machine}")
-        return save(figure, path)
+    return path
 
 
 def draw_delays(path: Path, rows: Sequence[DelayRow], task: Task) -> Path:
     """Mean return and every episode against the delay."""
     scores = delay_scores(rows)
-    with styled():
-        figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    with drawing(path, (7.2, 4.4)) as figure:
         axes = figure.add_subplot()
         for mode, (name, colour, marker) in COMPENSATION.items():
             same = [score for score in scores if score.compensation == mode]
@@ -132,7 +128,7 @@ def draw_delays(path: Path, rows: Sequence[DelayRow], task: Task) -> Path:
             f"period {1e3 * task.spec.period:g} ms"
         )
         headline(axes, f"{task.name}: commands that act late", remark)
-        return save(figure, path)
+    return path
 
 
 def draw_planners(path: Path, rows: Sequence[PlannerRow], task: Task) -> Path:
@@ -148,8 +144,7 @@ def draw_planners(path: Path, rows: Sequence[PlannerRow], task: Task) -> Path:
     panels = len(titled)
     columns = 2 if panels == 4 else min(panels, 3)
     lines = -(-panels // columns)
-    with styled():
-        figure = Figure(figsize=(max(4.2 * columns, 7.0), 3.6 * lines + 1.0), layout="constrained")
+    with drawing(path, (max(4.2 * columns, 7.0), 3.6 * lines + 1.0)) as figure:
         every = list(figure.subplots(lines, columns, squeeze=False).flat)
         for unused in every[panels:]:
             unused.set_visible(False)
@@ -170,8 +165,8 @@ def draw_planners(path: Path, rows: Sequence[PlannerRow], task: Task) -> Path:
             ncols=min(len(labels), 3 if columns == 1 else 5),
         )
         title = f"{task.name}: return against planning time"
-        figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
-        return save(figure, path)
+        overall_title(figure, title)
+    return path
 
 
 def _zoom(axes: Axes, returns: Sequence[float]) -> None:

@@ -12,7 +12,7 @@ import torch
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.experiments.tables import Column, Table
+from hucrl_ros.experiments.presentation import Column, Table
 from hucrl_ros.learning.dataset import RecordedEpisode
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.run.folder import RunFolder

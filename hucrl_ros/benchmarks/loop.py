@@ -1,18 +1,104 @@
-"""Latency and jitter from joint state to command, between two processes over DDS."""
+"""Latency and jitter from joint state to command, between two processes over DDS.
 
+`run_trial` runs a controller and other nodes as processes, for `hucrl bench delay` too.
+"""
+
+import json
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from hucrl_ros.benchmarks import Output, report
 from hucrl_ros.benchmarks.results import LoopRow
 from hucrl_ros.benchmarks.synthetic import make_arm, untrained_bundle
-from hucrl_ros.benchmarks.trials import NODES, run_trial
 from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
-from hucrl_ros.run.node_list import NodeSpec, Value
+from hucrl_ros.errors import RunError
+from hucrl_ros.experiments.workers import child_environment
+from hucrl_ros.run.node_list import CONTROLLER, NodeSpec, Value
+from hucrl_ros.run.processes import ProcessGroup
+from hucrl_ros.run.ros_domain import Domain
+
+NODES = "hucrl_ros.benchmarks.nodes"
+"""Package of the nodes that only benchmarks start."""
+POLL_S = 0.05
+START_S = 180.0
+"""[s] For all nodes to start, meet and load: compiling takes a while at the first time."""
+
+
+def run_trial(
+    nodes: Sequence[NodeSpec],
+    controller: Mapping[str, Value],
+    seconds: float,
+    background_load: bool = False,
+) -> dict[str, Any]:
+    """Play with a controller and `nodes`; returns what the last of those writes into its file.
+
+    That one gets two more parameters: `out`, the file, and `pid`, the controller's process.
+
+    Args:
+        nodes: What to start beside it.
+        controller: Parameters of the controller.
+        seconds: What the trial takes besides starting [s].
+        background_load: Keep one core busy beside it.
+
+    Raises:
+        RunError: a process ended in another way, or the trial doesn't end.
+    """
+    with tempfile.TemporaryDirectory(prefix="hucrl-bench-") as scratch, Domain() as domain:
+        folder = Path(scratch)
+        environment = child_environment(
+            ROS_DOMAIN_ID=str(domain.number),
+            ROS_AUTOMATIC_DISCOVERY_RANGE="LOCALHOST",
+            ROS_LOG_DIR=scratch,
+            HUCRL_PARENT_PID=str(os.getpid()),
+        )
+        environment.pop("ROS_LOCALHOST_ONLY", None)
+        group = ProcessGroup(folder, environment)
+        try:
+            node = NodeSpec(CONTROLLER, parameters=controller)
+            pid = group.start(node.name, node.command)
+            *others, last = nodes
+            for node in others:
+                group.start(node.name, node.command)
+            out = folder / "out.json"
+            group.start(last.name, [*last.command, "-p", f"out:={out}", "-p", f"pid:={pid}"])
+            with _busy_core() if background_load else nullcontext():
+                _wait(group, last.name, time.monotonic() + START_S + seconds)
+            result: dict[str, Any] = json.loads(out.read_text())
+            return result
+        finally:
+            group.stop()
+
+
+def _wait(group: ProcessGroup, last: str, deadline: float) -> None:
+    while True:
+        for end in group.ended():
+            if end.name == last and end.code == 0:
+                return
+            raise RunError(end.description)
+        if time.monotonic() > deadline:
+            raise RunError(f"{last}: still runs, though its episode should long be over")
+        time.sleep(POLL_S)
+
+
+@contextmanager
+def _busy_core() -> Iterator[None]:
+    """A background load: one core is busy meanwhile."""
+    load = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        load.kill()
+        load.wait()
+
 
 LAYERS = {"pendulum": (64, 64), "arm": (200, 200)}
 """Hidden units of each head's layers, for bundles made here."""
@@ -34,19 +120,7 @@ def run(
     settings: Mapping[str, Any],
     output: Output,
 ) -> None:
-    """Print the table.
-
-    Args:
-        bundle: Its folder; None: one of random networks is made.
-        task: Of that one.
-        rates: Of joint states [Hz].
-        planning: Keys of `PLANNING`.
-        seconds: How long each is measured [s].
-        background_load: Whether to keep one core busy beside it.
-        priority: Of SCHED_FIFO; 0: none.
-        settings: Of the controller.
-        output: Where the table goes.
-    """
+    """Print the table; the arguments are the options of `hucrl bench loop`."""
     rows: list[LoopRow] = []
     output.say(report.LOOPS.header)
     with tempfile.TemporaryDirectory(prefix="hucrl-loop-") as scratch:
@@ -96,10 +170,8 @@ def play_loop(
     """
     manifest = read_manifest(bundle)
 
-    def source(pid: int) -> tuple[NodeSpec, ...]:
-        own: dict[str, Value] = {"bundle": str(bundle), "pid": pid, "priority": priority}
-        return (NodeSpec("loop_source", parameters=own, package=NODES),)
-
+    own: dict[str, Value] = {"bundle": str(bundle), "priority": priority}
+    source = NodeSpec("loop_source", parameters=own, package=NODES)
     controller: dict[str, Value] = {
         "task": manifest.task,
         "mode": "real_time",
@@ -108,4 +180,4 @@ def play_loop(
         "control.lock_memory": priority > 0,
         **settings,
     }
-    return run_trial(source, controller, manifest.steps * manifest.period, background_load)
+    return run_trial([source], controller, manifest.steps * manifest.period, background_load)

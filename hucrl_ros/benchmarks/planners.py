@@ -61,16 +61,7 @@ def make_comparison(
     seed: int,
     settings: Mapping[str, Any],
 ) -> "Comparison":
-    """The comparison that was asked for.
-
-    Args:
-        bundles: Folders; `LABEL=FOLDER` names one.
-        planners: Keys of `COMPARED`; None: all.
-        sizes: Particles x iterations in a tick.
-        budgets_ms: Times for planning in a tick [ms]; None: no limit.
-        episodes: How many of each.
-        seed: Of the first episode.
-        settings: Of all planners.
+    """The comparison that was asked for; None: all planners, and no limit of the time.
 
     Raises:
         HucrlError: it makes no sense.

@@ -22,9 +22,8 @@ from hucrl_ros.benchmarks.results import (
 )
 from hucrl_ros.config.yaml_files import write_atomically
 from hucrl_ros.controller.manifest import Manifest
+from hucrl_ros.experiments.presentation import Column, Table, signed, write_csv, write_page
 from hucrl_ros.experiments.statistics import Interval
-from hucrl_ros.experiments.style import signed
-from hucrl_ros.experiments.tables import Column, Table, write_csv, write_page
 from hucrl_ros.tasks import Task
 
 FEW_DECIMALS = 20.0

@@ -1,17 +1,122 @@
 """How long a planning tick takes, beside what the processor can do."""
 
+import gc
+import math
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
 from hucrl_ros.benchmarks import Output, Size, report
-from hucrl_ros.benchmarks.results import TickRow
+from hucrl_ros.benchmarks.results import QUANTILES, TickRow
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
-from hucrl_ros.benchmarks.timing import Timing, time_engine
-from hucrl_ros.config.schema import ModelSettings
+from hucrl_ros.config.schema import ModelSettings, PlannerSettings
 from hucrl_ros.controller.bundle import Bundle, load_bundle
+from hucrl_ros.controller.engines.engine import make_engine
+from hucrl_ros.controller.engines.networks import Networks
 from hucrl_ros.errors import BundleError, ConfigError
+from hucrl_ros.planners import make_planner
+
+PRODUCT_SIZE = 512
+ROUNDS, PRODUCTS = 5, 8
+"""Ticks are measured in rounds; so many matrix products come before each."""
+PAUSE_S = 0.05
+"""[s] After the products, whose threads spin for a while before they sleep."""
+WARM_UP_TICKS = 5
+FEWEST_TICKS, MOST_TICKS = 40, 20000
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A measurement."""
+
+    ticks_ms: NDArray[np.float64]
+    """`(n,)` in the order in which they ran."""
+    gflop: float
+    """Of one tick, see `tick_gflop` [1e9 operations]."""
+    peak_gflops: float
+    """Median rate of a square matrix product between the ticks [1e9 operations a second]."""
+
+    def percentile(self, percent: float) -> float:
+        """Of the ticks [ms]."""
+        return float(np.percentile(self.ticks_ms, percent))
+
+    @property
+    def gflops(self) -> float:
+        """Rate of the median tick [1e9 operations a second]."""
+        return 1e3 * self.gflop / self.percentile(50)
+
+
+def tick_gflop(networks: Networks, settings: PlannerSettings) -> float:
+    """Operations of a tick's policies and models [1e9]; a multiplication and a sum are two.
+
+    Critic, reward and everything elementwise are work, too, but not counted.
+    """
+    layers = [*networks.policy, *networks.hallucination, *networks.model]
+    step = 2.0 * sum(layer.weights.size for layer in layers)
+    rollouts = settings.particles * settings.iterations
+    return 1e-9 * rollouts * settings.horizon * step
+
+
+def time_engine(
+    name: str, bundle: Bundle, settings: PlannerSettings, threads: int, seconds: float
+) -> Timing:
+    """Plan one tick after the other, with matrix products in between.
+
+    Args:
+        name: The engine, `compiled` or `onnx`.
+        bundle: What it plays.
+        settings: The planner and its size.
+        threads: Of the engine and of the products.
+        seconds: Time to take [s].
+    """
+    assert bundle.networks is not None
+    gflop = tick_gflop(bundle.networks, settings)
+    if name == "onnx":
+        bundle = load_bundle(bundle.path, threads=threads)
+    engine = make_engine(bundle, settings.particles, settings.horizon, name, threads)
+    spec = bundle.manifest.spec
+    planner = make_planner(settings, spec.predicted_dim, bundle.manifest.width)
+    rng = np.random.default_rng(0)
+    planner.reset(rng)
+    states = 0.5 * rng.standard_normal((64, spec.state_dim))
+
+    def tick(index: int) -> float:
+        began = time.perf_counter()
+        engine.set_state(states[index % len(states)])
+        planner.plan(engine, lambda: True)
+        return time.perf_counter() - began
+
+    torch.set_num_threads(threads)
+    square = torch.rand(PRODUCT_SIZE, PRODUCT_SIZE)
+    typical = float(np.median([tick(index) for index in range(WARM_UP_TICKS)]))
+    count = int(np.clip(seconds / typical, FEWEST_TICKS, MOST_TICKS))
+    ticks, rates = list[float](), list[float]()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        for _ in range(ROUNDS):
+            rates += [_rate(square) for _ in range(PRODUCTS)]
+            time.sleep(PAUSE_S)
+            tick(0)
+            ticks += [tick(index) for index in range(math.ceil(count / ROUNDS))]
+    finally:
+        gc.unfreeze()
+        gc.enable()
+    return Timing(1e3 * np.array(ticks), gflop, float(np.median(rates)))
+
+
+def _rate(square: torch.Tensor) -> float:
+    began = time.perf_counter()
+    torch.mm(square, square)
+    return 2e-9 * PRODUCT_SIZE**3 / (time.perf_counter() - began)
 
 
 class System(NamedTuple):
@@ -84,7 +189,7 @@ def measure(
 
 
 def _row(system: System, size: Size, engine: str, threads: int, timed: Timing) -> TickRow:
-    tails = (timed.percentile(percent) for percent in (50, 99, 99.9, 100))
+    tails = (timed.percentile(percent) for percent in QUANTILES)
     p50, p99, p999, longest = (round(value, 4) for value in tails)
     return TickRow(
         system=system.name,

@@ -3,7 +3,7 @@
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import hucrl_ros
@@ -12,20 +12,20 @@ from hucrl_ros.errors import ConfigError, HucrlError
 if TYPE_CHECKING:
     from typer import Typer
 
-COMMANDS = (
-    "up",
-    "train",
-    "evaluate",
-    "inspect",
-    "sweep",
-    "figure",
-    "optimum",
-    "bench",
-    "tune",
-    "list",
-    "doctor",
-)
-"""Each is a module here: a function `run`, or an `app` of several commands."""
+COMMANDS = {
+    "up": "runs.up",
+    "train": "runs.train",
+    "evaluate": "evaluate.run",
+    "inspect": "inspect.run",
+    "sweep": "sweep.run",
+    "figure": "figure.run",
+    "optimum": "optimum.run",
+    "bench": "bench.app",
+    "tune": "tune.run",
+    "list": "list.run",
+    "doctor": "doctor.run",
+}
+"""Module and function of each here, or the `app` of several commands."""
 OLD_NAMES = {"experiment": "sweep"}
 
 
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def commands(names: Sequence[str] = COMMANDS) -> "Typer":
+def commands(names: Collection[str] = COMMANDS) -> "Typer":
     """`hucrl` with some of its commands: one needn't wait for what the others import."""
     import typer
 
@@ -51,7 +51,8 @@ def commands(names: Sequence[str] = COMMANDS) -> "Typer":
 
     # Its own options load pydantic, and none of them was typed where a command comes first.
     whole = names is COMMANDS
-    app = typer.Typer(add_completion=whole, add_help_option=whole)
+    short = {"help_option_names": ["--help", "-h"]}  # also of every command below
+    app = typer.Typer(add_completion=whole, add_help_option=whole, context_settings=short)
 
     @app.callback()
     def hucrl(
@@ -62,11 +63,12 @@ def commands(names: Sequence[str] = COMMANDS) -> "Typer":
         """Teach a robot a task in tens of episodes, through ROS 2."""
 
     for name in names:
-        module = importlib.import_module(f"hucrl_ros.cli.{name}")
-        if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
+        module, _, member = COMMANDS[name].partition(".")
+        command = getattr(importlib.import_module(f"hucrl_ros.cli.{module}"), member)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
         else:
-            app.command(name, cls=Command)(module.run)
+            app.command(name, cls=Command)(command)
     return app
 
 

@@ -1,6 +1,11 @@
 """`hucrl doctor`: what is installed, what works here, and what to do about the rest."""
 
+from typing import TYPE_CHECKING
+
 import typer
+
+if TYPE_CHECKING:
+    from hucrl_ros.doctor import Check
 
 
 def run() -> None:
@@ -13,12 +18,12 @@ def run() -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from hucrl_ros.doctor import CHECKS, Level, examine
+    from hucrl_ros.doctor import Level, examine
 
     colours = {Level.OK: "green", Level.NOTE: "yellow", Level.FAULT: "red"}
     console = Console()
     with console.status("checking"):
-        findings = {name: examine(name) for name in CHECKS}
+        findings = {name: examine(check) for name, check in checks().items()}
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("check", "state", "found"):
         table.add_column(column, overflow="fold")
@@ -34,3 +39,11 @@ def run() -> None:
         console.print(f"\n{len(faults)} required check(s) failed: {', '.join(faults)}")
         raise typer.Exit(1)
     console.print("\neverything required works")
+
+
+def checks() -> "dict[str, Check]":
+    """Every check by its name, in the order in which they are shown."""
+    from hucrl_ros.doctor.machine import MACHINE
+    from hucrl_ros.doctor.software import SOFTWARE
+
+    return {**SOFTWARE, **MACHINE}

@@ -43,9 +43,10 @@ def run(
     path = out / f"{name}.png"
     if name == "bandit":
         _bandit(path, seed)
+    elif name == "phase":
+        _phase(path, _trained(name, workers, ray, finished))
     else:
-        sweep = _trained(name, workers, ray, finished)
-        {"phase": _phase, "thompson": _thompson}[name](path, sweep)
+        _thompson(path, _trained(name, workers, ray, finished))
     print(path)
 
 

@@ -1,16 +1,13 @@
 """`hucrl optimum`: the best achievable return of a task, or what a planner makes of it."""
 
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
 from hucrl_ros.cli.options import EpisodeCount, FirstSeed
-
-if TYPE_CHECKING:
-    from hucrl_ros.config.schema import PlannerSettings
-    from hucrl_ros.experiments.optimum import Optimum
 
 _of_grid = partial(Option, metavar="N", rich_help_panel="With --method grid")
 _of_planner = partial(Option, metavar="N", rich_help_panel="With --method planner")
@@ -25,10 +22,7 @@ def run(
     ],
     action_penalty: Annotated[
         list[float] | None,
-        Option(
-            metavar="RHO...",
-            help="weight of efforts; default: as in the settings",
-        ),
+        Option(metavar="RHO...", help="weight of efforts; default: as in the settings"),
     ] = None,
     method: Annotated[
         Literal["grid", "planner"], Option(help="dynamic programming, or planning")
@@ -66,9 +60,9 @@ def run(
     from hucrl_ros.run.prepare import RunOptions, asked_config
 
     penalties = action_penalty or [asked_config(RunOptions(task)).action_penalty]
-    if method == "grid":
-        _solve(task, penalties, grid, torques)
-        return
+    from hucrl_ros.experiments.optimum import OracleRow, append_row, find_optimum, plan_episode
+    from hucrl_ros.tasks import make_task  # SciPy and torch take seconds.
+
     values = {
         "algorithm": planner,
         "particles": particles,
@@ -77,44 +71,21 @@ def run(
         "elites": max(particles // 10, 2),
         "noise": noise,
     }
+    if method == "grid":
+        for penalty in penalties:
+            found = find_optimum(make_task(task, penalty), grid, torques)
+            print(
+                f"rho {penalty:g}: achieved in MuJoCo {found.achieved:.2f}, on the grid "
+                f"{found.value:.2f} ({grid} x {grid} states, {torques} torques, "
+                f"{found.seconds:.0f} s)",
+                flush=True,
+            )
+        return
     settings = parse_config({"planner": values}, "hucrl optimum").planner
-    seeds = range(seed, seed + episodes)
-    _plan(task, penalties, settings, tail, seeds, threads, csv)
-
-
-def _solve(task: str, penalties: list[float], grid: int, torques: int) -> None:
-    from hucrl_ros.experiments.optimum import find_optimum  # SciPy and torch take seconds
-    from hucrl_ros.tasks import make_task
-
-    for penalty in penalties:
-        found = find_optimum(make_task(task, penalty), grid, torques)
-        print(_line(penalty, found, grid, torques), flush=True)
-
-
-def _plan(
-    name: str,
-    penalties: list[float],
-    settings: "PlannerSettings",
-    tail: int,
-    seeds: range,
-    threads: int | None,
-    csv: Path | None,
-) -> None:
-    from hucrl_ros.experiments.oracle import OracleRow, append_row, plan_episode
-    from hucrl_ros.tasks import make_task
-
-    for penalty in penalties:
-        task = make_task(name, penalty)
-        for seed in seeds:
-            planned = plan_episode(task, settings, tail, seed, threads)
-            row = OracleRow.of(task, settings, tail, seed, planned)
-            if csv is not None:
-                append_row(csv, row)
-            print(row.line(), flush=True)
-
-
-def _line(penalty: float, found: "Optimum", grid: int, torques: int) -> str:
-    return (
-        f"rho {penalty:g}: achieved in MuJoCo {found.achieved:.2f}, on the grid {found.value:.2f} "
-        f"({grid} x {grid} states, {torques} torques, {found.seconds:.0f} s)"
-    )
+    for penalty, episode in product(penalties, range(seed, seed + episodes)):
+        played = make_task(task, penalty)
+        planned = plan_episode(played, settings, tail, episode, threads)
+        row = OracleRow.of(played, settings, tail, episode, planned)
+        if csv is not None:
+            append_row(csv, row)
+        print(row.line(), flush=True)

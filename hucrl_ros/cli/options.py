@@ -19,8 +19,7 @@ ConfigFile = Annotated[Path | None, Option("--config", metavar="FILE", help="set
 Episodes = Annotated[int | None, Option(metavar="N", help="episodes, random ones included")]
 Penalty = Annotated[float | None, Option(metavar="RHO", help="weight of efforts")]
 OneStrategy = Annotated[
-    Literal["greedy", "thompson", "optimistic"] | None,
-    Option("--strategy", help="to explore"),
+    Literal["greedy", "thompson", "optimistic"] | None, Option("--strategy", help="to explore")
 ]
 Seed = Annotated[int | None, Option(metavar="N", help="of everything random")]
 Device = Annotated[Literal["cpu", "cuda"] | None, Option(help="where models and policies learn")]
@@ -45,8 +44,7 @@ EpisodeCount = Annotated[int, Option(metavar="N", min=1, help="how many of each"
 FirstSeed = Annotated[int, Option(min=0, max=LARGEST_SEED, help="of the first episode")]
 Json = Annotated[bool, Option("--json", help="print the table as JSON")]
 PageFolder = Annotated[
-    Path | None,
-    Option("--out", metavar="DIR", help="for numbers, a figure and README.md"),
+    Path | None, Option("--out", metavar="DIR", help="for numbers, a figure and README.md")
 ]
 Machine = Annotated[
     str | None,
@@ -55,8 +53,7 @@ Machine = Annotated[
 Priority = Annotated[int, Option(metavar="P", min=0, max=99, help="SCHED_FIFO priority; 0: none")]
 
 WorkerCount = Annotated[
-    int | None,
-    Option("--workers", metavar="N", min=1, help="trainings at a time; default: 1"),
+    int | None, Option("--workers", metavar="N", min=1, help="trainings at a time; default: 1")
 ]
 RayAddress = Annotated[
     str | None,

@@ -192,10 +192,7 @@ def parse_variation(text: str) -> "Variation":
 def train(sweep: "Sweep", workers: int | None, ray: str | None) -> list[str]:
     """Run what isn't finished, a line for each; returns a line for each that failed.
 
-    Args:
-        sweep: What to train.
-        workers: How many at a time, on this machine; None: one.
-        ray: Address of a Ray cluster to train on instead; None: this machine.
+    It runs with so many workers on this machine, or on the Ray cluster with the address `ray`.
     """
     from hucrl_ros.experiments.workers import LocalWorkers, Workers
     from hucrl_ros.run.summary import read_summary
@@ -206,7 +203,7 @@ def train(sweep: "Sweep", workers: int | None, ray: str | None) -> list[str]:
     if ray is None:
         place = LocalWorkers(workers or 1, sweep.logs)
     else:
-        from hucrl_ros.experiments.ray_workers import RayWorkers
+        from hucrl_ros.experiments.workers import RayWorkers
 
         place = RayWorkers(ray, sweep.logs)
     total = len(sweep.cells)

@@ -1,21 +1,49 @@
-"""What `hucrl doctor` looks at: software, machine and middleware."""
+"""What `hucrl doctor` looks at: software, middleware, machine and rendering."""
 
 from collections.abc import Callable
-
-from hucrl_ros.doctor.finding import Finding, Level
-from hucrl_ros.doctor.machine import MACHINE
-from hucrl_ros.doctor.middleware import MIDDLEWARE
-from hucrl_ros.doctor.rendering import RENDERING
-from hucrl_ros.doctor.software import SOFTWARE
-
-CHECKS: dict[str, Callable[[], Finding]] = {**SOFTWARE, **MIDDLEWARE, **MACHINE, **RENDERING}
-
-__all__ = ["CHECKS", "Finding", "Level", "examine"]
+from enum import Enum
+from typing import NamedTuple
 
 
-def examine(name: str) -> Finding:
-    """Run one of `CHECKS`; a check that fails in an unforeseen way is a finding, too."""
+class Level(Enum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Something optional is missing: a part is slower or left out."""
+    FAULT = "fault"
+    """Something required is missing: `hucrl up` can't work."""
+
+
+class Finding(NamedTuple):
+    """What a check found, and what to do about it where it is not well."""
+
+    level: Level
+    found: str
+    advice: str = ""
+
+    @classmethod
+    def ok(cls, found: str) -> "Finding":
+        """All is well."""
+        return cls(Level.OK, found)
+
+    @classmethod
+    def note(cls, found: str, advice: str) -> "Finding":
+        """Something optional is missing."""
+        return cls(Level.NOTE, found, advice)
+
+    @classmethod
+    def fault(cls, found: str, advice: str) -> "Finding":
+        """Something required is missing."""
+        return cls(Level.FAULT, found, advice)
+
+
+Check = Callable[[], Finding]
+
+
+def examine(check: Check) -> Finding:
+    """Run a check; one that fails in an unforeseen way is a finding, too."""
     try:
-        return CHECKS[name]()
+        return check()
     except Exception as error:
         return Finding.fault(f"{type(error).__name__}: {error}", "report this as a bug")

@@ -1,4 +1,4 @@
-"""Cores, real-time rights, memory and disk."""
+"""Cores, real-time rights, memory, disk, and the rendering of pictures and videos."""
 
 import ctypes
 import gc
@@ -7,12 +7,15 @@ import multiprocessing
 import os
 import resource
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from importlib import metadata
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from hucrl_ros.doctor.finding import Finding
+from hucrl_ros.doctor import Check, Finding
 
 PROCESSES_BUSY = 2
 """Cores that a run keeps busy: the learner, and simulator and controller in turns."""
@@ -23,6 +26,20 @@ LITTLE_DISK = 500 * 2**20
 """[bytes] A run of the demo takes about 20 MB."""
 ISOLATED = Path("/sys/devices/system/cpu/isolated")
 PRIORITY = 50
+RENDERING_S = 60.0
+"""[s] The first rendering on a loaded machine takes seconds."""
+# A broken driver may end the process that tries it, so it is not this one.
+_RENDER = """
+import mujoco
+model = mujoco.MjModel.from_xml_string(
+    '<mujoco><worldbody><light pos="0 0 3"/><geom size="1"/></worldbody></mujoco>')
+data = mujoco.MjData(model)
+mujoco.mj_forward(model, data)
+renderer = mujoco.Renderer(model, 48, 64)
+renderer.update_scene(data)
+if not renderer.render().any():
+    raise SystemExit("the picture is black")
+"""
 _LIMITS = "/etc/security/limits.d/hucrl.conf"
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 
@@ -112,6 +129,47 @@ def check_disk() -> Finding:
     return Finding.ok(found)
 
 
+def check_rendering() -> Finding:
+    """MuJoCo draws a picture without a display."""
+    backend = os.environ.get("MUJOCO_GL", "egl")
+    advice = (
+        "only videos need it: on Debian and Ubuntu sudo apt install libegl1 libgl1-mesa-dri, "
+        "or set MUJOCO_GL=osmesa after sudo apt install libosmesa6"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _RENDER],
+            env={**os.environ, "MUJOCO_GL": backend},
+            capture_output=True,
+            text=True,
+            timeout=RENDERING_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Finding.note(f"MUJOCO_GL={backend}: no picture in {RENDERING_S:.0f} s", advice)
+    if done.returncode == 0:
+        return Finding.ok(f"MUJOCO_GL={backend}")
+    lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    reason = next((line for line in reversed(lines) if "Error" in line), lines[-1])
+    return Finding.note(f"MUJOCO_GL={backend}: {reason}", advice)
+
+
+def check_video() -> Finding:
+    """An encoder for MP4; GIFs need none."""
+    try:
+        import imageio_ffmpeg
+
+        path = Path(imageio_ffmpeg.get_ffmpeg_exe())
+    except (ImportError, RuntimeError):
+        found = shutil.which("ffmpeg")
+        if found is None:
+            return Finding.note(
+                "no ffmpeg: videos become GIFs", "run `make env`, or sudo apt install ffmpeg"
+            )
+        path = Path(found)
+    return Finding.ok(f"{path.name}; GIF by Pillow {metadata.version('pillow')}")
+
+
 def _try_realtime() -> str:
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
@@ -154,7 +212,7 @@ def _user() -> str:
     return os.environ.get("USER") or str(os.getuid())
 
 
-MACHINE: dict[str, Callable[[], Finding]] = {
+MACHINE: dict[str, Check] = {
     "cores": check_cores,
     "real-time priority": check_realtime_priority,
     "memory lock": check_memory_lock,
@@ -162,4 +220,6 @@ MACHINE: dict[str, Callable[[], Finding]] = {
     "garbage collection": check_garbage_collection,
     "shared memory": check_shared_memory,
     "disk": check_disk,
+    "rendering": check_rendering,
+    "video": check_video,
 }

@@ -1,15 +1,22 @@
-"""Interpreter, libraries, rclpy, and the tools of a ROS 2 installation."""
+"""Interpreter, libraries, rclpy, the tools of a ROS 2 installation, and whether DDS works."""
 
 import importlib
 import importlib.util
+import json
 import os
 import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Mapping
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
-from hucrl_ros.doctor.finding import Finding
+from hucrl_ros.doctor import Check, Finding
+from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.run.ros_domain import Domain, wished_domain
 
 LIBRARIES = ("torch", "onnxruntime", "mujoco")
 MESSAGES = (
@@ -22,6 +29,19 @@ MESSAGES = (
     "visualization_msgs",
 )
 OLDEST, NEWEST = (3, 10), (3, 13)
+PROBE = "hucrl_ros.doctor.nodes.probe"
+TIMEOUT_S = 60.0
+"""[s] For starting both processes and their exchange; the probe itself gives up after 30 s."""
+_SEEN = (
+    "ROS_DOMAIN_ID",
+    "RMW_IMPLEMENTATION",
+    "ROS_AUTOMATIC_DISCOVERY_RANGE",
+    "ROS_LOCALHOST_ONLY",
+    "ROS_DISCOVERY_SERVER",
+    "FASTRTPS_DEFAULT_PROFILES_FILE",
+    "FASTDDS_DEFAULT_PROFILES_FILE",
+    "CYCLONEDDS_URI",
+)
 _INSTALL = "run `make env`, or install requirements.txt and requirements-ros.txt"
 
 
@@ -87,6 +107,34 @@ def check_colcon() -> Finding:
     return Finding.note("not found", "only `colcon build` needs it: `make env` installs it")
 
 
+def check_environment() -> Finding:
+    """Environment variables that change who hears whom."""
+    values = {name: os.environ[name] for name in _SEEN if os.environ.get(name)}
+    found = ", ".join(f"{name}={value}" for name, value in values.items()) or "nothing set"
+    try:
+        wished_domain(values.get("ROS_DOMAIN_ID"))
+    except ConfigError as error:
+        return Finding.fault(found, str(error))
+    return Finding.ok(found)
+
+
+def check_dds() -> Finding:
+    """A message goes to another process and comes back, on loopback, in a domain of its own."""
+    try:
+        domain = Domain()
+    except RunError as error:
+        return Finding.fault(str(error), "end runs that nobody needs")
+    with domain, tempfile.TemporaryDirectory(prefix="hucrl-doctor-") as logs:
+        environment = {
+            **{name: value for name, value in os.environ.items() if name != "ROS_LOCALHOST_ONLY"},
+            "ROS_DOMAIN_ID": str(domain.number),
+            "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+            "ROS_LOG_DIR": logs,
+            "HUCRL_PARENT_PID": str(os.getpid()),
+        }
+        return _exchange(environment)
+
+
 def _is_sourced(path: Path) -> bool:
     prefixes = os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)
     return any(prefix and path.is_relative_to(Path(prefix).resolve()) for prefix in prefixes)
@@ -105,15 +153,56 @@ def _is_in_this_environment(distribution: str) -> bool:
     return Path(str(place)).resolve().is_relative_to(Path(sys.prefix).resolve())
 
 
-def _library(name: str) -> Callable[[], Finding]:
-    return lambda: check_library(name)
+def _exchange(environment: Mapping[str, str]) -> Finding:
+    answering = subprocess.Popen(
+        [sys.executable, "-m", PROBE, "answer"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        asking = subprocess.run(
+            [sys.executable, "-m", PROBE, "ask"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return _silent(f"no answer within {TIMEOUT_S:.0f} s")
+    finally:
+        answering.send_signal(signal.SIGTERM)
+        try:
+            answering.wait(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            answering.kill()
+            answering.wait()
+    if asking.returncode != 0:
+        lines = asking.stderr.strip().splitlines() or [f"exit code {asking.returncode}"]
+        return _silent(lines[-1])
+    measured = json.loads(asking.stdout)
+    return Finding.ok(
+        f"{measured['rmw']}, found in {measured['discovery_s']:.1f} s, round trip "
+        f"{measured['p50_ms']:.2f} ms (p50), {measured['max_ms']:.2f} ms (max)"
+    )
 
 
-SOFTWARE: dict[str, Callable[[], Finding]] = {
+def _silent(reason: str) -> Finding:
+    return Finding.fault(
+        reason,
+        "check that loopback is up (ip link show lo), that no firewall blocks UDP ports from 7400 "
+        "on it, and unset RMW_IMPLEMENTATION and DDS profile files",
+    )
+
+
+SOFTWARE: dict[str, Check] = {
     "Python": check_python,
-    **{name: _library(name) for name in LIBRARIES},
+    **{name: partial(check_library, name) for name in LIBRARIES},
     "rclpy": check_rclpy,
     "ROS messages": check_messages,
     "ros2": check_ros2,
     "colcon": check_colcon,
+    "ROS environment": check_environment,
+    "DDS": check_dds,
 }

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from hucrl_ros.experiments.style import BLUE, GREY, INK, VERMILION, headline, save, styled
+from hucrl_ros.experiments.presentation import BLUE, GREY, INK, VERMILION, drawing, headline
 from hucrl_ros.robots.mujoco_robot import Array
 
 DOMAIN: Array = np.linspace(-1.0, 1.0, 401, dtype=np.float64)
@@ -83,15 +82,14 @@ def search(beta: float, evaluations: int, seed: int, start: float = -0.55) -> Se
 
 def draw_bandit(path: Path, searches: list[Search]) -> Path:
     """One panel for each search."""
-    with styled():
-        figure = Figure(figsize=(4.8 * len(searches), 3.9), layout="constrained")
+    with drawing(path, (4.8 * len(searches), 3.9)) as figure:
         panels = figure.subplots(1, len(searches), sharey=True, squeeze=False)[0]
         for axes, found in zip(panels, searches, strict=True):
             _draw(axes, found)
         panels[0].set_ylabel("performance")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-        return save(figure, path)
+    return path
 
 
 def _draw(axes: Axes, found: Search) -> None:

@@ -1,23 +1,29 @@
-"""Plays a finished bundle in the simulator, in this process."""
+"""Episodes: played with a finished bundle in this process, or read from a run's bags."""
 
 import dataclasses
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.files import override
 from hucrl_ros.controller.agent import Agent
-from hucrl_ros.controller.bundle import Bundle, load_bundle
+from hucrl_ros.controller.bundle import PROMISE, Bundle, Promise, load_bundle
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import read_manifest
-from hucrl_ros.errors import BundleError, ConfigError
+from hucrl_ros.errors import BagError, BundleError, ConfigError
 from hucrl_ros.robots.mujoco_robot import Array
-from hucrl_ros.run.folder import ROBOT
+from hucrl_ros.run.folder import ROBOT, RunFolder
 from hucrl_ros.tasks import Task, make_task
+
+logger = logging.getLogger(__name__)
 
 CHANGEABLE = ("planner", "safety")
 """Groups of settings that a bundle can be played with other values of."""
@@ -131,3 +137,77 @@ def _play(agent: Agent, guard: Guard, task: Task, seed: int) -> Played:
         actions=efforts,
         rewards=rewards,
     )
+
+
+@dataclass(frozen=True)
+class PlayedEpisode:
+    """What the pictures show of an episode."""
+
+    index: int
+    states: Array
+    """`(T + 1, p)`."""
+    actions: Array
+    """`(T, q)` [N m or N]."""
+    rewards: Array
+    """`(T,)`."""
+    random: bool
+    """Played by random efforts."""
+    promise: Promise | None
+    """The episode that its bundle imagined."""
+    tick_ms: Array
+    """`(N,)` durations of the control ticks [ms]; empty where there were none."""
+    missed: NDArray[np.bool_]
+    """`(N,)` whether a tick took longer than the control period."""
+
+    @property
+    def total(self) -> float:
+        """The episode's return."""
+        return float(self.rewards.sum())
+
+    @property
+    def name(self) -> str:
+        """For titles."""
+        return f"episode {self.index}" + (" (random)" if self.random else "")
+
+
+def load_episodes(
+    run: RunFolder, task: Task, indices: Sequence[int], random_episodes: int
+) -> list[PlayedEpisode]:
+    """The episodes with a readable bag that holds at least one transition."""
+    episodes = []
+    for index in indices:
+        try:
+            recorded = read_episode(run.bag(index), task.spec, task.steps)
+        except BagError as error:
+            logger.warning("left out of the pictures: %s", error)
+            continue
+        if not len(recorded.actions):
+            logger.warning("left out of the pictures: %s: no transition", run.bag(index))
+            continue
+        tick_ms = recorded.ticks["tick_ms"]
+        known = np.isfinite(tick_ms)
+        episodes.append(
+            PlayedEpisode(
+                index=index,
+                states=recorded.states,
+                actions=recorded.actions,
+                rewards=task.rewards(recorded.states[:-1], recorded.actions),
+                random=index < random_episodes,
+                promise=read_promise(run.bundle(index) / PROMISE),
+                tick_ms=np.asarray(tick_ms[known], dtype=np.float64),
+                missed=np.asarray(recorded.ticks["missed"][known], dtype=np.bool_),
+            )
+        )
+    return episodes
+
+
+def read_promise(path: Path) -> Promise | None:
+    """What a bundle imagined; None where it has no such file, or a damaged one."""
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return Promise(*(arrays[field].astype(np.float64) for field in Promise._fields))
+    except (ValueError, OSError, EOFError, KeyError) as error:
+        logger.warning("left out of the pictures: %s: %s", path, error)
+        return None

@@ -86,15 +86,6 @@ def make_cells(
 ) -> list[Cell]:
     """All combinations for one task, seed by seed, so that a sweep that was stopped is balanced.
 
-    Args:
-        base: Settings of all.
-        strategies: To combine.
-        action_penalties: To combine, ρ.
-        seeds: To combine.
-        variation: What varies besides.
-        of_many_tasks: The sweep has other tasks as well.
-        described: The robot, where it is one's own.
-
     Raises:
         ConfigError: a setting is wrong, or two cells are the same.
     """

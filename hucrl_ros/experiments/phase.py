@@ -18,8 +18,15 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.experiments.figures import PlayedEpisode, load_episodes, run_title
-from hucrl_ros.experiments.style import EFFORT_COLOURS, INK, VERMILION, save, signed, styled
+from hucrl_ros.experiments.evaluation import PlayedEpisode, load_episodes
+from hucrl_ros.experiments.presentation import (
+    EFFORT_COLOURS,
+    INK,
+    VERMILION,
+    drawing,
+    overall_title,
+    signed,
+)
 from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import Summary
@@ -55,6 +62,13 @@ VIEWS = {
 """By task. Others get no phase plot."""
 
 
+def run_title(summary: Summary) -> str:
+    """Task and settings of a run."""
+    return (
+        f"{summary.task}, {summary.strategy}, ρ = {summary.action_penalty:g}, seed {summary.seed}"
+    )
+
+
 def phase_plot(
     path: Path, summary: Summary, episodes: Sequence[PlayedEpisode], effort_limit: float
 ) -> Path:
@@ -70,18 +84,17 @@ def phase_plot(
     shown = select_episodes(episodes, MAX_PANELS)
     rows = math.ceil(len(shown) / COLUMNS)
     columns = math.ceil(len(shown) / rows)
-    with styled():
-        width = max(2.75 * columns + 0.9, 6.4)
-        figure = Figure(figsize=(width, 2.5 * rows + 1.3), layout="constrained")
+    width = max(2.75 * columns + 0.9, 6.4)
+    with drawing(path, (width, 2.5 * rows + 1.3)) as figure:
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes, episode in zip(panels.flat, shown, strict=False):
             _draw_episode(axes, view, episode, effort_limit)
         for axes in panels.flat[len(shown) :]:
             axes.set_visible(False)
         _label_panels(panels, view, len(shown))
-        figure.suptitle(run_title(summary), x=0.01, ha="left", fontsize=13, fontweight="bold")
+        overall_title(figure, run_title(summary))
         _explain(figure, panels, effort_limit)
-        return save(figure, path)
+    return path
 
 
 class PlayedRun(NamedTuple):
@@ -120,9 +133,8 @@ def draw_phase_grid(path: Path, runs: Sequence[PlayedRun]) -> Path:
     if task not in VIEWS:
         raise ConfigError(f"task: {task!r} has no phase plot; those that have: {', '.join(VIEWS)}")
     columns = max(len(run.episodes) for run in runs)
-    with styled():
-        size = (2.3 * columns + 1.2, 2.2 * len(runs) + 1.0)
-        figure = Figure(figsize=size, layout="constrained")
+    size = (2.3 * columns + 1.2, 2.2 * len(runs) + 1.0)
+    with drawing(path, size) as figure:
         panels = figure.subplots(len(runs), columns, sharex=True, sharey=True, squeeze=False)
         for row, run in zip(panels, runs, strict=True):
             for axes, episode in zip(row, run.episodes, strict=False):
@@ -133,7 +145,7 @@ def draw_phase_grid(path: Path, runs: Sequence[PlayedRun]) -> Path:
         for row, run in zip(panels, runs, strict=True):
             row[0].set_ylabel(f"ρ = {run.action_penalty:g}\nspeed [rad/s]")
         _explain(figure, panels, limit)
-        return save(figure, path)
+    return path
 
 
 def select_episodes(episodes: Sequence[PlayedEpisode], count: int) -> list[PlayedEpisode]:

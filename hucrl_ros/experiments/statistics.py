@@ -8,13 +8,13 @@ import numpy as np
 import scipy.stats
 from matplotlib.colors import to_hex
 
-from hucrl_ros.experiments.style import (
+from hucrl_ros.experiments.presentation import (
     EFFORT_COLOURS,
     STRATEGY_COLOURS,
     STRATEGY_MARKERS,
     signed,
+    write_csv,
 )
-from hucrl_ros.experiments.tables import write_csv
 from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.tasks import known_optimum
 

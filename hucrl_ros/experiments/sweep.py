@@ -110,10 +110,7 @@ class Sweep:
         return partial
 
     def _collect(
-        self,
-        workers: Workers,
-        cells: dict[str, Cell],
-        report: Callable[[Cell, Exit | None], None],
+        self, workers: Workers, cells: dict[str, Cell], report: Callable[[Cell, Exit | None], None]
     ) -> list[Exit]:
         """Give finished runs their names; returns the others that ended."""
         failures = []

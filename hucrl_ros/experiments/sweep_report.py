@@ -1,17 +1,31 @@
 """Figures and a table of a sweep, from its rows alone."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
+from hucrl_ros.experiments.presentation import (
+    GREY,
+    INK,
+    Column,
+    Table,
+    draw_optimum,
+    drawing,
+    overall_title,
+    signed,
+    write_page,
+)
 from hucrl_ros.experiments.statistics import (
     Group,
     Interval,
+    Panel,
     Results,
     Row,
     Series,
@@ -20,8 +34,6 @@ from hucrl_ros.experiments.statistics import (
     first_reaching,
     mean_interval,
 )
-from hucrl_ros.experiments.style import GREY, INK, draw_optimum, save, signed, styled
-from hucrl_ros.experiments.tables import Column, Table, write_page
 from hucrl_ros.robots.mujoco_robot import Array
 
 HANDLE_IN, LETTER_IN = 0.75, 0.085
@@ -129,29 +141,34 @@ def _episodes(first: Array) -> str:
 
 def draw_learning_curves(path: Path, results: Results) -> Path:
     """Mean return of each episode with its interval over seeds."""
-    with styled():
-        rows = results.panels
-        columns = len(rows[0])
-        size = (max(3.9 * columns, 6.0), 3.2 * len(rows) + 1.0)
-        figure = Figure(figsize=size, layout="constrained")
-        grid = figure.subplots(len(rows), columns, sharex=True, sharey=True, squeeze=False)
-        for axes, panel in zip(grid.flat, itertools.chain(*rows), strict=True):
+    rows, columns = len(results.panels), len(results.panels[0])
+    with drawing(path, (max(3.9 * columns, 6.0), 3.2 * rows + 1.0)) as figure:
+        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        for axes, panel in _panels(grid, results, "episode", "return"):
             for key, series in panel.series.items():
                 returns = results.groups.get(Group(key[0], panel.action_penalty, key[1]))
                 if returns is not None:
                     draw_curve(axes, returns, series)
-            draw_optimum(axes, results.optima[panel.action_penalty])
-            axes.set_title(panel.title, loc="left")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-            axes.grid(visible=False, axis="x")
-            axes.margins(y=0.12)
-        for axes in grid[-1]:
-            axes.set_xlabel("episode")
-        for axes in grid[:, 0]:
-            axes.set_ylabel("return")
         _title(figure, results)
         _legend(figure, grid[0, 0], results)
-        return save(figure, path)
+    return path
+
+
+def _panels(
+    grid: NDArray[Any], results: Results, below: str, beside: str
+) -> Iterator[tuple[Axes, Panel]]:
+    """Each panel to draw into; what all of them have is added after that."""
+    for axes, panel in zip(grid.flat, itertools.chain(*results.panels), strict=True):
+        yield axes, panel
+        draw_optimum(axes, results.optima[panel.action_penalty])
+        axes.set_title(panel.title, loc="left")
+        axes.grid(visible=False, axis="x")
+        axes.margins(y=0.12)
+    for axes in grid[-1]:
+        axes.set_xlabel(below)
+    for axes in grid[:, 0]:
+        axes.set_ylabel(beside)
 
 
 def draw_curve(axes: Axes, returns: Array, series: Series) -> None:
@@ -167,14 +184,12 @@ def draw_best_returns(path: Path, results: Results) -> Path:
 
     Costs have no bars, as the longest would be the worst.
     """
-    with styled():
-        rows = results.panels
-        columns, bars = len(rows[0]), len(rows[0][0].series)
-        size = (max(columns * (0.62 * bars + 1.4), 6.0), 3.2 * len(rows) + 1.0)
-        figure = Figure(figsize=size, layout="constrained")
-        grid = figure.subplots(len(rows), columns, sharey=True, squeeze=False)
+    rows, columns = len(results.panels), len(results.panels[0])
+    bars = len(results.panels[0][0].series)
+    with drawing(path, (max(columns * (0.62 * bars + 1.4), 6.0), 3.2 * rows + 1.0)) as figure:
+        grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
         bars_from_0 = all((best_returns(found) >= 0.0).all() for found in results.groups.values())
-        for axes, panel in zip(grid.flat, itertools.chain(*rows), strict=True):
+        for axes, panel in _panels(grid, results, results.setting, "best return of a run"):
             for k, (key, series) in enumerate(panel.series.items()):
                 returns = results.groups.get(Group(key[0], panel.action_penalty, key[1]))
                 if returns is not None:
@@ -182,24 +197,16 @@ def draw_best_returns(path: Path, results: Results) -> Path:
                     if bars_from_0:
                         axes.bar(k, best.mean(), width=0.76, color=series.colour, alpha=0.3)
                     _draw_best(axes, k, best, series)
-            draw_optimum(axes, results.optima[panel.action_penalty])
             axes.set_xticks(range(bars), [series.label for series in panel.series.values()])
             if results.setting:
                 axes.tick_params(axis="x", labelrotation=30)
                 for label in axes.get_xticklabels():
                     label.set_horizontalalignment("right")
-            axes.set_title(panel.title, loc="left")
-            axes.grid(visible=False, axis="x")
             if bars_from_0:
                 axes.axhline(0.0, color=GREY, lw=0.8)
-            axes.margins(y=0.12)
             axes.set_xlim(-0.7, bars - 0.3)
-        for axes in grid[:, 0]:
-            axes.set_ylabel("best return of a run")
-        for axes in grid[-1]:
-            axes.set_xlabel(results.setting)
         _title(figure, results)
-        return save(figure, path)
+    return path
 
 
 def _draw_best(axes: Axes, position: int, best: Array, series: Series) -> None:
@@ -214,10 +221,7 @@ def _draw_best(axes: Axes, position: int, best: Array, series: Series) -> None:
 def _title(figure: Figure, results: Results) -> None:
     seeds = max(len(returns) for returns in results.groups.values())
     of = f"mean and 95% interval over {seeds} seeds" if seeds > 1 else "one seed"
-    figure.suptitle(
-        f"{results.task}: {of}", x=0.01, ha="left",
-        fontsize=13, fontweight="bold",
-    )  # fmt: skip
+    overall_title(figure, f"{results.task}: {of}")
 
 
 def _legend(figure: Figure, axes: Axes, results: Results) -> None:

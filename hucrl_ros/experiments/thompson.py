@@ -8,19 +8,17 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from hucrl_ros.controller.bundle import Bundle, load_bundle
 from hucrl_ros.experiments.grid import Cell
-from hucrl_ros.experiments.statistics import Series
-from hucrl_ros.experiments.style import (
+from hucrl_ros.experiments.presentation import (
     EFFORT_COLOURS,
     STRATEGY_COLOURS,
     STRATEGY_MARKERS,
-    save,
-    styled,
+    drawing,
 )
+from hucrl_ros.experiments.statistics import Series
 from hucrl_ros.experiments.sweep import Sweep
 from hucrl_ros.experiments.sweep_report import draw_curve
 from hucrl_ros.learning.learner import Learner
@@ -119,8 +117,7 @@ def _simulated_return(learner: Learner, head: int, episode: int) -> float:
 
 def draw_thompson(path: Path, found: Sequence[Trace], heads: BestHead) -> Path:
     """Six panels: strategies on five heads, Thompson on other models, and the best head."""
-    with styled():
-        figure = Figure(figsize=(13.5, 7.4), layout="constrained")
+    with drawing(path, (13.5, 7.4)) as figure:
         panels = figure.subplots(2, 3)
         base = [trace for trace in found if trace.model == found[0].model]
         for axes, kind, title in (
@@ -148,7 +145,7 @@ def draw_thompson(path: Path, found: Sequence[Trace], heads: BestHead) -> Path:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             if axes.get_legend_handles_labels()[0]:
                 axes.legend(fontsize=8.5)
-        return save(figure, path)
+    return path
 
 
 def _curve(axes: Axes, lines: Sequence[Array], series: Series) -> None:

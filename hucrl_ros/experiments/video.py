@@ -1,7 +1,7 @@
 """Videos of recorded episodes, rendered in a process of its own.
 
 MuJoCo picks its OpenGL library when it is imported, and a driver that crashes must not take the
-run's process with it.
+run's process with it: `python -m hucrl_ros.experiments.video`, with `MUJOCO_GL` set.
 """
 
 import logging
@@ -9,13 +9,21 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import imageio.v2
+import matplotlib
+import mujoco
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
+from hucrl_ros.config.robot_spec import VELOCITY, sources
+from hucrl_ros.experiments.presentation import BLUE, GREY, INK, PALE, VERMILION, signed
 from hucrl_ros.experiments.workers import child_environment
+from hucrl_ros.robots import MujocoRobot, make_robot
 from hucrl_ros.robots.mujoco_robot import Array
 
 logger = logging.getLogger(__name__)
@@ -87,7 +95,7 @@ def _libraries(environment: Mapping[str, str]) -> tuple[str, ...]:
 def _render(source: Path, folder: Path, words: Sequence[str], library: str) -> str | None:
     """Run the renderer; returns None, or the last thing it said before it failed."""
     environment = child_environment(MUJOCO_GL=library) if library else child_environment()
-    command = [sys.executable, "-m", "hucrl_ros.experiments.rendering"]
+    command = [sys.executable, "-m", "hucrl_ros.experiments.video"]
     try:
         done = subprocess.run(
             [*command, str(source), str(folder), *words],
@@ -118,13 +126,157 @@ def load_clips(path: Path) -> list[Clip]:
     """Read what `save_clips` wrote."""
     with np.load(path, allow_pickle=False) as arrays:
         count = 1 + max(int(key.split("/")[0]) for key in arrays.files)
-        return [
-            Clip(
-                name=str(arrays[f"{k}/name"]),
-                title=str(arrays[f"{k}/title"]),
-                states=arrays[f"{k}/states"],
-                actions=arrays[f"{k}/actions"],
-                rewards=arrays[f"{k}/rewards"],
-            )
-            for k in range(count)
-        ]
+        found = [[arrays[f"{k}/{field}"] for field in Clip._fields] for k in range(count)]
+        return [Clip(str(name), str(title), *played) for name, title, *played in found]
+
+
+Frame = NDArray[np.uint8]
+
+SIZE = 480
+"""[pixels] Width and height of the picture of the robot."""
+FOOTER = 64
+"""[pixels] Height of the strip below it."""
+CAMERA = "side"
+FREE_CAMERA = -1
+"""Where a model has no camera of that name: MuJoCo's own, which sees all of it."""
+RATE = 20.0
+"""[frames/s] GIFs count in hundredths of a second, so not every rate can be had exactly."""
+GIF_HEIGHT = 340
+"""[pixels]"""
+GIF_S = 6.0
+"""[s] What a GIF shows, at most; the MP4s show all."""
+GIF_COLOURS = 128
+GIF_HOLD_S = 1.5
+"""[s] How long the last picture stands before the animation starts again."""
+
+
+def main(
+    source: Path, folder: Path, together: str, task: str, described: Path | None = None
+) -> None:
+    """Render the clips in `source` into `folder`, and a GIF `together` of all of them."""
+    robot = make_robot(task, described)
+    stride = max(1, round(1 / (RATE * robot.spec.period)))
+    rate = 1 / (stride * robot.spec.period)
+    clips = load_clips(source)
+    films = []
+    with mujoco.Renderer(robot.model, SIZE, SIZE) as renderer:
+        for clip in clips:
+            film = list(draw_clip(robot, renderer, clip, stride))
+            write_video(folder / f"{clip.name}.mp4", film, rate)
+            films.append(film[: round(GIF_S * rate) + 1])
+    write_gif(folder / f"{together}.gif", side_by_side(films), rate)
+
+
+def draw_clip(
+    robot: MujocoRobot, renderer: mujoco.Renderer, clip: Clip, stride: int
+) -> Iterator[Frame]:
+    """Every `stride`-th state of an episode, with its numbers."""
+    returns = np.concatenate([[0.0], np.cumsum(clip.rewards)])
+    actions = np.concatenate([clip.actions, clip.actions[-1:]])
+    known = mujoco.mj_name2id(robot.model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA) >= 0
+    camera = CAMERA if known else FREE_CAMERA
+    travelled = way_of(robot, clip.states)
+    for k in range(0, len(clip.states), stride):
+        robot.set_state(clip.states[k])
+        for address, positions in travelled.items():
+            robot.data.qpos[address] = positions[k]
+        if travelled:
+            mujoco.mj_forward(robot.model, robot.data)
+        renderer.update_scene(robot.data, camera)
+        shares = actions[k] / np.asarray(robot.spec.effort_limits)
+        yield decorate(
+            renderer.render(), clip.title, float(returns[k]), k * robot.spec.period, shares
+        )
+
+
+def way_of(robot: MujocoRobot, states: Array) -> dict[int, Array]:
+    """Positions `(T + 1,)` of joints whose velocity alone is in `states`, by MuJoCo's address.
+
+    They are integrated, as otherwise a cheetah would run on the spot.
+    """
+    spec, found = robot.spec, {}
+    for joint in sources(spec).further:
+        entry = 2 * len(spec.joint_names) + spec.observed.index(f"{joint}{VELOCITY}")
+        steps = spec.period * (states[:-1, entry] + states[1:, entry]) / 2.0
+        address = int(robot.model.joint(joint).qposadr[0])
+        found[address] = np.concatenate([[0.0], np.cumsum(steps)])
+    return found
+
+
+def decorate(picture: Frame, title: str, total: float, seconds: float, shares: Array) -> Frame:
+    """Add title, return, time and a bar for each effort to a picture of the robot.
+
+    Args:
+        picture: `(SIZE, SIZE, 3)`.
+        title: Upper left.
+        total: Return so far.
+        seconds: Time since the start of the episode [s].
+        shares: Efforts `(q,)` in shares of their limits.
+    """
+    image = Image.new("RGB", (SIZE, SIZE + FOOTER), "white")
+    image.paste(Image.fromarray(picture), (0, 0))
+    draw = ImageDraw.Draw(image)
+    large, small = _font("DejaVuSans-Bold", 22), _font("DejaVuSans", 18)
+    draw.text((18, 14), title, INK, large)
+    draw.text((SIZE - 18, 16), f"return {signed(total)}", INK, small, anchor="ra")
+    draw.text((18, SIZE + FOOTER // 2), f"{seconds:.1f} s", GREY, small, anchor="lm")
+    _draw_bars(draw, shares)
+    draw.text((SIZE - 18, SIZE + FOOTER // 2), "effort", GREY, small, anchor="rm")
+    return np.asarray(image)
+
+
+def _draw_bars(draw: ImageDraw.ImageDraw, shares: Array) -> None:
+    left, right, top, height = 104, SIZE - 96, SIZE + 18, FOOTER - 36
+    middle, reach = (left + right) / 2, (right - left) / 2
+    pitch = height / len(shares)
+    for k, share in enumerate(np.clip(shares, -1.0, 1.0)):
+        y0, y1 = top + k * pitch, top + (k + 1) * pitch - 1
+        draw.rectangle((left, y0, right, y1), fill="#EEF1F4")
+        end = middle + float(share) * reach
+        colour = BLUE if share >= 0 else VERMILION
+        draw.rectangle((min(middle, end), y0, max(middle, end), y1), fill=colour)
+    draw.line((middle, top - 5, middle, top + height + 4), fill=GREY, width=2)
+    draw.line((0, SIZE, SIZE, SIZE), fill=PALE)
+
+
+def side_by_side(films: Sequence[Sequence[Frame]]) -> list[Frame]:
+    """Films next to each other; a shorter one stands still at its end."""
+    pictures = []
+    for k in range(max(len(film) for film in films)):
+        picture = np.concatenate([film[min(k, len(film) - 1)] for film in films], axis=1)
+        picture[:, SIZE::SIZE] = ImageColor.getrgb(PALE)
+        pictures.append(picture)
+    return pictures
+
+
+def write_video(path: Path, film: Sequence[Frame], rate: float) -> None:
+    """An MP4 (H.264) that every browser plays."""
+    with imageio.v2.get_writer(path, fps=rate, codec="libx264", quality=8) as writer:
+        for frame in film:
+            writer.append_data(frame)
+
+
+def write_gif(path: Path, film: Sequence[Frame], rate: float) -> None:
+    """A small GIF with one palette for all of its pictures."""
+    images = [Image.fromarray(frame) for frame in film]
+    size = (round(images[0].width * GIF_HEIGHT / images[0].height), GIF_HEIGHT)
+    images = [image.resize(size, Image.Resampling.LANCZOS) for image in images]
+    # The palette has to know the colours of the whole film, not just those of its first picture.
+    chosen = images[:: max(1, len(images) // 8)]
+    sample = Image.new("RGB", (size[0], size[1] * len(chosen)))
+    for k, image in enumerate(chosen):
+        sample.paste(image, (0, k * size[1]))
+    palette = sample.quantize(GIF_COLOURS, method=Image.Quantize.MEDIANCUT)
+    frames = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    durations = [round(1000 / rate)] * (len(frames) - 1) + [round(1000 * GIF_HOLD_S)]
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0)
+
+
+def _font(name: str, size: int) -> ImageFont.FreeTypeFont:
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    return ImageFont.truetype(str(folder / f"{name}.ttf"), size)
+
+
+if __name__ == "__main__":
+    clips_file, out, gif, task_name, *rest = sys.argv[1:]
+    main(Path(clips_file), Path(out), gif, task_name, Path(rest[0]) if rest else None)

@@ -15,7 +15,7 @@ from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from hucrl_ros.benchmarks.nodes.episode_client import EpisodeClient
+from hucrl_ros.benchmarks.nodes.episode_logger import EpisodeClient
 from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.ticks import NANOSECONDS

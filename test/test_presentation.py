@@ -1,6 +1,6 @@
 """Columns are declared once, for the terminal and for a page; CSV and pages of results."""
 
-from hucrl_ros.experiments.tables import Column, Table, write_csv, write_page
+from hucrl_ros.experiments.presentation import Column, Table, write_csv, write_page
 
 TABLE = Table(
     (Column("name", lambda row: row[0], "<6"), Column("ms", lambda row: f"{row[1]:.1f}", ">5"))

@@ -1,0 +1,228 @@
+"""`hucrl up` and `hucrl train`: a robot learns a task, through ROS 2 or in one process."""
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Option
+
+from hucrl_ros.cli import options
+from hucrl_ros.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from hucrl_ros.run.folder import RunFolder
+    from hucrl_ros.run.summary import EpisodeSummary
+
+COLUMNS = ("episode", "return", "predicted", "p50 ms", "p99 ms", "clamps", "fit s", "search s")
+_OWN_OPTIONS = ("episodes", "action_penalty", "strategy", "seed", "device")
+"""Settings that have an option of their own."""
+
+
+def up(
+    ctx: typer.Context,
+    task: options.Task,
+    config: options.ConfigFile = None,
+    episodes: options.Episodes = None,
+    action_penalty: options.Penalty = None,
+    strategy: options.OneStrategy = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    out: options.RunFolderOption = None,
+    settings: options.Settings = None,
+    no_figures: options.NoFigures = False,
+    resume: options.Resume = False,
+    real_time: Annotated[
+        bool, Option("--real-time", help="physics never waits; not with --lockstep")
+    ] = False,
+    lockstep: Annotated[bool, Option("--lockstep", help="physics waits")] = False,
+    no_simulator: Annotated[
+        bool,
+        Option(
+            "--no-simulator",
+            help="a robot stands in its place, in real time: it publishes joint states, takes "
+            "commands and answers simulator/reset (docs/your_robot.md)",
+        ),
+    ] = False,
+) -> None:
+    """Teach a robot a task through ROS 2.
+
+    Simulator, controller, watchdog, recorder, learner and supervisor start as processes of their
+    own. Ctrl-C ends all of them.
+    """
+    from hucrl_ros.run.ros_domain import wished_domain
+
+    _require_ros()
+    if lockstep and (real_time or no_simulator):
+        raise ConfigError(
+            "--no-simulator: a robot doesn't wait; leave --lockstep out"
+            if no_simulator
+            else "--lockstep: not allowed with --real-time; choose one"
+        )
+    mode = "lockstep" if lockstep else "real_time" if real_time or no_simulator else None
+    wished = wished_domain(os.environ.get("ROS_DOMAIN_ID"))
+    run_folder = _new_or_continued_run(ctx.params, mode=mode)
+    if not _is_finished(run_folder):
+        stopped_by = _play(run_folder, wished, not no_simulator)
+        if stopped_by is not None:
+            raise typer.Exit(128 + stopped_by)
+    _finish(run_folder, not no_figures)
+
+
+def train(
+    ctx: typer.Context,
+    task: options.Task,
+    config: options.ConfigFile = None,
+    episodes: options.Episodes = None,
+    action_penalty: options.Penalty = None,
+    strategy: options.OneStrategy = None,
+    seed: options.Seed = None,
+    device: options.Device = None,
+    out: options.RunFolderOption = None,
+    settings: options.Settings = None,
+    no_figures: options.NoFigures = False,
+    resume: options.Resume = False,
+) -> None:
+    """Teach a robot a task in one process, without ROS.
+
+    It learns as with `hucrl up`. Physics waits for every command, whatever the mode in the
+    settings.
+    """
+    from hucrl_ros.run.session import shown_path
+
+    run_folder = _new_or_continued_run(ctx.params, prefix="train-")
+    if not _is_finished(run_folder):
+        print(shown_path(run_folder.root))
+        _train(run_folder)
+    _finish(run_folder, not no_figures)
+
+
+def _new_or_continued_run(
+    typed: Mapping[str, Any], prefix: str = "", mode: str | None = None
+) -> "RunFolder":
+    """The folder of the run that was asked for.
+
+    Without `--out` the name of a new one begins with `prefix`; mode None: as in the settings.
+    """
+    from hucrl_ros.config.task_file import is_description
+    from hucrl_ros.run.prepare import RunOptions, prepare_run
+
+    given = {"mode": mode, **{name: typed[name] for name in _OWN_OPTIONS}}
+    settings = {name: value for name, value in given.items() if value is not None}
+    wished = RunOptions(
+        task=typed["task"],
+        config=typed["config"],
+        overrides={**settings, **options.parse_settings(typed["settings"])},
+        out=typed["out"],
+        resume=typed["resume"],
+        prefix=prefix,
+    )
+    if is_description(wished.task) and not wished.resume:
+        print(f"checking {wished.task}", flush=True)  # It takes seconds.
+    return prepare_run(wished)
+
+
+def _is_finished(run_folder: "RunFolder") -> bool:
+    """Whether nothing is left to do: all episodes played, learned from and summarised."""
+    from hucrl_ros.run.session import shown_path
+    from hucrl_ros.run.summary import read_summary
+
+    episodes = run_folder.config.episodes
+    finished = (
+        run_folder.finished_episodes() >= episodes
+        and run_folder.bundle(episodes).is_dir()
+        and run_folder.summary.is_file()
+        and len(read_summary(run_folder.summary).episodes) >= episodes
+    )
+    if finished:
+        print(f"{shown_path(run_folder.root)}: finished already")
+    return finished
+
+
+def _finish(run_folder: "RunFolder", figures: bool) -> None:
+    """Draw figures and videos; say where files lie, and which bundle earned the best return."""
+    from hucrl_ros.run.session import shown_path
+    from hucrl_ros.run.summary import read_summary
+
+    if figures:
+        from hucrl_ros.experiments.report import make_report  # matplotlib takes a second
+
+        print("drawing figures and videos", flush=True)
+        make_report(run_folder)
+    summary = read_summary(run_folder.summary)
+    root = shown_path(run_folder.root)
+    places = {
+        "bags": run_folder.episodes,
+        "bundles": run_folder.bundles,
+        "figures": run_folder.figures,
+        "videos": run_folder.videos,
+        "summary": run_folder.summary,
+    }
+    for name, path in places.items():
+        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+            print(f"{name:<8} {root}/{path.relative_to(run_folder.root)}")
+    best = max(summary.episodes, key=lambda episode: episode.return_)
+    optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
+    player = "" if best.bundle is None else f", by {root}/{best.bundle}"
+    print(f"best return {best.return_:.1f}{optimum}, in episode {best.index}{player}")
+
+
+def _play(run_folder: "RunFolder", wished: int | None, simulated: bool) -> int | None:
+    from hucrl_ros.run.ros_domain import Domain
+    from hucrl_ros.run.session import Session, shown_path
+
+    with Domain(wished) as domain:
+        if wished not in (None, domain.number):
+            print(f"ROS_DOMAIN_ID {wished} is another run's; this one uses {domain.number}")
+        print(f"{shown_path(run_folder.root)}  (ROS_DOMAIN_ID={domain.number})", flush=True)
+        return Session(run_folder, domain.number, simulated).play()
+
+
+def _require_ros() -> None:
+    """Say at once, in one line, what every node would say in its log.
+
+    Raises:
+        RunError: rclpy can't be imported.
+    """
+    if find_spec("rclpy") is None:
+        raise RunError(
+            f"{sys.executable} has no rclpy: install requirements-ros.txt or source a ROS 2 "
+            "installation; `hucrl train` learns without ROS"
+        )
+
+
+def _train(run_folder: "RunFolder") -> None:
+    print(_row(COLUMNS), flush=True)
+
+    import torch  # With the learner it takes seconds, in which the person already sees something.
+
+    from hucrl_ros.experiments.train import train as learn
+    from hucrl_ros.run.session import resume_command
+
+    torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
+    try:
+        learn(run_folder.config, run_folder, _report)
+    except KeyboardInterrupt:
+        print(f"stopped; continue with: {resume_command(run_folder, 'train')}")
+        raise
+
+
+def _report(episode: "EpisodeSummary") -> None:
+    from hucrl_ros.run.progress import format_number, format_ticks
+
+    cells = (
+        str(episode.index),
+        format_number(episode.return_),
+        format_number(episode.predicted_return),
+        *format_ticks(episode),
+        str(episode.clamps),
+        format_number(episode.fit_s),
+        format_number(episode.search_s),
+    )
+    print(_row(cells), flush=True)
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return " ".join(f"{cell:>9}" for cell in cells)
