@@ -136,7 +136,7 @@ def offered(text: str) -> dict[str, list[str]]:
                 names.append(token.lower())
             elif not names or not re.match(r"[\[{(<]|[A-Z_]+\b", token):
                 break  # nothing that one types, or where its explanation begins
-            if listed := re.search(r"[{\[]([\w-]+(?:[,|][\w-]+)+)[}\]]", token):
+            if listed := re.search(r"[{\[<]([\w-]+(?:[,|][\w-]+)+)[}\]>]", token):
                 choices |= set(re.split("[,|]", listed[1]))
         if arguments and choices:
             names = [*choices]  # argparse doesn't print the argument's name

@@ -42,7 +42,12 @@ def tick(
     ] = TICKS,
     threads: Annotated[list[int], Option(metavar="T...", min=1, help="of the engine")] = THREADS,
     engines: Annotated[
-        list[str], Option(metavar="NAME...", callback=one_of(*ENGINES), help="which to measure")
+        list[str],
+        Option(
+            metavar=f"<{'|'.join(ENGINES)}>...",
+            callback=one_of(*ENGINES),
+            help="which to measure",
+        ),
     ] = ENGINES,
     seconds: Annotated[
         float, Option(metavar="S", callback=above_zero, help="for each line of the table")
@@ -74,7 +79,7 @@ def loop(
     ] = RATES,
     planning: Annotated[
         list[str],
-        Option(metavar="off|on...", callback=one_of(*PLANNING), help="off: policy alone"),
+        Option(metavar="<off|on>...", callback=one_of(*PLANNING), help="off: policy alone"),
     ] = PLANNING,
     seconds: Annotated[float, Option(metavar="S", min=2, max=86400, help="of each")] = 20.0,
     background_load: Annotated[

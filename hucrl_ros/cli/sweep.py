@@ -45,7 +45,11 @@ def run(
     out: Annotated[Path, Option(metavar="DIR", help="for table and figures")],
     strategies: Annotated[
         list[str] | None,
-        _of_task(metavar="NAME...", callback=one_of(*STRATEGIES), help="default: all three"),
+        _of_task(
+            metavar=f"<{'|'.join(STRATEGIES)}>...",
+            callback=one_of(*STRATEGIES),
+            help="default: all three",
+        ),
     ] = None,
     action_penalties: Annotated[
         list[float] | None,
