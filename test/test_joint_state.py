@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hucrl_ros.controller.joint_state import JointReading, JointStateReader
+from hucrl_ros.controller.state_reader import JointReading, JointStateReader
 from hucrl_ros.errors import StateError
 
 NAMES = ["shoulder", "elbow", "wrist"]

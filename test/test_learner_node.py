@@ -217,7 +217,7 @@ def test_the_node_learns_refuses_a_second_request_and_stops_in_mid_fit(
     from std_srvs.srv import Trigger
 
     from hucrl_ros.nodes import topics
-    from hucrl_ros.nodes.qos import LATCHED
+    from hucrl_ros.nodes.topics import LATCHED
 
     def learn():
         return harness.call(Trigger, topics.LEARN, Trigger.Request())

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from hucrl_ros.controller.rate import GAPS, RateCheck
+from hucrl_ros.controller.watch import GAPS, RateCheck
 
 PERIOD = 1 / 80
 

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 
 from hucrl_ros.config.robot_spec import RobotSpec, sources
 from hucrl_ros.config.task_file import known_tasks
-from hucrl_ros.controller.joint_state import JointReading
-from hucrl_ros.controller.state_reader import Place, Places, StateReader, Surroundings
+from hucrl_ros.controller.state_reader import (
+    JointReading,
+    Pose,
+    PoseBuffer,
+    PoseHistory,
+    StateReader,
+)
 from hucrl_ros.errors import ConfigError, StateError
 from hucrl_ros.robots import make_robot
 from hucrl_ros.robots.plant import RESET_PERIODS, Plant
@@ -30,7 +35,7 @@ SPEC = RobotSpec(
 
 
 def place(stamp, x=1.0, y=2.0, z=3.0, frame="world"):
-    return Place(stamp, frame, (x, y, z))
+    return Pose(stamp, frame, (x, y, z))
 
 
 def read(reader, stamp=PERIOD_NS):
@@ -39,7 +44,7 @@ def read(reader, stamp=PERIOD_NS):
 
 @pytest.fixture
 def around():
-    return Surroundings()
+    return PoseBuffer()
 
 
 @pytest.fixture
@@ -112,7 +117,7 @@ def test_a_robot_that_steps_says_what_its_poses_tell(around):
             step()
             if step == plant.period:
                 sample = plant.sample()
-                around.object.add(Place(sample.stamp_ns, "world", sample.object.tolist()))
+                around.object.add(Pose(sample.stamp_ns, "world", sample.object.tolist()))
                 joints = (sample.positions.tolist(), sample.velocities.tolist())
                 told.append(reader.read(JointReading(plant.joints, *joints, sample.stamp_ns)))
     np.testing.assert_allclose(states[1:], told[1:], atol=1e-9)
@@ -152,7 +157,7 @@ def test_an_entry_that_nobody_tells_is_named(changes, named):
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.floats(-1, 1)), max_size=30), st.integers(0, 20))
 def test_the_newest_place_that_is_not_newer_holds(heard, moment):
-    places = Places(kept=None)
+    places = PoseHistory(kept=None)
     for stamp, x in heard:
         places.add(place(stamp, x=x))
     kept = {}  # what came after it with a smaller stamp shows that the clock has started again
@@ -168,7 +173,7 @@ def test_the_newest_place_that_is_not_newer_holds(heard, moment):
 
 
 def test_only_so_many_places_are_kept():
-    places = Places(kept=3)
+    places = PoseHistory(kept=3)
     for stamp in range(10):
         places.add(place(stamp))
     assert places.at(6) is None

@@ -4,18 +4,20 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool, Float64MultiArray, MultiArrayLayout
 
-from hucrl_ros.controller.joint_state import JointReading
-from hucrl_ros.controller.rate import RateCheck
-from hucrl_ros.controller.state_reader import StateReader, Surroundings
-from hucrl_ros.controller.ticks import NANOSECONDS
-from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE
-from hucrl_ros.nodes import joint_message, places, topics
-from hucrl_ros.nodes.qos import NEWEST
+from hucrl_ros.controller.state_reader import JointReading, PoseBuffer, StateReader
+from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord
+from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE, RateCheck
+from hucrl_ros.nodes import conversions, topics
+from hucrl_ros.nodes.conversions import tick_layout, tick_message
+from hucrl_ros.nodes.topics import LATCHED, NEWEST, STREAM
 
 
 class Heard(NamedTuple):
@@ -26,7 +28,7 @@ class Heard(NamedTuple):
     """When it came, by the steady clock [s]."""
 
 
-class Inlets:
+class ControllerInputs:
     """Gives each joint state on when the poses that belong to it are there; tells of silence.
 
     Topics keep no order among each other. In lockstep a joint state waits for its object's pose,
@@ -54,7 +56,7 @@ class Inlets:
             hear: Takes a joint state; returns whether it was a new one.
             miss: Is told of silence, and for how long it has lasted [s].
         """
-        self.surroundings = Surroundings()
+        self.poses = PoseBuffer()
         """What was heard of object and goal, at any time."""
         self._node, self._lockstep = node, lockstep
         self._hear, self._miss = hear, miss
@@ -65,7 +67,7 @@ class Inlets:
         self._rate = RateCheck()
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer: Timer | None = None
-        places.listen(node, self.surroundings, self._on_place)
+        conversions.listen_for_poses(node, self.poses, self._on_place)
         node.create_subscription(JointState, topics.JOINT_STATES, self._on_joint_state, NEWEST)
 
     def set_period(self, period: float, stale_periods: float) -> None:
@@ -107,7 +109,7 @@ class Inlets:
             self._rate.see(stamp.sec * NANOSECONDS + stamp.nanosec)
         if self._reader is None:
             return
-        reading = joint_message.from_message(message)
+        reading = conversions.to_reading(message)
         if not self._lockstep or not self._reader.lacks(reading.stamp_ns):
             self._give_on(Heard(reading, received))
         elif self._held is None or self._held.reading.stamp_ns != reading.stamp_ns:
@@ -139,3 +141,34 @@ class Inlets:
         elif not (self._lockstep and self._stale):
             self._stale = True
             self._miss(silence)
+
+
+class ControllerOutputs:
+    """Publishers of commands, ticks and activity."""
+
+    def __init__(self, node: Node) -> None:
+        self._commands = node.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
+        self._ticks = node.create_publisher(Float64MultiArray, topics.TICKS, STREAM)
+        self._activity = node.create_publisher(Bool, topics.ACTIVE, LATCHED)
+        self._layout = MultiArrayLayout()
+
+    @property
+    def activity_topic(self) -> str:
+        """Resolved name of the topic that says whether an episode is under way."""
+        return str(self._activity.topic_name)
+
+    def prepare(self, action_dim: int) -> None:
+        """The ticks to come have so many efforts."""
+        self._layout = tick_layout(action_dim)
+
+    def command(self, effort: NDArray[np.float64]) -> None:
+        """Publish efforts `(q,)` [N m or N]."""
+        self._commands.publish(Float64MultiArray(data=effort.tolist()))
+
+    def tick(self, record: TickRecord) -> None:
+        """Publish what a tick did."""
+        self._ticks.publish(tick_message(record, self._layout))
+
+    def activity(self, active: bool) -> None:
+        """Publish whether an episode is under way."""
+        self._activity.publish(Bool(data=active))

@@ -15,8 +15,8 @@ from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.learning_worker import LearnerFactory, LearnerLike, LearningWorker, Status
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
-from hucrl_ros.nodes.qos import LATCHED
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.topics import LATCHED
 from hucrl_ros.run.folder import RunFolder
 
 REPORT_PERIOD = 0.1

@@ -1,5 +1,7 @@
 """Names of topics and services, all relative, so that launch files can remap them."""
 
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+
 from hucrl_ros.controller.topics import (
     ACTIVE,
     COMMANDS,
@@ -39,3 +41,44 @@ __all__ = [
     "TICKS",
     "TRIPPED",
 ]
+
+
+STREAM = QoSProfile(
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.VOLATILE,
+    history=HistoryPolicy.KEEP_LAST,
+    depth=100,
+)
+"""Every message arrives, in order."""
+
+NEWEST = QoSProfile(
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.VOLATILE,
+    history=HistoryPolicy.KEEP_LAST,
+    depth=1,
+)
+"""For a reader that wants the newest message and no backlog."""
+
+LATCHED = QoSProfile(
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+    history=HistoryPolicy.KEEP_LAST,
+    depth=1,
+)
+"""A reader that comes late still gets the last message."""
+
+ARCHIVE = QoSProfile(
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.VOLATILE,
+    history=HistoryPolicy.KEEP_LAST,
+    depth=5000,
+)
+"""`STREAM` for the recorder, which must lose nothing while a disk is slow."""
+
+ARCHIVE_LATCHED = QoSProfile(
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+    history=HistoryPolicy.KEEP_LAST,
+    depth=100,
+)
+"""`LATCHED` for the recorder."""

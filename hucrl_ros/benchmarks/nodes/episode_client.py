@@ -15,7 +15,7 @@ from std_msgs.msg import Bool
 
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.parameters import own_parameter
-from hucrl_ros.nodes.qos import LATCHED
+from hucrl_ros.nodes.topics import LATCHED
 
 POLL_S = 0.02
 """[s] Between two looks at whether the next step can begin."""

@@ -9,13 +9,13 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
 from hucrl_ros.benchmarks.nodes.episode_client import EpisodeClient
-from hucrl_ros.controller.joint_state import JointStateReader
 from hucrl_ros.controller.manifest import read_manifest
-from hucrl_ros.nodes import joint_message, topics
+from hucrl_ros.controller.state_reader import JointStateReader
+from hucrl_ros.nodes import conversions, topics
+from hucrl_ros.nodes.conversions import to_tick
 from hucrl_ros.nodes.parameters import own_parameter
-from hucrl_ros.nodes.qos import STREAM
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.tick_message import from_message
+from hucrl_ros.nodes.topics import STREAM
 
 
 class EpisodeLogger(EpisodeClient):
@@ -62,13 +62,13 @@ class EpisodeLogger(EpisodeClient):
         }
 
     def _on_state(self, message: JointState) -> None:
-        reading = joint_message.from_message(message)
+        reading = conversions.to_reading(message)
         state = self._reader.read(reading)
         efforts = [float(message.effort[motor]) for motor in self._motors]
         self._states.append((reading.stamp_ns, state.tolist(), efforts))
 
     def _on_tick(self, message: Float64MultiArray) -> None:
-        tick = from_message(message)
+        tick = to_tick(message)
         self._ticks.append((tick.stamp_ns, tick.tick_ms))
 
 
