@@ -1,4 +1,4 @@
-"""Loads a bundle and refuses one that isn't what it says."""
+"""What a bundle holds; loads one and refuses what isn't what it says."""
 
 import hashlib
 import io
@@ -14,8 +14,8 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from hucrl_ros.config.robot_spec import RobotSpec
-from hucrl_ros.controller.admission import check_robot
 from hucrl_ros.controller.engines.networks import NETWORKS, Networks, from_arrays
+from hucrl_ros.controller.guard import check_robot
 from hucrl_ros.controller.manifest import Manifest, read_manifest, read_regular
 from hucrl_ros.errors import BundleError, shortened
 
@@ -105,7 +105,7 @@ class Bundle:
     path: Path
     manifest: Manifest
     graphs: Mapping[str, onnxruntime.InferenceSession]
-    """By file name without `.onnx`, see `signature.signatures`."""
+    """By file name without `.onnx`, see `signatures`."""
     networks: Networks | None
     """Weights for the compiled engine; None where it can't play this bundle."""
     parity: Mapping[str, NDArray[np.float32]]

@@ -1,6 +1,6 @@
-"""What `controller/ticks` says of one control tick: field names, encoding, decoding.
+"""Control ticks: what is told of one on `controller/ticks`, and what a controller counts.
 
-Pure Python, so that nodes, bags and scripts share one definition.
+Nodes, bags and scripts share this one definition of field names, encoding and decoding.
 """
 
 from collections import Counter, deque

@@ -1,4 +1,8 @@
-"""When the watchdog must act in the controller's place; times are given, no clock is read."""
+"""What is judged of joint states and commands by their times; no clock is read.
+
+When the watchdog must act in the controller's place, how long an outage an episode survives, and
+whether joint states come once a control period.
+"""
 
 from collections import deque
 

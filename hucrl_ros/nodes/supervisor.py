@@ -28,7 +28,7 @@ ADVANCE_PERIOD = 0.05
 """[s] Between two looks at what is waited for; messages are looked at as they come."""
 VIEW_PERIOD = 0.25
 """[s]"""
-LAST_WORDS_S = 5.0
+FAREWELL_S = 5.0
 """[s] For the other nodes to react, and the watchdog to speak, before the run is given up."""
 _STDIN = 0
 
@@ -150,7 +150,7 @@ class Supervisor(Node):
         if self._reason or self.exit_code is not None:
             return
         self._reason = f"{self._protocol.place}: {reason}"
-        self._give_up_at = time.monotonic() + LAST_WORDS_S
+        self._give_up_at = time.monotonic() + FAREWELL_S
         playing = self._progress.phase is Phase.RUNNING
         self._expect_trip = playing and reason.startswith("controller ")
         self._progress.enter(Phase.STOPPED)

@@ -1,16 +1,17 @@
-"""Names of topics and services, all relative, so that launch files can remap them."""
+"""Names of topics and services and how they are delivered, see `docs/contracts.md`.
+
+All names but that of the diagnostics are relative, so that launch files can remap them.
+"""
 
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
-from hucrl_ros.controller.topics import (
-    ACTIVE,
-    COMMANDS,
-    GOAL,
-    JOINT_STATES,
-    OBJECT_POSE,
-    TICKS,
-    TRIPPED,
-)
+from hucrl_ros.controller.topics import ACTIVE as ACTIVE
+from hucrl_ros.controller.topics import COMMANDS as COMMANDS
+from hucrl_ros.controller.topics import GOAL as GOAL
+from hucrl_ros.controller.topics import JOINT_STATES as JOINT_STATES
+from hucrl_ros.controller.topics import OBJECT_POSE as OBJECT_POSE
+from hucrl_ros.controller.topics import TICKS as TICKS
+from hucrl_ros.controller.topics import TRIPPED as TRIPPED
 
 LOADED_BUNDLE = "controller/bundle"
 PLAN = "controller/plan"
@@ -22,26 +23,6 @@ RESET = "simulator/reset"
 RECORD = "recorder/record"
 LEARN = "learner/learn"
 CHANGE_STATE = "controller/change_state"
-
-__all__ = [
-    "ACTIVE",
-    "BUNDLE",
-    "CHANGE_STATE",
-    "COMMANDS",
-    "DIAGNOSTICS",
-    "GOAL",
-    "JOINT_STATES",
-    "LEARN",
-    "LEARNER_REPORT",
-    "LOADED_BUNDLE",
-    "OBJECT_POSE",
-    "PLAN",
-    "RECORD",
-    "RESET",
-    "TICKS",
-    "TRIPPED",
-]
-
 
 STREAM = QoSProfile(
     reliability=ReliabilityPolicy.RELIABLE,

@@ -16,8 +16,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 
 from hucrl_ros.config.files import override
-from hucrl_ros.controller.admission import admit
-from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.guard import Guard, admit
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.state_reader import JointStateReader
 from hucrl_ros.controller.watch import Watch, patience
@@ -167,7 +166,7 @@ class Watchdog(Node):
         if self._watch.command():
             self._report(Level.OK, "armed: the controller sends commands again")
 
-    # What follows
+    # What the watchdog does
 
     def _look(self) -> None:
         if not self._watch.armed:

@@ -1,4 +1,4 @@
-"""Which engine rolls particles out in the planning tick."""
+"""Which engine rolls particles out in the planning tick, and the plain one: `rollout.onnx`."""
 
 import logging
 from collections.abc import Mapping
