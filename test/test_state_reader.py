@@ -12,6 +12,7 @@ from hucrl_ros.config.robot_spec import RobotSpec, sources
 from hucrl_ros.config.task_file import known_tasks
 from hucrl_ros.controller.state_reader import (
     JointReading,
+    JointStateReader,
     Pose,
     PoseBuffer,
     PoseHistory,
@@ -259,4 +260,106 @@ def test_joints_alone_need_nothing():
     assert not reader.lacks(0) and not reader.needs_goal
     np.testing.assert_array_equal(
         reader.read(JointReading(["hinge"], [1.0], [2.0], 0)), [1.0, 2.0]
+    )
+
+
+NAMES = ["shoulder", "elbow", "wrist"]
+
+
+@pytest.fixture
+def joints():
+    return JointStateReader(NAMES)
+
+
+def test_positions_come_first_then_velocities(joints):
+    state = joints.read(JointReading(NAMES, [1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 0))
+    np.testing.assert_array_equal(state, [1, 2, 3, 4, 5, 6])
+    assert state.dtype == np.float64
+
+
+@given(st.permutations([*NAMES, "gripper", "head"]))
+def test_joints_are_found_by_name_in_any_order_among_others(names):
+    value = {name: float(i) for i, name in enumerate(NAMES)} | {"gripper": math.nan, "head": 9.0}
+    positions = [value[name] for name in names]
+    velocities = [10 + value[name] for name in names]
+    joints = JointStateReader(NAMES)
+    state = joints.read(JointReading(names, positions, velocities, 0))
+    np.testing.assert_array_equal(state, [0, 1, 2, 10, 11, 12])
+    assert sorted(joints.extra_joints) == ["gripper", "head"]
+
+
+def test_the_order_may_change_from_one_message_to_the_next(joints):
+    joints.read(JointReading(NAMES, [1.0, 2.0, 3.0], [0.0] * 3, 0))
+    state = joints.read(JointReading(NAMES[::-1], [3.0, 2.0, 1.0], [0.0] * 3, 1))
+    np.testing.assert_array_equal(state[:3], [1, 2, 3])
+
+
+def test_a_missing_joint_is_named(joints):
+    with pytest.raises(StateError, match=r"no joint 'elbow' among \['shoulder', 'wrist'\]"):
+        joints.read(JointReading(["shoulder", "wrist"], [0.0] * 2, [0.0] * 2, 0))
+
+
+def test_a_renamed_joint_is_named_every_time(joints):
+    for stamp in range(2):
+        with pytest.raises(StateError, match=r"no joint 'elbow' among .*'ellbow'"):
+            joints.read(JointReading(["shoulder", "ellbow", "wrist"], [0.0] * 3, [0.0] * 3, stamp))
+
+
+def test_a_joint_that_appears_twice_is_named(joints):
+    with pytest.raises(StateError, match="'elbow' appears 2 times"):
+        joints.read(JointReading([*NAMES, "elbow"], [0.0] * 4, [0.0] * 4, 0))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_not_finite_is_named_with_its_joint(joints, bad):
+    with pytest.raises(StateError, match=f"velocity of joint 'elbow' is {bad}"):
+        joints.read(JointReading(NAMES, [0.0] * 3, [0.0, bad, 0.0], 0))
+    with pytest.raises(StateError, match=f"position of joint 'wrist' is {bad}"):
+        joints.read(JointReading(NAMES, [0.0, 0.0, bad], [0.0] * 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("positions", "velocities", "reason"),
+    [
+        ([0.0] * 2, [0.0] * 3, "2 positions for 3 joints"),
+        ([0.0] * 3, [], "0 velocities for 3 joints"),
+        ([0.0] * 3, [0.0] * 4, "4 velocities for 3 joints"),
+    ],
+)
+def test_wrong_sizes_are_named(joints, positions, velocities, reason):
+    with pytest.raises(StateError, match=reason):
+        joints.read(JointReading(NAMES, positions, velocities, 0))
+
+
+def test_an_empty_message_is_refused(joints):
+    with pytest.raises(StateError, match="no joint 'shoulder'"):
+        joints.read(JointReading([], [], [], 0))
+
+
+def test_time_running_backwards_is_refused_then_goes_on_from_there(joints):
+    joints.read(JointReading(NAMES, [0.0] * 3, [0.0] * 3, 2_000_000_000))
+    with pytest.raises(StateError, match=r"stamp 1\.5\d* s after 2\.0\d* s"):
+        joints.read(JointReading(NAMES, [0.0] * 3, [0.0] * 3, 1_500_000_000))
+    joints.read(JointReading(NAMES, [1.0] * 3, [0.0] * 3, 1_600_000_000))
+
+
+def test_a_reset_lets_the_clock_start_again(joints):
+    joints.read(JointReading(NAMES, [0.0] * 3, [0.0] * 3, 2_000_000_000))
+    joints.reset()
+    joints.read(JointReading(NAMES, [0.0] * 3, [0.0] * 3, 0))
+
+
+def test_a_repeated_stamp_is_recognised_even_of_a_refused_message(joints):
+    assert not joints.is_repetition(0)
+    with pytest.raises(StateError):
+        joints.read(JointReading(NAMES, [math.nan] * 3, [0.0] * 3, 0))
+    assert joints.is_repetition(0)
+    assert not joints.is_repetition(1)
+
+
+def test_good_messages_are_read_after_bad_ones(joints):
+    with pytest.raises(StateError):
+        joints.read(JointReading(["elbow"], [0.0], [0.0], 0))
+    np.testing.assert_array_equal(
+        joints.read(JointReading(NAMES, [1.0] * 3, [2.0] * 3, 1)), [1.0] * 3 + [2.0] * 3
     )
