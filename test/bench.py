@@ -13,8 +13,8 @@ from ros_harness import PATIENCE, REPOSITORY, Harness, child_environment
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, String
 
-from hucrl_ros.nodes.qos import ARCHIVE, LATCHED, STREAM
-from hucrl_ros.nodes.tick_message import from_message
+from hucrl_ros.nodes.conversions import to_tick
+from hucrl_ros.nodes.topics import ARCHIVE, LATCHED, STREAM
 from hucrl_ros.robots import make_robot
 
 ANSWER_S = 5.0
@@ -94,7 +94,7 @@ class Bench(Harness):
         listen(
             Float64MultiArray,
             "controller/ticks",
-            lambda m: self.ticks.append(from_message(m)),
+            lambda m: self.ticks.append(to_tick(m)),
             ARCHIVE,
         )
         listen(Bool, "controller/active", lambda m: self.active.append(m.data), LATCHED)

@@ -17,7 +17,7 @@ from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension
 from std_srvs.srv import SetBool, Trigger
 
 from hucrl_ros.controller.ticks import TickRecord, encode_tick, tick_labels
-from hucrl_ros.nodes import qos, topics
+from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.runner import PARENT_VARIABLE, make_executor
 
 PATIENCE = 120.0
@@ -96,7 +96,7 @@ class Harness:
     def listen(self, message_type, topic: str) -> list:
         """Messages of a topic, appended as they come."""
         heard: list = []
-        self.node.create_subscription(message_type, topic, heard.append, qos.STREAM)
+        self.node.create_subscription(message_type, topic, heard.append, topics.STREAM)
         return heard
 
     def call(self, service_type, name: str, request):
@@ -137,10 +137,10 @@ class ScriptedController:
     """Answers each new joint state with the next of the given efforts, and a tick."""
 
     def __init__(self, node: Node) -> None:
-        self._commands = node.create_publisher(Float64MultiArray, topics.COMMANDS, qos.STREAM)
-        self._ticks = node.create_publisher(Float64MultiArray, topics.TICKS, qos.STREAM)
-        self._active = node.create_publisher(Bool, topics.ACTIVE, qos.LATCHED)
-        node.create_subscription(JointState, topics.JOINT_STATES, self._on_state, qos.STREAM)
+        self._commands = node.create_publisher(Float64MultiArray, topics.COMMANDS, topics.STREAM)
+        self._ticks = node.create_publisher(Float64MultiArray, topics.TICKS, topics.STREAM)
+        self._active = node.create_publisher(Bool, topics.ACTIVE, topics.LATCHED)
+        node.create_subscription(JointState, topics.JOINT_STATES, self._on_state, topics.STREAM)
         self.seen: list[JointState] = []
         """Every message."""
         self.answered: list[JointState] = []

@@ -84,15 +84,16 @@ def test_warming_up_changes_nothing(bundle):
 
 def test_a_tick_says_what_the_model_says(bundle):
     modules = learned("optimistic")
-    tick = Agent(bundle, None).act(STATE)
+    agent = Agent(bundle, None)
+    tick = agent.act(STATE)
     _, epistemic, aleatoric = bundle.run(
         "dynamics", state=STATE[None].astype("f"), action=tick.action[None].astype("f")
     )
     scale = modules.model.targets.std.numpy()
     assert tick.source is Source.PLANNED
     assert tick.iterations == PLANNER.iterations
-    assert tick.epistemic_std == pytest.approx((epistemic / scale).mean(), rel=1e-4)
-    assert tick.aleatoric_std == pytest.approx((aleatoric / scale).mean(), rel=1e-4)
+    expected = (epistemic / scale).mean(), (aleatoric / scale).mean()
+    assert agent.uncertainty(STATE, tick.action) == pytest.approx(expected, rel=1e-4)
     assert 0.0 < tick.hallucination <= 1.0
     assert tick.optimistic.shape == (PLANNER.horizon + 1, 2)
     np.testing.assert_allclose(tick.optimistic[0], STATE, rtol=1e-6)

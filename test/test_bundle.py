@@ -13,9 +13,8 @@ import pytest
 import yaml
 from bundle_factory import fields, learned, write_bundle
 
-from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.bundle import load_bundle, signatures
 from hucrl_ros.controller.manifest import dump_manifest, read_manifest
-from hucrl_ros.controller.signature import signatures
 from hucrl_ros.errors import BundleError
 from hucrl_ros.robots import make_robot
 

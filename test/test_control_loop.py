@@ -7,7 +7,7 @@ from hucrl_ros.config.robot_spec import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.joint_state import JointReading
+from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import Source, Tick
 from hucrl_ros.errors import OutageError
 
@@ -39,7 +39,12 @@ class Echo:
         self.coming.append(coming)
         self.periods.append(periods)
         self._clock.now += self.duration
-        return Tick(state[:1].copy(), Source.PLANNED, 2, 5.0, 0.1, 0.2, 0.3, np.zeros((4, 2)))
+        return Tick(state[:1].copy(), Source.PLANNED, 2, 5.0, 0.3, np.zeros((4, 2)))
+
+    def uncertainty(self, state, action):
+        self.asked = float(state[0]), float(action[0])
+        self._clock.now += 0.0004
+        return 0.1, 0.2
 
     def expected_plan(self):
         return None
@@ -61,15 +66,21 @@ def reading(step, position=1.0, names=("hinge",)):
     return JointReading(names, [position], [0.0], step * PERIOD_NS)
 
 
+def refuse(effort):
+    pytest.fail(f"{effort} was sent")
+
+
 def tick(loop, clock, step, **state):
-    received = clock()
-    answer = loop.answer(reading(step, **state), received)
-    return answer, loop.sent(answer.record, received)
+    """The answer to a joint state that came now, with the one effort that was sent."""
+    sent = []
+    answer = loop.answer(reading(step, **state), clock(), sent.append)
+    (effort,) = sent
+    assert answer.record.action == tuple(effort)
+    return answer, answer.record
 
 
 def test_a_tick_says_what_was_done_and_how_long_it_took(loop, clock):
     answer, record = tick(loop, clock, 120, position=1.5)
-    assert answer.effort == 1.5
     assert answer.problem == ""
     assert answer.optimistic.shape == (4, 2)
     assert (record.stamp_sec, record.stamp_nanosec) == (1, 200_000_000)
@@ -77,12 +88,30 @@ def test_a_tick_says_what_was_done_and_how_long_it_took(loop, clock):
     assert record[4:] == (Source.PLANNED, False, False, 2, 5.0, 0.1, 0.2, 0.3, (1.5,))
 
 
+def test_the_command_leaves_before_anything_else_is_computed(loop, clock):
+    received, sent = clock(), []
+    answer = loop.answer(reading(1), received, lambda effort: sent.append(clock() - received))
+    assert sent == [pytest.approx(0.002)]
+    assert clock() - received == pytest.approx(0.0024), "the telemetry comes after it"
+    assert answer.record.tick_ms == pytest.approx(2.0)
+    assert (answer.record.epistemic_std, answer.record.aleatoric_std) == (0.1, 0.2)
+
+
+def test_a_command_that_cannot_be_sent_is_no_tick(loop, clock):
+    def broken(effort):
+        raise OSError("no bus")
+
+    with pytest.raises(OSError, match="no bus"):
+        loop.answer(reading(1), clock(), broken)
+    assert loop.step == loop.counters.ticks == 0
+
+
 def test_time_between_receipt_and_planning_is_part_of_the_budget(loop, clock):
     received = clock()
     clock.now += 0.004
-    answer = loop.answer(reading(1), received)
+    answer = loop.answer(reading(1), received, list)
     assert loop.player.spent == [pytest.approx(0.004)]
-    assert loop.sent(answer.record, received).tick_ms == pytest.approx(6.0)
+    assert answer.record.tick_ms == pytest.approx(6.0)
 
 
 def test_a_tick_longer_than_the_period_is_missed(loop, clock):
@@ -93,45 +122,43 @@ def test_a_tick_longer_than_the_period_is_missed(loop, clock):
 
 
 def test_what_the_guard_changes_is_sent_recorded_and_counted(loop, clock):
-    answer, record = tick(loop, clock, 1, position=9.0)
-    assert answer.effort == 2.0
+    _, record = tick(loop, clock, 1, position=9.0)
     assert record.action == (2.0,)
     assert record.clamped
+    assert loop.player.asked == (9.0, 9.0), "of the measured state and the effort wanted"
     assert loop.counters.clamps == 1
 
 
-def test_the_state_after_the_last_tick_is_answered_by_the_safe_command_without_a_tick(loop, clock):
+def test_the_state_after_the_last_tick_ends_the_episode_and_sends_nothing(loop, clock):
     for step in range(STEPS):
         assert tick(loop, clock, step)[1].step == step
-    answer = loop.answer(reading(STEPS), clock())
-    assert answer.record is None
-    assert answer.effort == 0.0
+    assert loop.answer(reading(STEPS), clock(), refuse).record is None
+    assert loop.answer(reading(STEPS + 1, position=math.nan), clock(), refuse).record is None
 
 
 def test_a_bad_joint_state_takes_a_step_under_the_safe_command(loop, clock):
     answer, record = tick(loop, clock, 1, position=math.nan)
-    assert answer.effort == 0.0
     assert "position of joint 'hinge' is nan" in answer.problem
     assert record.source == Source.SAFE
     assert record.action == (0.0,)
-    assert math.isnan(record.planned_return)
+    assert math.isnan(record.planned_return) and math.isnan(record.epistemic_std)
     assert loop.step == 1
     assert loop.counters.bad_joint_states == 1
     assert loop.counters.sources == {Source.SAFE: 1}
 
 
 def test_efforts_that_make_no_sense_become_the_safe_command(loop, clock, monkeypatch):
-    nonsense = Tick(np.array([math.nan]), Source.POLICY, 0, 0.0, 0.0, 0.0, 0.0, None)
+    nonsense = Tick(np.array([math.nan]), Source.POLICY, 0, 0.0, 0.0, None)
     monkeypatch.setattr(loop.player, "act", lambda *unused: nonsense)
     answer, record = tick(loop, clock, 1)
-    assert answer.effort == 0.0
+    assert record.action == (0.0,)
     assert "efforts [nan] make no sense" in answer.problem
     assert record.source == Source.SAFE
 
 
 def test_a_repetition_gets_no_answer_even_of_a_bad_joint_state(loop, clock):
     tick(loop, clock, 1, position=math.nan)
-    assert loop.answer(reading(1), clock()) is None
+    assert loop.answer(reading(1), clock(), refuse) is None
     assert loop.counters.repeated_joint_states == 1
     assert loop.step == 1
 
@@ -159,9 +186,9 @@ def test_another_bundle_takes_over_in_the_middle_of_an_episode(loop, clock):
     tick(loop, clock, 1, position=2.0)
     other = ControlLoop(SPEC, STEPS, Echo(clock), Guard(SPEC, limited), clock)
     other.take_over(loop, seed=9)
-    assert other.answer(reading(1), clock()) is None, "the stamp was answered before"
-    answer, record = tick(other, clock, 2, position=-2.0)
-    assert answer.effort == 1.5, "the rate limit starts from the command sent last"
+    assert other.answer(reading(1), clock(), refuse) is None, "the stamp was answered before"
+    _, record = tick(other, clock, 2, position=-2.0)
+    assert record.action == (1.5,), "the rate limit starts from the command sent last"
     assert record.step == 1
     assert other.counters.ticks == 2
 
@@ -201,19 +228,19 @@ def test_silence_is_answered_by_the_safe_command_until_it_is_an_outage(watched, 
     assert clock.now - began == pytest.approx(OUTAGE_S, abs=2 * SPEC.period)
     assert "\n" not in str(caught.value)
     with pytest.raises(OutageError):
-        watched.answer(reading(60), clock())  # not after it either
+        watched.answer(reading(60), clock(), refuse)  # not after it either
 
 
 def test_an_episode_does_not_go_on_after_its_process_was_stopped_between_two_ticks(watched, clock):
     clock.now += 2.0
     with pytest.raises(OutageError, match="the controller was held up for 2000 ms"):
-        watched.answer(reading(161), clock())
+        watched.answer(reading(161), clock(), refuse)
 
 
 def test_a_command_that_was_being_planned_when_the_process_was_stopped_is_not_sent(watched, clock):
     watched.player.duration = 2.0
     with pytest.raises(OutageError, match="the controller was held up for 2000 ms"):
-        watched.answer(reading(2), clock())
+        watched.answer(reading(2), clock(), refuse)
 
 
 def test_an_outage_goes_on_over_a_swap_of_bundles(watched, clock):
@@ -229,7 +256,7 @@ def test_no_outage_spoils_an_episode_after_its_last_tick_or_the_next_one(watched
     for step in range(2, STEPS + 1):
         tick(watched, clock, step)
     clock.now += 2.0
-    assert watched.answer(reading(200), clock()).record is None
+    assert watched.answer(reading(200), clock(), refuse).record is None
     watched.start(seed=8)
     assert tick(watched, clock, 201)[0].problem == ""
 

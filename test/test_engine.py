@@ -19,9 +19,8 @@ from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.schema import ModelSettings, PlannerSettings, SearchSettings
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines import compiled, simd
-from hucrl_ros.controller.engines.engine import make_engine
+from hucrl_ros.controller.engines.engine import OnnxEngine, make_engine
 from hucrl_ros.controller.engines.networks import GEOMETRY, from_arrays, to_arrays
-from hucrl_ros.controller.engines.onnx_engine import OnnxEngine
 from hucrl_ros.controller.planning_thread import PLANNING_THREAD
 from hucrl_ros.errors import BundleError
 from hucrl_ros.learning.export import Parts

@@ -12,7 +12,7 @@ from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import LearningReport
 from hucrl_ros.errors import LearningError
-from hucrl_ros.nodes.learning_worker import NICENESS, LearningWorker
+from hucrl_ros.nodes.learner import NICENESS, LearningWorker
 
 REPORT = LearningReport(model_error=0.02, predicted_return=250.0, fit_s=0.5, search_s=1.5)
 
@@ -217,7 +217,7 @@ def test_the_node_learns_refuses_a_second_request_and_stops_in_mid_fit(
     from std_srvs.srv import Trigger
 
     from hucrl_ros.nodes import topics
-    from hucrl_ros.nodes.qos import LATCHED
+    from hucrl_ros.nodes.topics import LATCHED
 
     def learn():
         return harness.call(Trigger, topics.LEARN, Trigger.Request())

@@ -14,8 +14,8 @@ from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.schema import Config, ModelSettings, PlannerSettings, SearchSettings
 from hucrl_ros.controller.ticks import Source
 from hucrl_ros.experiments.train import play_episode
-from hucrl_ros.nodes.places import to_message
-from hucrl_ros.nodes.qos import LATCHED, STREAM
+from hucrl_ros.nodes.conversions import pose_message
+from hucrl_ros.nodes.topics import LATCHED, STREAM
 from hucrl_ros.robots import make_robot
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import make_task
@@ -109,7 +109,7 @@ class PoseBench(Bench):
 
     def place(self, publisher, position, ahead=0.0):
         """Publish a place `ahead` [s] of the newest joint state."""
-        publisher.publish(to_message(position, self.stamp_ns + round(ahead * 1e9)))
+        publisher.publish(pose_message(position, self.stamp_ns + round(ahead * 1e9)))
 
     def ask_arm(self, advance=STEP):
         return self.ask(names=JOINTS, position=[0.1] * 7, velocity=[0.0] * 7, advance=advance)

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from hucrl_ros.config.schema import Config
-from hucrl_ros.controller.joint_state import JointReading
+from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.run import live_view
 from hucrl_ros.run.live_view import LineView, LiveView, make_view, render

@@ -16,8 +16,8 @@ from hucrl_ros.controller.agent import GRACE, Agent
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.joint_state import JointReading
 from hucrl_ros.controller.planning_thread import DeadlinePlanner, Planned
+from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import Source
 
 ITERATION_S = 0.002
@@ -106,8 +106,7 @@ class Course:
         received = self.clock.now = max(self.clock.now, self._began + self._k * PERIOD)
         self.stall_s = stall_s
         reading = JointReading(("pendulum_joint",), [3.0], [0.5], round(self._k * PERIOD * 1e9))
-        answer = self.loop.answer(reading, received)
-        return self.loop.sent(answer.record, received)
+        return self.loop.answer(reading, received, list).record
 
     def sources(self, stalls):
         return [Source(self.tick(stall).source) for stall in stalls]

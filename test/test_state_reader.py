@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 
 from hucrl_ros.config.robot_spec import RobotSpec, sources
 from hucrl_ros.config.task_file import known_tasks
-from hucrl_ros.controller.joint_state import JointReading
-from hucrl_ros.controller.state_reader import Place, Places, StateReader, Surroundings
+from hucrl_ros.controller.state_reader import (
+    JointReading,
+    JointStateReader,
+    Pose,
+    PoseBuffer,
+    PoseHistory,
+    StateReader,
+)
 from hucrl_ros.errors import ConfigError, StateError
 from hucrl_ros.robots import make_robot
 from hucrl_ros.robots.plant import RESET_PERIODS, Plant
@@ -30,7 +36,7 @@ SPEC = RobotSpec(
 
 
 def place(stamp, x=1.0, y=2.0, z=3.0, frame="world"):
-    return Place(stamp, frame, (x, y, z))
+    return Pose(stamp, frame, (x, y, z))
 
 
 def read(reader, stamp=PERIOD_NS):
@@ -39,7 +45,7 @@ def read(reader, stamp=PERIOD_NS):
 
 @pytest.fixture
 def around():
-    return Surroundings()
+    return PoseBuffer()
 
 
 @pytest.fixture
@@ -112,7 +118,7 @@ def test_a_robot_that_steps_says_what_its_poses_tell(around):
             step()
             if step == plant.period:
                 sample = plant.sample()
-                around.object.add(Place(sample.stamp_ns, "world", sample.object.tolist()))
+                around.object.add(Pose(sample.stamp_ns, "world", sample.object.tolist()))
                 joints = (sample.positions.tolist(), sample.velocities.tolist())
                 told.append(reader.read(JointReading(plant.joints, *joints, sample.stamp_ns)))
     np.testing.assert_allclose(states[1:], told[1:], atol=1e-9)
@@ -152,7 +158,7 @@ def test_an_entry_that_nobody_tells_is_named(changes, named):
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.floats(-1, 1)), max_size=30), st.integers(0, 20))
 def test_the_newest_place_that_is_not_newer_holds(heard, moment):
-    places = Places(kept=None)
+    places = PoseHistory(kept=None)
     for stamp, x in heard:
         places.add(place(stamp, x=x))
     kept = {}  # what came after it with a smaller stamp shows that the clock has started again
@@ -168,7 +174,7 @@ def test_the_newest_place_that_is_not_newer_holds(heard, moment):
 
 
 def test_only_so_many_places_are_kept():
-    places = Places(kept=3)
+    places = PoseHistory(kept=3)
     for stamp in range(10):
         places.add(place(stamp))
     assert places.at(6) is None
@@ -254,4 +260,106 @@ def test_joints_alone_need_nothing():
     assert not reader.lacks(0) and not reader.needs_goal
     np.testing.assert_array_equal(
         reader.read(JointReading(["hinge"], [1.0], [2.0], 0)), [1.0, 2.0]
+    )
+
+
+NAMES = ["shoulder", "elbow", "wrist"]
+
+
+@pytest.fixture
+def joints():
+    return JointStateReader(NAMES)
+
+
+def test_positions_come_first_then_velocities(joints):
+    state = joints.read(JointReading(NAMES, [1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 0))
+    np.testing.assert_array_equal(state, [1, 2, 3, 4, 5, 6])
+    assert state.dtype == np.float64
+
+
+@given(st.permutations([*NAMES, "gripper", "head"]))
+def test_joints_are_found_by_name_in_any_order_among_others(names):
+    value = {name: float(i) for i, name in enumerate(NAMES)} | {"gripper": math.nan, "head": 9.0}
+    positions = [value[name] for name in names]
+    velocities = [10 + value[name] for name in names]
+    joints = JointStateReader(NAMES)
+    state = joints.read(JointReading(names, positions, velocities, 0))
+    np.testing.assert_array_equal(state, [0, 1, 2, 10, 11, 12])
+    assert sorted(joints.extra_joints) == ["gripper", "head"]
+
+
+def test_the_order_may_change_from_one_message_to_the_next(joints):
+    joints.read(JointReading(NAMES, [1.0, 2.0, 3.0], [0.0] * 3, 0))
+    state = joints.read(JointReading(NAMES[::-1], [3.0, 2.0, 1.0], [0.0] * 3, 1))
+    np.testing.assert_array_equal(state[:3], [1, 2, 3])
+
+
+def test_a_missing_joint_is_named(joints):
+    with pytest.raises(StateError, match=r"no joint 'elbow' among \['shoulder', 'wrist'\]"):
+        joints.read(JointReading(["shoulder", "wrist"], [0.0] * 2, [0.0] * 2, 0))
+
+
+def test_a_renamed_joint_is_named_every_time(joints):
+    for stamp in range(2):
+        with pytest.raises(StateError, match=r"no joint 'elbow' among .*'ellbow'"):
+            joints.read(JointReading(["shoulder", "ellbow", "wrist"], [0.0] * 3, [0.0] * 3, stamp))
+
+
+def test_a_joint_that_appears_twice_is_named(joints):
+    with pytest.raises(StateError, match="'elbow' appears 2 times"):
+        joints.read(JointReading([*NAMES, "elbow"], [0.0] * 4, [0.0] * 4, 0))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_not_finite_is_named_with_its_joint(joints, bad):
+    with pytest.raises(StateError, match=f"velocity of joint 'elbow' is {bad}"):
+        joints.read(JointReading(NAMES, [0.0] * 3, [0.0, bad, 0.0], 0))
+    with pytest.raises(StateError, match=f"position of joint 'wrist' is {bad}"):
+        joints.read(JointReading(NAMES, [0.0, 0.0, bad], [0.0] * 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("positions", "velocities", "reason"),
+    [
+        ([0.0] * 2, [0.0] * 3, "2 positions for 3 joints"),
+        ([0.0] * 3, [], "0 velocities for 3 joints"),
+        ([0.0] * 3, [0.0] * 4, "4 velocities for 3 joints"),
+    ],
+)
+def test_wrong_sizes_are_named(joints, positions, velocities, reason):
+    with pytest.raises(StateError, match=reason):
+        joints.read(JointReading(NAMES, positions, velocities, 0))
+
+
+def test_an_empty_message_is_refused(joints):
+    with pytest.raises(StateError, match="no joint 'shoulder'"):
+        joints.read(JointReading([], [], [], 0))
+
+
+def test_time_running_backwards_is_refused_then_goes_on_from_there(joints):
+    joints.read(JointReading(NAMES, [0.0] * 3, [0.0] * 3, 2_000_000_000))
+    with pytest.raises(StateError, match=r"stamp 1\.5\d* s after 2\.0\d* s"):
+        joints.read(JointReading(NAMES, [0.0] * 3, [0.0] * 3, 1_500_000_000))
+    joints.read(JointReading(NAMES, [1.0] * 3, [0.0] * 3, 1_600_000_000))
+
+
+def test_a_reset_lets_the_clock_start_again(joints):
+    joints.read(JointReading(NAMES, [0.0] * 3, [0.0] * 3, 2_000_000_000))
+    joints.reset()
+    joints.read(JointReading(NAMES, [0.0] * 3, [0.0] * 3, 0))
+
+
+def test_a_repeated_stamp_is_recognised_even_of_a_refused_message(joints):
+    assert not joints.is_repetition(0)
+    with pytest.raises(StateError):
+        joints.read(JointReading(NAMES, [math.nan] * 3, [0.0] * 3, 0))
+    assert joints.is_repetition(0)
+    assert not joints.is_repetition(1)
+
+
+def test_good_messages_are_read_after_bad_ones(joints):
+    with pytest.raises(StateError):
+        joints.read(JointReading(["elbow"], [0.0], [0.0], 0))
+    np.testing.assert_array_equal(
+        joints.read(JointReading(NAMES, [1.0] * 3, [2.0] * 3, 1)), [1.0] * 3 + [2.0] * 3
     )

@@ -129,7 +129,7 @@ class Stop(BaseException):
 @pytest.mark.parametrize(
     ("owner", "name", "last_call", "left", "finished"),
     [
-        (ControlLoop, "sent", STEPS + 7, "episode_001_interrupted_1", 1),
+        (ControlLoop, "answer", STEPS + 8, "episode_001_interrupted_1", 1),
         (Learner, "learn_from", 2, "episode_001", 2),
     ],
     ids=["while it plays", "while it learns"],

@@ -9,7 +9,7 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from manifest_factory import write_manifest
 from std_msgs.msg import Bool, Float64MultiArray, String
 
-from hucrl_ros.nodes.qos import LATCHED, STREAM
+from hucrl_ros.nodes.topics import LATCHED, STREAM
 
 pytestmark = pytest.mark.ros
 

@@ -10,8 +10,13 @@ from numpy.typing import NDArray
 from hucrl_ros.bags.contents import RawMessage
 from hucrl_ros.bags.messages import Message, deserialize, stamp_ns
 from hucrl_ros.config.robot_spec import RobotSpec
-from hucrl_ros.controller.joint_state import JointReading
-from hucrl_ros.controller.state_reader import Place, Places, StateReader, Surroundings
+from hucrl_ros.controller.state_reader import (
+    JointReading,
+    Pose,
+    PoseBuffer,
+    PoseHistory,
+    StateReader,
+)
 from hucrl_ros.controller.ticks import TickRecord, decode_tick
 from hucrl_ros.errors import BagError, HucrlError, StateError
 
@@ -66,25 +71,25 @@ def tick_dtype(action_dim: int) -> np.dtype[np.void]:
     return np.dtype([("stamp_ns", np.int64), *plain, ("action", np.float64, (action_dim,))])
 
 
-def decode_surroundings(objects: list[RawMessage], goals: list[RawMessage]) -> Surroundings:
+def decode_poses(objects: list[RawMessage], goals: list[RawMessage]) -> PoseBuffer:
     """All that was recorded of the object and of the goal."""
-    surroundings = Surroundings(kept=None)
-    _add_places(surroundings.object, objects)
-    _add_places(surroundings.goal, goals)
-    return surroundings
+    poses = PoseBuffer(kept=None)
+    _add_places(poses.object, objects)
+    _add_places(poses.goal, goals)
+    return poses
 
 
-def _add_places(places: Places, messages: list[RawMessage]) -> None:
+def _add_places(places: PoseHistory, messages: list[RawMessage]) -> None:
     for raw in messages:
         message = deserialize(raw.data, raw.type)
         place = message.pose.position
         position = (float(place.x), float(place.y), float(place.z))
-        places.add(Place(stamp_ns(message.header), message.header.frame_id, position))
+        places.add(Pose(stamp_ns(message.header), message.header.frame_id, position))
 
 
 def decode_states(
     messages: list[RawMessage],
-    surroundings: Surroundings,
+    poses: PoseBuffer,
     spec: RobotSpec,
     start_ns: int,
     count: int,
@@ -93,7 +98,7 @@ def decode_states(
 
     Args:
         messages: Joint states.
-        surroundings: What was recorded of object and goal.
+        poses: What was recorded of object and goal.
         spec: The robot.
         start_ns: Stamp of the first one [ns].
         count: How many.
@@ -103,7 +108,7 @@ def decode_states(
     """
     decoded = [deserialize(raw.data, raw.type) for raw in messages]
     distinct = {stamp_ns(message.header): message for message in reversed(decoded)}
-    reader = StateReader(spec, surroundings, MAX_GAP_PERIODS)
+    reader = StateReader(spec, poses, MAX_GAP_PERIODS)
     samples: list[Sample] = []
     refused: list[str] = []
     for stamp in sorted(stamp for stamp in distinct if stamp >= start_ns):

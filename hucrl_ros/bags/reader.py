@@ -11,8 +11,8 @@ from hucrl_ros.bags.decode import (
     MAX_GAP_PERIODS,
     MIN_GAP_PERIODS,
     Sample,
+    decode_poses,
     decode_states,
-    decode_surroundings,
     decode_ticks,
     decode_trips,
 )
@@ -62,8 +62,8 @@ def read_episode(path: Path, spec: RobotSpec, steps: int) -> Episode:
         raise BagError(f"{path}: holds no tick of a controller, so it holds no episode")
     start_ns = int(ticks["stamp_ns"][0])
     heard = {name: _select(contents.messages, name) for name in (JOINT_STATES, OBJECT_POSE, GOAL)}
-    surroundings = decode_surroundings(heard[OBJECT_POSE], heard[GOAL])
-    samples, refused = decode_states(heard[JOINT_STATES], surroundings, spec, start_ns, steps + 1)
+    poses = decode_poses(heard[OBJECT_POSE], heard[GOAL])
+    samples, refused = decode_states(heard[JOINT_STATES], poses, spec, start_ns, steps + 1)
     if not samples or samples[0].stamp_ns != start_ns:
         reason = f" ({refused[0]})" if refused else ""
         raise BagError(

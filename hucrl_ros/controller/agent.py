@@ -6,20 +6,63 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 
 import numpy as np
+import onnxruntime
 from numpy.typing import NDArray
 
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import make_engine
 from hucrl_ros.controller.latency import InForce
 from hucrl_ros.controller.planning_thread import Budget, DeadlinePlanner, Planned
-from hucrl_ros.controller.system import BundleSystem
 from hucrl_ros.controller.ticks import Source, Tick
 from hucrl_ros.planners import Plan, make_planner
+
+Array = NDArray[np.float64]
 
 WARM_UP_TICKS = 3
 GRACE = 0.25
 """Share of what the budget leaves of the period that an iteration may take longer than expected;
 the rest is for sending what is sent in its place."""
+
+
+class BundleSystem:
+    """The system that a bundle imagines, for planners that need more of it than rollouts.
+
+    See `planners.base.System`.
+    """
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+        self._noise = np.zeros(bundle.manifest.spec.predicted_dim, np.float32)
+        self._only_rewards = onnxruntime.RunOptions()
+        self._only_rewards.only_execute_path_to_fetches = True
+        self.steps = bundle.manifest.steps
+        self.discount = bundle.manifest.discount
+        self.angles = bundle.manifest.angles
+        self.state_bounds = bundle.manifest.bounds
+
+    def step(self, states: Array, actions: Array) -> tuple[Array, Array]:
+        """Next states `(N, p)` and rewards `(N,)` of the strategy's step, without noise."""
+        following, rewards = self._bundle.run("step", **self._inputs(states, actions))
+        return following.astype(np.float64), rewards.astype(np.float64)
+
+    def rewards(self, states: Array, actions: Array) -> Array:
+        """Rewards `(N,)`; the model isn't run."""
+        session = self._bundle.graphs["step"]
+        inputs = self._inputs(states, actions)
+        (rewards,) = session.run(["reward"], inputs, self._only_rewards)
+        return np.asarray(rewards, np.float64)
+
+    def values(self, states: Array) -> Array:
+        """Values `(N,)` of the critic."""
+        (values,) = self._bundle.run("critic", state=states.astype(np.float32))
+        return values.astype(np.float64)
+
+    def _inputs(self, states: Array, actions: Array) -> dict[str, NDArray[np.float32]]:
+        return {
+            "state": states.astype(np.float32),
+            "applied": actions.astype(np.float32),
+            "noise": self._noise,
+        }
 
 
 class Agent:
@@ -49,7 +92,7 @@ class Agent:
             executor: Has one thread, which plans; None: the calling thread does. Ignored where
                 there is no limit, and nothing to plan.
             engine: Engine that rolls out, and
-            threads: its threads; see `runtime.engine.make_engine`.
+            threads: its threads; see `engines.engine.make_engine`.
         """
         self.bundle = bundle
         self.fallbacks = 0
@@ -68,8 +111,8 @@ class Agent:
         self._deadline = DeadlinePlanner(executor if waits else None)
         self._grace_s = GRACE * (manifest.period - (budget_s or 0.0))
         self._plan: Plan | None = None
-        self._plan_state: NDArray[np.float64] = np.zeros(manifest.spec.state_dim)
-        self._asked_state: NDArray[np.float64] = self._plan_state
+        self._plan_state: Array = np.zeros(manifest.spec.state_dim)
+        self._asked_state: Array = self._plan_state
         self._plan_age = self._asked_age = 0
         self.start_episode(manifest.seed)
 
@@ -91,7 +134,8 @@ class Agent:
         coming = [InForce(np.zeros(len(self._limits)), 1.0)]
         for _ in range(WARM_UP_TICKS):
             self._budget.forget()  # The first iterations take longer than the later ones will,
-            self.act(np.zeros_like(self._plan_state), coming=coming)
+            tick = self.act(np.zeros_like(self._plan_state), coming=coming)
+            self.uncertainty(self._plan_state, tick.action)
             self.expected_plan()
         self._budget.forget()  # and all of them longer than in a thread with priority.
         self._deadline = deadline
@@ -99,7 +143,7 @@ class Agent:
 
     def act(
         self,
-        state: NDArray[np.float64],
+        state: Array,
         spent_s: float = 0.0,
         coming: Sequence[InForce] = (),
         periods: int = 1,
@@ -114,7 +158,7 @@ class Agent:
         """
         if self.bundle.manifest.random:
             action = self._rng.uniform(-self._limits, self._limits)
-            return Tick(action, Source.RANDOM, 0, math.nan, math.nan, math.nan, 0.0, None)
+            return Tick(action, Source.RANDOM, 0, math.nan, 0.0, None)
         self._grow_older(periods)
         busy = self._deadline.busy
         if not busy:
@@ -123,11 +167,29 @@ class Agent:
         plan, in_time = Planned(None, False) if busy else self._make_plan(ahead)
         if plan is None:
             self.fallbacks += 1
-            return self._fall_back(state, ahead)._replace(overrun=not in_time)
+            return self._fall_back(ahead)._replace(overrun=not in_time)
         self._plan, self._plan_age, self._plan_state = plan, 0, ahead
         planned = self.bundle.manifest.planner.algorithm != "policy"
         source = Source.PLANNED if planned else Source.POLICY
-        return self._tick(state, plan.actions[0], source, plan)
+        return self._tick(plan.actions[0], source, plan)
+
+    def uncertainty(self, state: Array, action: Array) -> tuple[float, float]:
+        """Epistemic and aleatoric deviation of what efforts `(q,)` do in a state `(p,)`.
+
+        Means over the state's entries, in standard deviations of the normalised targets; NaN for
+        a random bundle. It takes a run of the model, so ask when the command has been sent.
+        """
+        if self.bundle.manifest.random:
+            return math.nan, math.nan
+        _, epistemic, aleatoric = self.bundle.run(
+            "dynamics",
+            state=state[None].astype(np.float32),
+            action=action[None].astype(np.float32),
+        )
+        return (
+            float(np.mean(epistemic / self._target_std)),
+            float(np.mean(aleatoric / self._target_std)),
+        )
 
     def expected_plan(self) -> NDArray[np.float32] | None:
         """`(H + 1, p)` that the ensemble's mean expects of the last plan's efforts (η = 0).
@@ -158,9 +220,7 @@ class Agent:
         mean = self.bundle.run("dynamics", state=state[None], action=action[None])[0][0]
         return np.concatenate([mean, state[len(mean) :]])
 
-    def _predict(
-        self, state: NDArray[np.float64], coming: Sequence[InForce]
-    ) -> NDArray[np.float64]:
+    def _predict(self, state: Array, coming: Sequence[InForce]) -> Array:
         """Where the robot will be after `coming`: whole periods by the model's mean.
 
         Within a period it is taken to move along a straight line. The measured state is kept
@@ -173,7 +233,7 @@ class Agent:
             )
         return ahead.astype(np.float64) if coming and np.isfinite(ahead).all() else state.copy()
 
-    def _make_plan(self, state: NDArray[np.float64]) -> Planned:
+    def _make_plan(self, state: Array) -> Planned:
         self._asked_state, self._asked_age = state, 0
         self._engine.set_state(state)
         return self._deadline.run(self._plan_now, self._budget.left() + self._grace_s)
@@ -183,37 +243,23 @@ class Agent:
         self._budget.stop()
         return plan
 
-    def _fall_back(self, state: NDArray[np.float64], ahead: NDArray[np.float64]) -> Tick:
+    def _fall_back(self, ahead: Array) -> Tick:
         if self._plan is not None and self._plan_age < len(self._plan.actions):
-            return self._tick(state, self._plan.actions[self._plan_age], Source.PREVIOUS)
+            return self._tick(self._plan.actions[self._plan_age], Source.PREVIOUS)
         (pi,) = self.bundle.run("policy", state=ahead[None].astype(np.float32))
         if np.isfinite(pi).all():
-            return self._tick(state, pi[0], Source.POLICY)
-        return self._tick(state, np.zeros(len(self._limits), np.float32), Source.SAFE)
+            return self._tick(pi[0], Source.POLICY)
+        return self._tick(np.zeros(len(self._limits), np.float32), Source.SAFE)
 
-    def _tick(
-        self,
-        state: NDArray[np.float64],
-        share: NDArray[np.float32],
-        source: Source,
-        plan: Plan | None = None,
-    ) -> Tick:
-        """The tick that applies `share` `(q,)` or `(q + h,)`, in [-1, 1], told of `state`."""
+    def _tick(self, share: NDArray[np.float32], source: Source, plan: Plan | None = None) -> Tick:
+        """The tick that applies `share` `(q,)` or `(q + h,)`, in [-1, 1]."""
         action_dim = len(self._limits)
-        action = np.clip(share[:action_dim].astype(np.float64), -1.0, 1.0) * self._limits
         eta = share[action_dim:]
-        _, epistemic, aleatoric = self.bundle.run(
-            "dynamics",
-            state=state[None].astype(np.float32),
-            action=action[None].astype(np.float32),
-        )
         return Tick(
-            action=action,
+            action=np.clip(share[:action_dim].astype(np.float64), -1.0, 1.0) * self._limits,
             source=source,
             iterations=plan.iterations if plan else 0,
             planned_return=plan.planned_return if plan else math.nan,
-            epistemic_std=float(np.mean(epistemic / self._target_std)),
-            aleatoric_std=float(np.mean(aleatoric / self._target_std)),
             hallucination=float(np.abs(eta).mean()) if eta.size else 0.0,
             optimistic=plan.states if plan else None,
         )

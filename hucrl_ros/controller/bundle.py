@@ -1,10 +1,10 @@
-"""Loads a bundle and refuses one that isn't what it says."""
+"""What a bundle holds; loads one and refuses what isn't what it says."""
 
 import hashlib
 import io
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -14,11 +14,69 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from hucrl_ros.config.robot_spec import RobotSpec
-from hucrl_ros.controller.admission import check_robot
 from hucrl_ros.controller.engines.networks import NETWORKS, Networks, from_arrays
+from hucrl_ros.controller.guard import check_robot
 from hucrl_ros.controller.manifest import Manifest, read_manifest, read_regular
-from hucrl_ros.controller.signature import Shape, Signature, fits, signatures
 from hucrl_ros.errors import BundleError, shortened
+
+Shape = tuple[int | str, ...]
+"""Dimensions; a name stands for a size that is free, the same wherever it occurs."""
+PARTICLES, HORIZON, STATES = "particles", "horizon", "horizon + 1"
+
+
+class Signature(NamedTuple):
+    """Names and shapes of a graph's inputs and outputs, all float32."""
+
+    inputs: dict[str, Shape]
+    outputs: dict[str, Shape]
+
+
+def signatures(manifest: Manifest) -> dict[str, Signature]:
+    """The graphs that a bundle must hold."""
+    spec, width = manifest.spec, manifest.width
+    state, predicted = (PARTICLES, spec.state_dim), (PARTICLES, spec.predicted_dim)
+    action, value = (PARTICLES, spec.action_dim), (PARTICLES,)
+    states = (PARTICLES, STATES, spec.state_dim)
+    actions = (PARTICLES, HORIZON, width)
+    graphs = {
+        "policy": Signature({"state": state}, {"pi": action}),
+        "critic": Signature({"state": state}, {"value": value}),
+        "dynamics": Signature(
+            {"state": state, "action": action},
+            dict.fromkeys(("mean", "epistemic", "aleatoric"), predicted),
+        ),
+        "step": Signature(
+            {
+                "state": state,
+                "applied": (PARTICLES, width),
+                "noise": (spec.predicted_dim,),
+            },
+            {"next_state": state, "reward": value},
+        ),
+        "score": Signature({"states": states, "actions": actions}, {"returns": value}),
+        "rollout": Signature(
+            {
+                "state": (spec.state_dim,),
+                "offsets": actions,
+                "noise": (HORIZON, spec.predicted_dim),
+                "feedback": (),
+            },
+            {"returns": value, "states": states, "actions": actions},
+        ),
+    }
+    if manifest.hallucination_dim:
+        eta = (PARTICLES, manifest.hallucination_dim)
+        graphs["hallucination"] = Signature({"state": state}, {"eta": eta})
+    return graphs
+
+
+def fits(found: Sequence[int], expected: Shape) -> bool:
+    """Whether an array of the shape `found` may stand where `expected` is wanted."""
+    return len(found) == len(expected) and all(
+        size > 0 if isinstance(wanted, str) else size == wanted
+        for size, wanted in zip(found, expected, strict=True)
+    )
+
 
 PARITY = "parity.npz"
 PROMISE = "promise.npz"
@@ -47,7 +105,7 @@ class Bundle:
     path: Path
     manifest: Manifest
     graphs: Mapping[str, onnxruntime.InferenceSession]
-    """By file name without `.onnx`, see `signature.signatures`."""
+    """By file name without `.onnx`, see `signatures`."""
     networks: Networks | None
     """Weights for the compiled engine; None where it can't play this bundle."""
     parity: Mapping[str, NDArray[np.float32]]

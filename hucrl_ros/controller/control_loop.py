@@ -2,54 +2,35 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.config.robot_spec import RobotSpec
 from hucrl_ros.config.schema import ControlSettings
-from hucrl_ros.controller.counters import Counters
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.joint_state import JointReading
-from hucrl_ros.controller.latency import DelayCompensation, InForce
-from hucrl_ros.controller.state_reader import StateReader
-from hucrl_ros.controller.ticks import NANOSECONDS, Source, Tick, TickRecord
-from hucrl_ros.controller.watch import OUTAGE
+from hucrl_ros.controller.latency import DelayCompensation
+from hucrl_ros.controller.state_reader import JointReading, PoseBuffer, StateReader
+from hucrl_ros.controller.ticks import NANOSECONDS, Counters, Source, Tick, TickRecord
+from hucrl_ros.controller.watch import OUTAGE, outage_limit
 from hucrl_ros.errors import OutageError, StateError
 
 Array = NDArray[np.float64]
-
-
-class Player(Protocol):
-    """What the loop needs of `runtime.agent.Agent`."""
-
-    def start_episode(self, seed: int) -> None:
-        """Forget the last episode."""
-
-    def act(
-        self,
-        state: Array,
-        spent_s: float = 0.0,
-        coming: Sequence[InForce] = (),
-        periods: int = 1,
-    ) -> Tick:
-        """Efforts for a state `(p,)`, to be applied after the commands that are `coming`."""
-
-    def expected_plan(self) -> NDArray[np.float32] | None:
-        """`(H + 1, p)` that the last plan leads to without hallucination; slow."""
+Send = Callable[[Array], None]
 
 
 class Answer(NamedTuple):
-    """What to send for a joint state."""
+    """What became of a joint state."""
 
-    effort: Array
-    """`(q,)` [N m or N]."""
     record: TickRecord | None
-    """The tick, its duration still to be filled in; None: the command that ends the episode."""
+    """The tick; None: the episode was over."""
     problem: str = ""
-    """Why the safe command is sent, or empty."""
+    """Why the safe command was sent, or empty."""
     optimistic: NDArray[np.float32] | None = None
     """`(H + 1, p)` trajectory that the plan imagines, if there is a new plan."""
 
@@ -69,7 +50,7 @@ class ControlLoop:
         self,
         spec: RobotSpec,
         steps: int,
-        player: Player,
+        player: Agent,
         guard: Guard,
         clock: Callable[[], float] = time.monotonic,
         compensation: DelayCompensation | None = None,
@@ -128,62 +109,55 @@ class ControlLoop:
         self._step, self._stamp_ns = other._step, other._stamp_ns
         self._heard, self._looked = other._heard, other._looked
 
-    def answer(self, reading: JointReading, received: float) -> Answer | None:
-        """The command for a joint state; None for a repetition, which gets no answer.
+    def answer(self, reading: JointReading, received: float, send: Send) -> Answer | None:
+        """Send the command for a joint state, then say what was done.
+
+        The command leaves before anything is computed or counted that it doesn't need.
 
         Args:
             reading: The joint state.
             received: When it came, by the loop's clock [s].
+            send: Sends efforts `(q,)` [N m or N] to the robot; called once in a tick.
+
+        Returns:
+            The tick; without a record where the joint state follows the last tick, which ends
+            the episode; None for a repetition. In both of these cases nothing was sent.
 
         Raises:
-            OutageError: it took too long to come, or to be answered.
+            OutageError: it took too long to come, or to be answered; nothing was sent.
         """
         if self.reader.joints.is_repetition(reading.stamp_ns):
             self.counters.repeated_joint_states += 1
             return None
         self._judge_outage()
         self._heard = received
-        try:
-            state = self.reader.read(reading)
-        except StateError as error:
-            self.counters.bad_joint_states += 1
-            tick, problem = _safe_tick(self.spec.action_dim), str(error)
+        state, problem = self._read(reading)
+        if state is not None:
+            periods = self._periods_until(reading.stamp_ns)
+        if self._step >= self.steps:
+            return Answer(None)
+        if state is None:
+            tick = Tick(np.zeros(self.spec.action_dim), Source.SAFE, 0, math.nan, 0.0, None)
             effort, clamped = self.guard.safe_effort(None), False
         else:
-            periods = self._periods_until(reading.stamp_ns)
-            if self._step >= self.steps:
-                return Answer(self.guard.safe_effort(None), None)
             coming = self.compensation.coming(received)
             tick = self.player.act(state, self._clock() - received, coming, periods)
             self._judge_outage()
-            self.counters.compensated += bool(coming)
-            self.counters.overruns += tick.overrun
-            problem = ""
             effort, clamped, safe = self.guard.check(tick.action, state)
             if safe:
                 problem = f"the planner's efforts {tick.action.tolist()} make no sense"
                 tick = tick._replace(source=Source.SAFE)
-        if self._step >= self.steps:
-            return Answer(effort, None, problem)
-        record = self._record(reading.stamp_ns, tick, effort, clamped)
-        return Answer(effort, record, problem, tick.optimistic)
-
-    def sent(self, record: TickRecord, received: float) -> TickRecord:
-        """The tick's command has been published just now: complete its record and count it."""
-        now = self._clock()
-        elapsed = now - received
-        record = record._replace(tick_ms=1e3 * elapsed, missed=elapsed > self.spec.period)
-        counters = self.counters
-        counters.ticks += 1
-        counters.sources[Source(record.source)] += 1
-        counters.misses += record.missed
-        counters.clamps += record.clamped
-        counters.tick_ms.append(record.tick_ms)
-        self.compensation.ticked(elapsed)
-        self.compensation.sent(np.array(record.action), now)
-        counters.delay_ms = 1e3 * self.compensation.delay
+            self.counters.compensated += bool(coming)
+        send(effort)
+        sent = self._clock()
+        self.compensation.ticked(sent - received)
+        self.compensation.sent(effort, sent)
+        nan = math.nan
+        std = self.player.uncertainty(state, tick.action) if state is not None else (nan, nan)
+        record = self._record(reading.stamp_ns, tick, effort, clamped, sent - received, std)
+        self.counters.count(record, tick.overrun, self.compensation.delay)
         self._step += 1
-        return record
+        return Answer(record, problem, tick.optimistic)
 
     def stale(self) -> Array:
         """The command `(q,)` for a period without a joint state, to be sent now [N m or N].
@@ -224,26 +198,82 @@ class ControlLoop:
         self._stamp_ns = stamp_ns
         return periods
 
-    def _record(self, stamp_ns: int, tick: Tick, effort: Array, clamped: bool) -> TickRecord:
+    def _read(self, reading: JointReading) -> tuple[Array | None, str]:
+        """The state of a joint state, or None and why it makes no sense."""
+        try:
+            return self.reader.read(reading), ""
+        except StateError as error:
+            self.counters.bad_joint_states += 1
+            return None, str(error)
+
+    def _record(
+        self,
+        stamp_ns: int,
+        tick: Tick,
+        effort: Array,
+        clamped: bool,
+        elapsed: float,
+        std: tuple[float, float],
+    ) -> TickRecord:
+        """What is told of a tick that took `elapsed` [s] from the joint state to the command."""
         seconds, nanoseconds = divmod(stamp_ns, NANOSECONDS)
         return TickRecord(
             stamp_sec=seconds,
             stamp_nanosec=nanoseconds,
             step=self._step,
-            tick_ms=math.nan,
+            tick_ms=1e3 * elapsed,
             source=int(tick.source),
-            missed=False,
+            missed=elapsed > self.spec.period,
             clamped=clamped,
             iterations=tick.iterations,
             planned_return=tick.planned_return,
-            epistemic_std=tick.epistemic_std,
-            aleatoric_std=tick.aleatoric_std,
+            epistemic_std=std[0],
+            aleatoric_std=std[1],
             hallucination=tick.hallucination,
             action=tuple(effort.tolist()),
         )
 
 
-def _safe_tick(action_dim: int) -> Tick:
-    """What is known of a tick without a state."""
-    nan = math.nan
-    return Tick(np.zeros(action_dim), Source.SAFE, 0, nan, nan, nan, 0.0, None)
+def build_control_loop(
+    bundle: Bundle,
+    guard: Guard,
+    control: ControlSettings,
+    poses: PoseBuffer | None = None,
+    planning: Executor | None = None,
+    lockstep: bool = True,
+) -> ControlLoop:
+    """A control loop that plays a bundle, its agent warmed up; `start` has to follow.
+
+    In lockstep physics waits for each command: planning has no time limit, so that equal states
+    and seeds give equal commands, and there is neither a delay nor an outage.
+
+    Args:
+        bundle: What to play.
+        guard: Lets the commands through; its safety settings say how old a pose may be and how
+            long an outage.
+        control: Engine, threads, budget, and compensation of the delay.
+        poses: What is heard of object and goal; None: the robot has neither.
+        planning: Has the one thread that plans in real time; None: the calling one does.
+        lockstep: Whether physics waits; otherwise real time.
+    """
+    manifest = bundle.manifest
+    spec, safety = manifest.spec, guard.safety
+    agent = Agent(
+        bundle,
+        None if lockstep else control.budget * spec.period,
+        executor=planning,
+        engine=control.engine,
+        threads=control.threads,
+    )
+    agent.warm_up()
+    return ControlLoop(
+        spec,
+        manifest.steps,
+        agent,
+        guard,
+        compensation=None
+        if lockstep
+        else DelayCompensation(spec.period, spec.action_dim, control),
+        reader=StateReader(spec, poses, 0.0 if lockstep else safety.stale_periods),
+        outage_s=math.inf if lockstep else outage_limit(safety, spec.period),
+    )

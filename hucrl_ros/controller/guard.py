@@ -1,5 +1,11 @@
-"""The one guard that every command passes on its way to the robot."""
+"""The one guard that every command passes, and which bundles may play.
 
+Those may that were made for this robot and loosen no safety setting in force.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -7,7 +13,8 @@ from numpy.typing import NDArray
 
 from hucrl_ros.config.robot_spec import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
-from hucrl_ros.errors import ConfigError
+from hucrl_ros.controller.manifest import Manifest
+from hucrl_ros.errors import BundleError, ConfigError, shortened
 
 Array = NDArray[np.float64]
 
@@ -155,3 +162,72 @@ def _position_window(
                 f"limits of joint {name!r} with a position_margin of {safety.position_margin}"
             )
     return lower[index], upper[index]
+
+
+def admit(
+    path: Path,
+    manifest: Manifest,
+    task: str,
+    safety: SafetySettings,
+    robot: RobotSpec | None = None,
+    in_force: Guard | None = None,
+) -> Guard:
+    """Check a bundle that somebody offers, for the controller and the watchdog alike.
+
+    The first bundle that a node accepts says what the robot is and what is safe; a later one may
+    be stricter, never looser, so that no swap switches safety off.
+
+    Args:
+        path: The bundle.
+        manifest: What it says.
+        task: The node's task.
+        safety: The manifest's settings with those in it that the node was given.
+        robot: The robot as the node's own settings describe it; None: they don't.
+        in_force: Guard of the bundle accepted before; None: there was none.
+
+    Returns:
+        The guard of this bundle, in force once the bundle is accepted.
+
+    Raises:
+        BundleError: it is for another task or robot, asks too much of the robot, or is looser
+            than what is in force; names the field and both values.
+        ConfigError: the safety settings don't fit the robot.
+    """
+    spec = manifest.spec
+    if manifest.task != task:
+        found = shortened(repr(manifest.task))
+        raise BundleError(f"{path}: made for the task {found}; this controller's is {task!r}")
+    if robot is not None:
+        weaker = tuple(map(min, spec.effort_limits, robot.effort_limits))
+        check_robot(path, spec, replace(robot, period=spec.period, effort_limits=weaker))
+    if in_force is None:
+        return Guard(spec, safety)
+    check_robot(path, spec, in_force.spec)
+    guard = Guard(spec, safety)
+    for names, room in guard.room.items():
+        if np.any(room > in_force.room[names]):
+            raise BundleError(
+                f"{path}: looser than the safety in force: {_told(names, safety)}, in force "
+                f"{_told(names, in_force.safety)}; start the node anew to loosen it"
+            )
+    return guard
+
+
+def check_robot(path: Path, made_for: RobotSpec, here: RobotSpec) -> None:
+    """Refuse a bundle that was made for another robot than the one here.
+
+    Raises:
+        BundleError: names the field and both values.
+    """
+    for field in fields(RobotSpec):
+        theirs, ours = getattr(made_for, field.name), getattr(here, field.name)
+        if theirs != ours:
+            raise BundleError(
+                f"{path}: made for another robot: {field.name} is {shortened(repr(theirs))} in "
+                f"the bundle, {shortened(repr(ours))} here"
+            )
+
+
+def _told(names: Sequence[str], safety: SafetySettings) -> str:
+    values = ((name, getattr(safety, name)) for name in names)
+    return ", ".join(f"safety.{name} = {shortened(value)}" for name, value in values)

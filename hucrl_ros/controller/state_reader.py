@@ -9,9 +9,106 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.config.robot_spec import AXES, RobotSpec, sources
-from hucrl_ros.controller.joint_state import JointReading, JointStateReader
-from hucrl_ros.controller.topics import GOAL, OBJECT_POSE
+from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.errors import StateError
+
+
+class JointReading(NamedTuple):
+    """A joint state message."""
+
+    names: Sequence[str]
+    """Joints, in the message's order."""
+    positions: Sequence[float]
+    """One for each name [rad or m]."""
+    velocities: Sequence[float]
+    """One for each name [rad/s or m/s]."""
+    stamp_ns: int
+    """The message's stamp [ns]."""
+
+
+class JointStateReader:
+    """Finds the robot's joints in joint state messages by name.
+
+    Robots publish all their joints, in any order, so joints that the task doesn't know are
+    ignored; a joint that it needs and can't find is an error.
+    """
+
+    def __init__(self, joint_names: Sequence[str], further: Sequence[str] = ()) -> None:
+        """Read positions and velocities of `joint_names`, and velocities of `further` joints."""
+        self.joint_names = tuple(joint_names)
+        self._moving = (*self.joint_names, *further)
+        self.extra_joints: tuple[str, ...] = ()
+        """Joints of the last message that the task doesn't know."""
+        self._names: tuple[str, ...] | None = None
+        self._order: tuple[int, ...] = ()
+        self._newest_ns: int | None = None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing was read since `reset`."""
+        return self._newest_ns is None
+
+    def reset(self) -> None:
+        """Forget the newest stamp: the clock may start again."""
+        self._newest_ns = None
+
+    def is_repetition(self, stamp_ns: int) -> bool:
+        """Whether the newest message carried the same stamp [ns]."""
+        return stamp_ns == self._newest_ns
+
+    def read(self, reading: JointReading) -> NDArray[np.float64]:
+        """Positions [rad or m], then velocities, then those of further joints [rad/s or m/s].
+
+        Raises:
+            StateError: a joint is missing or appears twice, the sizes don't match, a number
+                is not finite, or time runs backwards.
+        """
+        names, positions, velocities, stamp_ns = reading
+        newest, self._newest_ns = self._newest_ns, stamp_ns
+        if newest is not None and stamp_ns < newest:
+            _refuse(
+                JOINT_STATES,
+                f"stamp {_seconds(stamp_ns, 9)} after {_seconds(newest, 9)}: time runs "
+                "backwards; stamps must increase",
+            )
+        for what, values in (("positions", positions), ("velocities", velocities)):
+            if len(values) != len(names):
+                _refuse(
+                    JOINT_STATES,
+                    f"{len(values)} {what} for {len(names)} joints; expected one for each",
+                )
+        if tuple(names) != self._names:
+            self._learn_order(tuple(names))
+        joints = len(self.joint_names)
+        told = [positions[i] for i in self._order[:joints]] + [velocities[i] for i in self._order]
+        for entry, value in enumerate(told):
+            if not math.isfinite(value):
+                what = "position" if entry < joints else "velocity"
+                joint = self._moving[entry if entry < joints else entry - joints]
+                _refuse(
+                    JOINT_STATES, f"{what} of joint {joint!r} is {value}; expected a finite number"
+                )
+        return np.array(told, dtype=np.float64)
+
+    def _learn_order(self, names: tuple[str, ...]) -> None:
+        """Where each joint of the task stands in the message; kept until the names change."""
+        self._names = None
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            _refuse(
+                JOINT_STATES, f"joint {twice!r} appears {names.count(twice)} times; expected once"
+            )
+        missing = [name for name in self._moving if name not in names]
+        if missing:
+            _refuse(
+                JOINT_STATES,
+                f"no joint {missing[0]!r} among {list(names)}; "
+                f"the task needs {', '.join(self._moving)}",
+            )
+        self._order = tuple(names.index(name) for name in self._moving)
+        self.extra_joints = tuple(name for name in names if name not in self._moving)
+        self._names = names
+
 
 FRAME = "world"
 """Frame of all poses: nobody transforms them."""
@@ -22,7 +119,7 @@ SPEED_PERIODS = (0.9, 8.0)
 of a camera's noise, more may hold a reset. Without such poses an object is taken to be at rest."""
 
 
-class Place(NamedTuple):
+class Pose(NamedTuple):
     """Where a body is, from when on."""
 
     stamp_ns: int
@@ -33,20 +130,20 @@ class Place(NamedTuple):
     """`(3,)` [m]"""
 
 
-class Places:
+class PoseHistory:
     """Where a body has been, in the order of the stamps."""
 
     def __init__(self, kept: int | None) -> None:
         """Remember the newest `kept` places; None: all."""
         self._kept = kept
-        self._places: list[Place] = []
+        self._places: list[Pose] = []
 
     @property
     def newest_ns(self) -> int | None:
         """Newest stamp [ns]."""
         return self._places[-1].stamp_ns if self._places else None
 
-    def add(self, place: Place) -> None:
+    def add(self, place: Pose) -> None:
         """Take in what was heard; it replaces what has the same stamp or a later one."""
         # Later ones are of a clock that has started again.
         while self._places and self._places[-1].stamp_ns >= place.stamp_ns:
@@ -55,18 +152,18 @@ class Places:
         if self._kept is not None:
             del self._places[: -self._kept]
 
-    def at(self, stamp_ns: int) -> Place | None:
+    def at(self, stamp_ns: int) -> Pose | None:
         """The newest place that isn't newer than `stamp_ns` [ns]."""
         after = bisect_right(self._places, stamp_ns, key=lambda place: place.stamp_ns)
         return self._places[after - 1] if after else None
 
 
-class Surroundings:
+class PoseBuffer:
     """What was heard of the object and of the goal."""
 
     def __init__(self, kept: int | None = KEPT) -> None:
         """Remember the newest `kept` poses of each; None: all."""
-        self.object, self.goal = Places(kept), Places(kept)
+        self.object, self.goal = PoseHistory(kept), PoseHistory(kept)
 
 
 class StateReader:
@@ -78,13 +175,13 @@ class StateReader:
     """
 
     def __init__(
-        self, spec: RobotSpec, surroundings: Surroundings | None = None, pose_periods: float = 0.0
+        self, spec: RobotSpec, poses: PoseBuffer | None = None, pose_periods: float = 0.0
     ) -> None:
         """Read states of a robot.
 
         Args:
             spec: The robot.
-            surroundings: Holds what was heard; None: nothing is needed.
+            poses: Holds what was heard; None: nothing is needed.
             pose_periods: How much older than its joint state an object's pose may be
                 [control periods]; 0: they have the same stamp.
 
@@ -93,7 +190,7 @@ class StateReader:
         """
         self._sources = sources(spec)
         self.joints = JointStateReader(spec.joint_names, self._sources.further)
-        self._surroundings = surroundings or Surroundings()
+        self._poses = poses or PoseBuffer()
         self._oldest_ns = round(pose_periods * spec.period * 1e9)
         self._apart_ns = tuple(round(periods * spec.period * 1e9) for periods in SPEED_PERIODS)
         self._order = np.array(self._sources.order, dtype=np.intp)
@@ -105,7 +202,7 @@ class StateReader:
     @property
     def needs_goal(self) -> bool:
         """Whether a goal is needed and none has come."""
-        return bool(self._sources.goal) and self._surroundings.goal.newest_ns is None
+        return bool(self._sources.goal) and self._poses.goal.newest_ns is None
 
     def lacks(self, stamp_ns: int) -> bool:
         """Whether something of that moment has still to come, where all is told at once.
@@ -114,9 +211,9 @@ class StateReader:
         """
         if self.joints.is_repetition(stamp_ns):
             return False
-        awaited = [self._surroundings.object] if self._sources.object else []
+        awaited = [self._poses.object] if self._sources.object else []
         if self._sources.goal and self.joints.fresh:
-            awaited.append(self._surroundings.goal)
+            awaited.append(self._poses.goal)
         return any(p.newest_ns is None or p.newest_ns < stamp_ns for p in awaited)
 
     def read(self, reading: JointReading) -> NDArray[np.float64]:
@@ -137,7 +234,7 @@ class StateReader:
         """Coordinates [m] and velocities [m/s], three each."""
         if not self._sources.object:
             return (0.0,) * 2 * len(AXES)
-        place = self._surroundings.object.at(stamp_ns)
+        place = self._poses.object.at(stamp_ns)
         if place is None:
             _refuse(OBJECT_POSE, f"none up to the joint state of {_seconds(stamp_ns)}")
         if stamp_ns - place.stamp_ns > self._oldest_ns:
@@ -148,10 +245,10 @@ class StateReader:
             )
         return (*_coordinates(OBJECT_POSE, place), *self._speeds(place))
 
-    def _speeds(self, place: Place) -> Sequence[float]:
+    def _speeds(self, place: Pose) -> Sequence[float]:
         """Velocities of the object at `place`, as far as an older pose tells them [m/s]."""
         least, most = self._apart_ns
-        before = self._surroundings.object.at(place.stamp_ns - least)
+        before = self._poses.object.at(place.stamp_ns - least)
         if before is None or place.stamp_ns - before.stamp_ns > most or _complaint(before):
             return (0.0,) * len(AXES)
         seconds = (place.stamp_ns - before.stamp_ns) / 1e9
@@ -160,20 +257,20 @@ class StateReader:
     def _goal_at(self, stamp_ns: int) -> Sequence[float]:
         if not self._sources.goal:
             return (0.0,) * len(AXES)
-        place = self._surroundings.goal.at(stamp_ns)
+        place = self._poses.goal.at(stamp_ns)
         if place is None:
             _refuse(GOAL, f"none holds yet at the joint state's {_seconds(stamp_ns)}")
         return _coordinates(GOAL, place)
 
 
-def _coordinates(topic: str, place: Place) -> Sequence[float]:
+def _coordinates(topic: str, place: Pose) -> Sequence[float]:
     complaint = _complaint(place)
     if complaint:
         _refuse(topic, complaint)
     return place.position
 
 
-def _complaint(place: Place) -> str:
+def _complaint(place: Pose) -> str:
     """Why a place can't be used; empty where it can."""
     if place.frame not in (FRAME, ""):
         return f"frame {place.frame!r}; expected {FRAME!r}, nothing is transformed"
@@ -183,8 +280,8 @@ def _complaint(place: Place) -> str:
     return ""
 
 
-def _seconds(stamp_ns: int) -> str:
-    return f"{stamp_ns / 1e9:.3f} s"
+def _seconds(stamp_ns: int, digits: int = 3) -> str:
+    return f"{stamp_ns / 1e9:.{digits}f} s"
 
 
 def _refuse(topic: str, reason: str) -> NoReturn:

@@ -10,12 +10,10 @@ from pathlib import Path
 
 from hucrl_ros.bags import encode
 from hucrl_ros.config.schema import Config
-from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import load_bundle
-from hucrl_ros.controller.control_loop import ControlLoop
+from hucrl_ros.controller.control_loop import Array, ControlLoop, build_control_loop
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.joint_state import JointReading
-from hucrl_ros.controller.state_reader import FRAME, Place, StateReader, Surroundings
+from hucrl_ros.controller.state_reader import FRAME, JointReading, Pose, PoseBuffer
 from hucrl_ros.controller.topics import ACTIVE, COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS
 from hucrl_ros.errors import HucrlError
 from hucrl_ros.learning.learner import Learner
@@ -46,59 +44,55 @@ def play_episode(task: Task, config: Config, run: RunFolder) -> Path:
     """
     index, control = run.finished_episodes(), config.control
     bundle = load_bundle(run.bundle(index), task.spec, threads=control.threads)
-    agent = Agent(bundle, None, engine=control.engine, threads=control.threads)
-    surroundings = Surroundings()
-    reader = StateReader(task.spec, surroundings)
-    guard = Guard(task.spec, config.safety)
-    loop = ControlLoop(task.spec, task.steps, agent, guard, reader=reader)
-    agent.warm_up()
+    poses = PoseBuffer()
+    loop = build_control_loop(bundle, Guard(task.spec, config.safety), control, poses)
     loop.start(config.seed)
     plant = Plant(task.robot(), config.seed)
     plant.reset(index)
     recording = Recording(run, {})
     try:
-        _control(plant, loop, surroundings, recording)
+        _control(plant, loop, poses, recording)
     except BaseException:
         recording.interrupt()
         raise
     return recording.finish()
 
 
-def _control(
-    plant: Plant, loop: ControlLoop, surroundings: Surroundings, recording: Recording
-) -> None:
+def _control(plant: Plant, loop: ControlLoop, poses: PoseBuffer, recording: Recording) -> None:
     """From the first joint state to the command that ends the episode."""
+
+    def send(effort: Array) -> None:
+        recording.write(COMMANDS, encode.floats(effort.tolist()), time.time_ns())
+        plant.command(effort)
+
     recording.write(ACTIVE, encode.boolean(True), time.time_ns())
     while True:
         sample = plant.sample()
-        _show(sample, plant.joints, surroundings, recording)
+        _show(sample, plant.joints, poses, recording)
         reading = JointReading(
             plant.joints, sample.positions.tolist(), sample.velocities.tolist(), sample.stamp_ns
         )
-        received = time.monotonic()
-        answer = loop.answer(reading, received)
+        answer = loop.answer(reading, time.monotonic(), send)
         assert answer is not None  # Time has passed, so no joint state is a repetition.
-        record = None if answer.record is None else loop.sent(answer.record, received)
-        recording.write(COMMANDS, encode.floats(answer.effort.tolist()), time.time_ns())
-        if record is None:
+        if answer.record is None:
             break
-        recording.write(TICKS, encode.tick(record), time.time_ns())
-        plant.command(answer.effort)
+        recording.write(TICKS, encode.tick(answer.record), time.time_ns())
         plant.period()
+    send(loop.guard.safe_effort(None))
     recording.write(ACTIVE, encode.boolean(False), time.time_ns())
 
 
 def _show(
-    sample: Sample, joints: tuple[str, ...], surroundings: Surroundings, recording: Recording
+    sample: Sample, joints: tuple[str, ...], poses: PoseBuffer, recording: Recording
 ) -> None:
     """Record what can be seen of the robot; object and goal come before their joint state."""
     for topic, places, position in (
-        (GOAL, surroundings.goal, sample.goal),
-        (OBJECT_POSE, surroundings.object, sample.object),
+        (GOAL, poses.goal, sample.goal),
+        (OBJECT_POSE, poses.object, sample.object),
     ):
         if position is not None:
             where = position.tolist()
-            places.add(Place(sample.stamp_ns, FRAME, where))
+            places.add(Pose(sample.stamp_ns, FRAME, where))
             recording.write(topic, encode.pose(sample.stamp_ns, where, FRAME), time.time_ns())
     entries = (sample.positions, sample.velocities, sample.efforts)
     message = encode.joint_state(sample.stamp_ns, joints, *(entry.tolist() for entry in entries))

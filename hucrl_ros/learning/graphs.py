@@ -10,7 +10,7 @@ from onnx_ir.passes import common
 from onnxscript.optimizer import fold_constants
 from torch import Tensor, nn
 
-from hucrl_ros.controller.signature import HORIZON, PARTICLES, STATES
+from hucrl_ros.controller.bundle import HORIZON, PARTICLES, STATES
 from hucrl_ros.tasks.export_check import quiet_export
 
 OPSET = 20

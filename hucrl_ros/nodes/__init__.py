@@ -1,1 +1,1 @@
-"""The ROS 2 nodes: thin, over `runtime`, `learner` and `bags`."""
+"""The ROS 2 nodes: thin, over `controller`, `learning` and `run`."""

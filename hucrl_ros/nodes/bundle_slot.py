@@ -1,9 +1,14 @@
-"""The bundle that the controller plays, and how another one takes its place."""
+"""The bundle that the controller plays, and how another one takes its place.
 
-import math
-from concurrent.futures import Executor
-from dataclasses import replace
+Bundles are loaded in a thread of its own, so that no tick has to wait for it.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from rclpy.node import Node
 from rclpy.subscription import Subscription
@@ -11,18 +16,76 @@ from std_msgs.msg import String
 
 from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config
-from hucrl_ros.controller.admission import admit
-from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import load_bundle
-from hucrl_ros.controller.control_loop import ControlLoop
-from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.latency import DelayCompensation
-from hucrl_ros.controller.state_reader import StateReader, Surroundings
-from hucrl_ros.controller.watch import outage_limit
+from hucrl_ros.controller.control_loop import ControlLoop, build_control_loop
+from hucrl_ros.controller.guard import Guard, admit
+from hucrl_ros.controller.state_reader import PoseBuffer
+from hucrl_ros.errors import HucrlError, shortened
 from hucrl_ros.nodes import topics
-from hucrl_ros.nodes.bundle_loader import BundleLoader, Outcome
 from hucrl_ros.nodes.parameters import given_settings, origin, robot_of_run
-from hucrl_ros.nodes.qos import LATCHED
+from hucrl_ros.nodes.topics import LATCHED
+
+logger = logging.getLogger(__name__)
+
+Loaded = TypeVar("Loaded")
+LINE = 1000
+"""Most letters of a line that says why a bundle was refused."""
+
+
+@dataclass(frozen=True)  # a NamedTuple can't be generic before Python 3.11
+class Outcome(Generic[Loaded]):
+    """How loading ended."""
+
+    path: Path
+    loaded: Loaded | None
+    """What was loaded; None if it was refused."""
+    error: str
+    """Why it was refused, in one line."""
+
+
+class BundleLoader(Generic[Loaded]):
+    """Loads the bundle asked for last; ONNX Runtime and hashing release the interpreter."""
+
+    def __init__(self, prepare: Callable[[Path], Loaded]) -> None:
+        """`prepare` loads, verifies and warms up; it runs in the loader's thread."""
+        self._prepare = prepare
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bundle")
+        # Now, so that it doesn't inherit what the control loop's thread will be given.
+        self._pool.submit(int).result()
+        self._future: Future[Outcome[Loaded]] | None = None
+
+    def request(self, path: Path) -> None:
+        """Start loading; an older request whose outcome wasn't taken is dropped."""
+        self.cancel()
+        self._future = self._pool.submit(self.load, path)
+
+    def cancel(self) -> None:
+        """Forget the last request."""
+        if self._future is not None:
+            self._future.cancel()
+        self._future = None
+
+    def poll(self) -> Outcome[Loaded] | None:
+        """The outcome of the last request, once."""
+        if self._future is None or not self._future.done():
+            return None
+        future, self._future = self._future, None
+        return future.result()
+
+    def load(self, path: Path) -> Outcome[Loaded]:
+        """Load now, in the calling thread."""
+        try:
+            return Outcome(path, self._prepare(path), "")
+        except HucrlError as error:
+            return Outcome(path, None, shortened(error, LINE))
+        except Exception as error:
+            logger.exception("%s can't be loaded", shortened(path))
+            reason = f"{shortened(path)}: {type(error).__name__}: {error}"
+            return Outcome(path, None, shortened(reason, LINE))
+
+    def close(self) -> None:
+        """Drop what is waiting; a load under way ends by itself."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class BundleSlot:
@@ -32,16 +95,14 @@ class BundleSlot:
     replace them where they are given.
     """
 
-    def __init__(
-        self, node: Node, config: Config, planning: Executor, surroundings: Surroundings
-    ) -> None:
+    def __init__(self, node: Node, config: Config, planning: Executor, poses: PoseBuffer) -> None:
         """Load for a node.
 
         Args:
             node: The controller.
             config: Its settings.
             planning: Has the one thread in which all bundles plan.
-            surroundings: Where object and goal are heard of.
+            poses: Where object and goal are heard of.
         """
         self.name = ""
         """Path of the bundle in use."""
@@ -49,7 +110,7 @@ class BundleSlot:
         """Safety settings in use."""
         self._node = node
         self._config = config
-        self._planning, self._surroundings = planning, surroundings
+        self._planning, self._poses = planning, poses
         self._given = given_settings(node, "planner", "safety")
         self._robot = robot_of_run(node, config.task)
         self._guard: Guard | None = None
@@ -109,32 +170,12 @@ class BundleSlot:
         config = self._config
         bundle = load_bundle(path, threads=config.control.threads)
         manifest = override(bundle.manifest, self._given, f"{path} with {origin(self._node)}")
-        spec, safety = manifest.spec, manifest.safety
-        guard = admit(path, manifest, config.task, safety, self._robot, self._guard)
-        bundle = replace(bundle, manifest=manifest)
-        control, compensation, outage_s = config.control, None, math.inf
-        pose_periods = 0.0 if config.mode == "lockstep" else safety.stale_periods
-        reader = StateReader(spec, self._surroundings, pose_periods)
-        if config.mode == "lockstep":  # physics waits: no hurry, and no delay
-            agent = Agent(bundle, None, engine=control.engine, threads=control.threads)
-        else:
-            budget_s = control.budget * manifest.period
-            agent = Agent(
-                bundle,
-                budget_s,
-                executor=self._planning,
-                engine=control.engine,
-                threads=control.threads,
-            )
-            compensation = DelayCompensation(manifest.period, spec.action_dim, control)
-            outage_s = outage_limit(safety, manifest.period)
-        agent.warm_up()
-        return ControlLoop(
-            spec,
-            manifest.steps,
-            agent,
+        guard = admit(path, manifest, config.task, manifest.safety, self._robot, self._guard)
+        return build_control_loop(
+            replace(bundle, manifest=manifest),
             guard,
-            compensation=compensation,
-            reader=reader,
-            outage_s=outage_s,
+            config.control,
+            self._poses,
+            self._planning,
+            lockstep=config.mode == "lockstep",
         )

@@ -9,15 +9,19 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 
 from hucrl_ros.controller.control_loop import Answer, ControlLoop
 from hucrl_ros.controller.planning_thread import PLANNING_THREAD
+from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.errors import OutageError
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.bundle_slot import BundleSlot
-from hucrl_ros.nodes.controller_topics import Heard, Inlets
+from hucrl_ros.nodes.controller_topics import (
+    ControllerInputs,
+    ControllerOutputs,
+    Heard,
+    PlanPublisher,
+)
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
-from hucrl_ros.nodes.outlets import Outlets
 from hucrl_ros.nodes.parameters import own_parameter, read_config
-from hucrl_ros.nodes.plan_markers import PlanPublisher
-from hucrl_ros.nodes.process_liveness import Lifeline, lifeline_name
+from hucrl_ros.nodes.process_liveness import ProcessLiveness, liveness_name
 from hucrl_ros.nodes.runner import run_node
 
 LOG_PERIOD = 1.0
@@ -38,20 +42,20 @@ class Controller(LifecycleNode):
         self._config = read_config(self, OWN_PARAMETERS)
         lockstep = self._config.mode == "lockstep"
         self._planning = ThreadPoolExecutor(1, PLANNING_THREAD)
-        self._inlets = Inlets(self, lockstep, self._on_joint_state, self._on_silence)
-        surroundings = self._inlets.surroundings
-        self._slot = BundleSlot(self, self._config, self._planning, surroundings)
+        self._inputs = ControllerInputs(self, lockstep, self._on_joint_state, self._on_silence)
+        poses = self._inputs.poses
+        self._slot = BundleSlot(self, self._config, self._planning, poses)
         self._loop: ControlLoop | None = None
         self._active = self._prepared = False
         self._trouble = Health()
-        self._outlets = Outlets(self)
+        self._outputs = ControllerOutputs(self)
         self._plan = PlanPublisher(self)
         self.create_timer(0.05, self._swap, clock=Clock(clock_type=ClockType.STEADY_TIME))
-        self._lifeline = Lifeline(
-            lifeline_name(self.context.get_domain_id(), self._outlets.activity_topic)
+        self._liveness = ProcessLiveness(
+            liveness_name(self.context.get_domain_id(), self._outputs.activity_topic)
         )
         self._diagnostics = DiagnosticsPublisher(self, self._health)
-        self._outlets.activity(False)
+        self._outputs.activity(False)
 
     # Lifecycle
 
@@ -73,7 +77,7 @@ class Controller(LifecycleNode):
             return self._refuse(
                 f"no bundle: give the parameter 'bundle' or publish its path on {topics.BUNDLE!r}"
             )
-        if problem := self._inlets.wrong_rate():
+        if problem := self._inputs.wrong_rate():
             return self._refuse(problem)
         if self._loop.reader.needs_goal:
             topic = self.resolve_topic_name(topics.GOAL)
@@ -82,8 +86,8 @@ class Controller(LifecycleNode):
         if self._config.control.pause_garbage_collection:
             realtime.pause_garbage_collection()
         self._active, self._trouble = True, Health()
-        self._inlets.begin(self._loop.reader)
-        self._outlets.activity(True)
+        self._inputs.begin(self._loop.reader)
+        self._outputs.activity(True)
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -108,7 +112,7 @@ class Controller(LifecycleNode):
         return self.on_cleanup(state)
 
     def close(self) -> None:
-        """Last words."""
+        """End the episode and the threads of this node."""
         self._finish()
         self._slot.close()
         self._planning.shutdown(wait=False, cancel_futures=True)
@@ -117,13 +121,12 @@ class Controller(LifecycleNode):
 
     def _on_joint_state(self, heard: Heard) -> bool:
         """Answer a joint state; returns whether it was a new one."""
-        self._swap()
         assert self._loop is not None
-        if problem := self._inlets.wrong_rate():
+        if problem := self._inputs.wrong_rate():
             self._give_up(problem)
             return True
         try:
-            answer = self._loop.answer(*heard)
+            answer = self._loop.answer(*heard, self._outputs.command)
         except OutageError as error:
             self._give_up(str(error))
             return True
@@ -131,18 +134,19 @@ class Controller(LifecycleNode):
             self._give_up(f"tick {self._loop.step}: {type(error).__name__}: {error}")
             self.get_logger().error(traceback.format_exc())
             return True
-        if answer is not None:
-            self._send(answer, heard.received)
-        return answer is not None
-
-    def _send(self, answer: Answer, received: float) -> None:
-        assert self._loop is not None
+        if answer is None:
+            return False
         if answer.record is None:
             self._finish()
-            return
-        self._outlets.command(answer.effort)
-        record = self._loop.sent(answer.record, received)
-        self._outlets.tick(record)
+        else:
+            self._report(answer, answer.record)
+        self._swap()
+        return True
+
+    def _report(self, answer: Answer, record: TickRecord) -> None:
+        """Say what a tick did, after its command has been sent."""
+        assert self._loop is not None
+        self._outputs.tick(record)
         if answer.problem:
             line = self._note(f"{answer.problem}; sending the safe command")
             self.get_logger().warning(line, throttle_duration_sec=LOG_PERIOD)
@@ -165,7 +169,7 @@ class Controller(LifecycleNode):
         except OutageError as error:
             self._give_up(str(error))
             return
-        self._outlets.command(effort)
+        self._outputs.command(effort)
         line = f"no new joint state for {1e3 * silence:.0f} ms; sending the safe command"
         # Not by a method of both: lines from one place are throttled as one kind.
         self.get_logger().warning(self._note(line), throttle_duration_sec=LOG_PERIOD)
@@ -182,19 +186,19 @@ class Controller(LifecycleNode):
         self._loop = loop
         if self._prepared:
             realtime.prepare(self._config.control)  # the bundle may have brought threads
-        self._outlets.prepare(loop.spec.action_dim)
+        self._outputs.prepare(loop.spec.action_dim)
         self._plan.prepare(loop.spec)
-        self._inlets.set_period(loop.spec.period, self._slot.safety.stale_periods)
+        self._inputs.set_period(loop.spec.period, self._slot.safety.stale_periods)
 
     def _finish(self) -> None:
         """Leave the robot without effort and say so."""
         if not self._active:
             return
         self._active = False
-        self._inlets.end()
+        self._inputs.end()
         assert self._loop is not None
-        self._outlets.command(self._loop.guard.safe_effort(None))
-        self._outlets.activity(False)
+        self._outputs.command(self._loop.guard.safe_effort(None))
+        self._outputs.activity(False)
         if self._config.control.pause_garbage_collection:
             realtime.resume_garbage_collection()
 

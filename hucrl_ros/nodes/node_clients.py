@@ -14,7 +14,7 @@ from std_msgs.msg import Bool, String
 from std_srvs.srv import SetBool, Trigger
 
 from hucrl_ros.nodes import topics
-from hucrl_ros.nodes.qos import LATCHED
+from hucrl_ros.nodes.topics import LATCHED
 
 SILENCE_S = 30.0
 """[s] Without diagnostics, which come every second, a node counts as lost."""
@@ -33,7 +33,7 @@ class LearnerReport:
         return float(self.values[key]) if key in self.values else None
 
 
-class Peers:
+class NodeClients:
     """What the supervisor knows of the other nodes, and how it speaks to them."""
 
     def __init__(self, node: Node, changed: Callable[[], None]) -> None:

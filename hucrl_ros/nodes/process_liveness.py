@@ -24,11 +24,11 @@ BACKLOG = 1024
 _PF_EXITING = 0x4
 
 
-class Lifeline:
+class ProcessLiveness:
     """Held by the process that is watched; it ends with the process."""
 
     def __init__(self, name: str) -> None:
-        """Offer a lifeline.
+        """Let others watch this process.
 
         Args:
             name: What the watchers ask for; a name in use is left alone with a warning.
@@ -37,7 +37,9 @@ class Lifeline:
         try:
             self._socket.bind(_address(name))
         except OSError as error:
-            logger.warning("lifeline %r: %s; is another controller running?", name, error.strerror)
+            logger.warning(
+                "process liveness %r: %s; is another controller running?", name, error.strerror
+            )
             return
         self._socket.listen(BACKLOG)
         self._socket.setblocking(False)
@@ -47,7 +49,7 @@ class Lifeline:
         self._socket.close()
 
 
-class LifelineWatcher:
+class ProcessWatcher:
     """Held by the process that watches."""
 
     def __init__(self, name: str) -> None:
@@ -61,7 +63,7 @@ class LifelineWatcher:
         return self._socket is not None
 
     def connect(self) -> bool:
-        """Hold the present process's lifeline; False where none is offered on this machine."""
+        """Watch the present process of that name; False where this machine has none."""
         if self.connected and not self.ended():
             return True
         watcher = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -91,14 +93,14 @@ class LifelineWatcher:
         return True
 
     def close(self) -> None:
-        """Let go."""
+        """Watch no longer."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
 
-def lifeline_name(domain_id: int, topic: str) -> str:
-    """The name of the lifeline of the node that publishes `topic` (resolved) in a domain."""
+def liveness_name(domain_id: int, topic: str) -> str:
+    """The name for the process of the node that publishes `topic` (resolved) in a domain."""
     return f"hucrl_ros/{domain_id}{topic}"
 
 

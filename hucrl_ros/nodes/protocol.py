@@ -5,7 +5,9 @@ live view, and the order still reads from top to bottom.
 """
 
 import time
-from typing import Any
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
@@ -16,12 +18,34 @@ from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.watch import OUTAGE
 from hucrl_ros.errors import RunError
-from hucrl_ros.nodes.node_clients import LearnerReport, Peers
-from hucrl_ros.nodes.script import Script, Wait, pause
+from hucrl_ros.nodes.node_clients import LearnerReport, NodeClients
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.monitor import EpisodeMonitor
 from hucrl_ros.run.progress import Phase, Progress
 from hucrl_ros.run.summary_writer import Ledger
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a script waits for before it goes on."""
+
+    ready: Callable[[], bool]
+    timeout_s: float
+    complaint: Callable[[], str]
+    """One line for when it doesn't come."""
+    activity: Callable[[], object] = bool
+    """As long as its value changes, the time starts again."""
+
+
+Result = TypeVar("Result")
+Script = Generator[Wait, None, Result]
+
+
+def pause(seconds: float) -> Script[None]:
+    """Let so much time pass [s]."""
+    end = time.monotonic() + seconds
+    yield Wait(lambda: time.monotonic() >= end, float("inf"), lambda: "time stands still")
+
 
 MEET_S = 120.0
 """[s] For all nodes to appear."""
@@ -57,13 +81,13 @@ class Protocol:
         self,
         run: RunFolder,
         config: Config,
-        peers: Peers,
+        clients: NodeClients,
         ledger: Ledger,
         monitor: EpisodeMonitor,
         progress: Progress,
     ) -> None:
         self._run, self._config = run, config
-        self._peers, self._ledger = peers, ledger
+        self._clients, self._ledger = clients, ledger
         self._monitor, self._progress = monitor, progress
 
     def script(self) -> Script[None]:
@@ -88,26 +112,26 @@ class Protocol:
 
     def _meet(self) -> Script[None]:
         self._enter(Phase.WAITING, episode=len(self._ledger.episodes))
-        peers = self._peers
+        clients = self._clients
 
         def all_there() -> bool:
-            missing = peers.missing()
+            missing = clients.missing()
             self._progress.detail = ", ".join(missing)
             return not missing
 
         def complaint() -> str:
-            return f"no sign of the {' and the '.join(peers.missing())} for {MEET_S:g} s"
+            return f"no sign of the {' and the '.join(clients.missing())} for {MEET_S:g} s"
 
         yield Wait(all_there, MEET_S, complaint)
         yield Wait(
             self._learner_is_ready, PREPARE_S, lambda: f"learner not ready in {PREPARE_S:g} s"
         )
-        if peers.active:
+        if clients.active:
             yield from self._change_state(Transition.TRANSITION_DEACTIVATE)
         yield from self._change_state(Transition.TRANSITION_CONFIGURE)
 
     def _learner_is_ready(self) -> bool:
-        report = self._peers.report
+        report = self._clients.report
         self._progress.detail = "learner"
         if report is not None:
             self._refuse_failure(report)
@@ -121,7 +145,7 @@ class Protocol:
         if index == 0:
             raise RunError(f"{bundle}: the learner has not written it")
         self._enter(Phase.FITTING)
-        answer = yield from self._call(self._peers.learn, Trigger.Request(), "learner/learn")
+        answer = yield from self._call(self._clients.learn, Trigger.Request(), "learner/learn")
         if not answer.success:
             raise RunError(f"learner: {answer.message}")
         yield Wait(
@@ -133,7 +157,7 @@ class Protocol:
         self._show_learned()
 
     def _has_learned(self, episode: int) -> bool:
-        report = self._peers.report
+        report = self._clients.report
         if report is None:
             return False
         self._refuse_failure(report)
@@ -145,20 +169,20 @@ class Protocol:
 
     def _load(self, index: int) -> Script[None]:
         """Have the controller load bundle `index`."""
-        peers, path = self._peers, str(self._run.bundle(index))
+        clients, path = self._clients, str(self._run.bundle(index))
         self._enter(Phase.LOADING, episode=index)
         manifest = read_manifest(self._run.bundle(index))
         predicted = None if manifest.random else manifest.report.predicted_return
         self._progress.predicted_return = predicted
-        count = peers.loaded_count
-        peers.publish_bundle(path)
+        count = clients.loaded_count
+        clients.publish_bundle(path)
         yield Wait(
-            lambda: peers.loaded_count > count and peers.loaded is not None,
+            lambda: clients.loaded_count > count and clients.loaded is not None,
             LOAD_S,
             lambda: f"controller: {path} not loaded in {LOAD_S:g} s",
         )
-        if peers.loaded != path:
-            raise RunError(f"controller: {(peers.loaded or '').removeprefix('error: ')}")
+        if clients.loaded != path:
+            raise RunError(f"controller: {(clients.loaded or '').removeprefix('error: ')}")
 
     def _play(self, index: int) -> Script[None]:
         """One episode that counts; after an outage it is played again."""
@@ -183,30 +207,30 @@ class Protocol:
         The bag stays open: that of an episode to be played again is closed as interrupted when
         the next one is opened.
         """
-        peers, monitor, steps = self._peers, self._monitor, self._progress.steps
+        clients, monitor, steps = self._clients, self._monitor, self._progress.steps
         self._enter(Phase.RESETTING)
         yield from self._record(True)
-        answer = yield from self._call(peers.reset, Trigger.Request(), "simulator/reset")
+        answer = yield from self._call(clients.reset, Trigger.Request(), "simulator/reset")
         if not answer.success:
             raise RunError(f"simulator: {answer.message}")
         monitor.start()
-        count = peers.activity_count
+        count = clients.activity_count
         self._enter(Phase.RUNNING)
         yield from self._activate()
-        peers.forgive("controller")
+        clients.forgive("controller")
         yield Wait(
-            lambda: peers.activity_count > count and not peers.active,
+            lambda: clients.activity_count > count and not clients.active,
             STALL_S,
             lambda: f"no tick for {STALL_S:g} s; {self._troubles()}",
             activity=lambda: monitor.steps,
         )
         yield Wait(
-            lambda: monitor.steps >= steps or bool(peers.failure("controller")),
+            lambda: monitor.steps >= steps or bool(clients.failure("controller")),
             ARRIVE_S,
             self._stopped_early,
             activity=lambda: monitor.steps,
         )
-        return "" if monitor.steps >= steps else peers.failure("controller")
+        return "" if monitor.steps >= steps else clients.failure("controller")
 
     def _stopped_early(self) -> str:
         steps = f"{self._monitor.steps} of {self._progress.steps} steps"
@@ -216,26 +240,26 @@ class Protocol:
         deadline = time.monotonic() + BEGIN_S
         while not (yield from self._change_state(Transition.TRANSITION_ACTIVATE)):
             if time.monotonic() >= deadline:
-                trouble = self._peers.trouble("controller")
+                trouble = self._clients.trouble("controller")
                 raise RunError(f"controller: refused to start; {trouble}")
             yield from pause(RETRY_S)
 
     def _record(self, on: bool) -> Script[None]:
         request = SetBool.Request(data=on)
-        answer = yield from self._call(self._peers.record, request, "recorder/record")
+        answer = yield from self._call(self._clients.record, request, "recorder/record")
         if not answer.success:
             raise RunError(f"recorder: {answer.message}")
 
     def _change_state(self, transition: int) -> Script[bool]:
         request = ChangeState.Request(transition=Transition(id=transition))
         answer = yield from self._call(
-            self._peers.change_state, request, "controller/change_state"
+            self._clients.change_state, request, "controller/change_state"
         )
         return bool(answer.success)
 
     def _call(self, client: Client, request: Any, name: str) -> Script[Any]:  # noqa: ANN401
         """Send a request and wait for the answer."""
-        future = self._peers.call(client, request)
+        future = self._clients.call(client, request)
         yield Wait(future.done, ANSWER_S, lambda: f"{name}: no answer in {ANSWER_S:g} s")
         return future.result()
 
@@ -255,5 +279,5 @@ class Protocol:
 
     def _troubles(self) -> str:
         names = ("simulator", "controller", "watchdog", "recorder")
-        found = [f"{name}: {self._peers.trouble(name)}" for name in names]
+        found = [f"{name}: {self._clients.trouble(name)}" for name in names]
         return "; ".join(line for line in found if not line.endswith(": ")) or "nobody says why"

@@ -19,8 +19,8 @@ from hucrl_ros.errors import BagError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.parameters import own_run, read_config
-from hucrl_ros.nodes.qos import ARCHIVE, ARCHIVE_LATCHED
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.topics import ARCHIVE, ARCHIVE_LATCHED
 from hucrl_ros.run.recording import Recording
 
 MESSAGE_CLASSES = {

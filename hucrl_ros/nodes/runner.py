@@ -37,7 +37,7 @@ class RunnableNode(Protocol):
     """Set by the node when it wants its process to end with this code; None before."""
 
     def close(self) -> None:
-        """Last words before the node is destroyed (a safe command, a bag's end)."""
+        """Finish before the node is destroyed: send a safe command, close a bag."""
 
     def destroy_node(self) -> None:
         """Inherited from `rclpy.node.Node`."""

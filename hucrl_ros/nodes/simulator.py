@@ -12,12 +12,12 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.nodes import places, topics
+from hucrl_ros.nodes import conversions, topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.pacing import Lockstep, Pacing, RealTime
 from hucrl_ros.nodes.parameters import own_parameter, read_config
-from hucrl_ros.nodes.qos import LATCHED, STREAM
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.topics import LATCHED, STREAM
 from hucrl_ros.robots import make_robot
 from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.robots.plant import Plant, Sample
@@ -93,9 +93,9 @@ class Simulator(Node):
 
     def _publish(self, sample: Sample) -> None:
         if sample.goal is not None:
-            self._goals.publish(places.to_message(sample.goal.tolist(), sample.stamp_ns))
+            self._goals.publish(conversions.pose_message(sample.goal.tolist(), sample.stamp_ns))
         if sample.object is not None:
-            self._pose = places.to_message(sample.object.tolist(), sample.stamp_ns)
+            self._pose = conversions.pose_message(sample.object.tolist(), sample.stamp_ns)
             self._objects.publish(self._pose)
         stamp = self._message.header.stamp
         stamp.sec, stamp.nanosec = divmod(sample.stamp_ns, 10**9)

@@ -11,15 +11,14 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from hucrl_ros.errors import HucrlError, RunError
-from hucrl_ros.nodes import joint_message, places, topics
+from hucrl_ros.nodes import conversions, topics
+from hucrl_ros.nodes.conversions import to_tick
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
-from hucrl_ros.nodes.node_clients import Peers
+from hucrl_ros.nodes.node_clients import NodeClients
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
-from hucrl_ros.nodes.protocol import Protocol
-from hucrl_ros.nodes.qos import ARCHIVE
+from hucrl_ros.nodes.protocol import Protocol, Wait
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.script import Wait
-from hucrl_ros.nodes.tick_message import from_message
+from hucrl_ros.nodes.topics import ARCHIVE
 from hucrl_ros.run.live_view import make_view
 from hucrl_ros.run.monitor import EpisodeMonitor
 from hucrl_ros.run.progress import Phase, Progress
@@ -29,7 +28,7 @@ ADVANCE_PERIOD = 0.05
 """[s] Between two looks at what is waited for; messages are looked at as they come."""
 VIEW_PERIOD = 0.25
 """[s]"""
-LAST_WORDS_S = 5.0
+FAREWELL_S = 5.0
 """[s] For the other nodes to react, and the watchdog to speak, before the run is given up."""
 _STDIN = 0
 
@@ -59,9 +58,9 @@ class Supervisor(Node):
         self._ledger.write()
         self._progress.steps, self._progress.optimum = task.steps, task.optimum
         self._progress.finished = list(self._ledger.episodes)
-        self._peers = Peers(self, self._advance)
+        self._clients = NodeClients(self, self._advance)
         self._protocol = Protocol(
-            run, config, self._peers, self._ledger, self._monitor, self._progress
+            run, config, self._clients, self._ledger, self._monitor, self._progress
         )
         self._script = self._protocol.script()
         self._wait: Wait | None = None
@@ -77,7 +76,7 @@ class Supervisor(Node):
     def _connect(self) -> None:
         if self._parent_reports:
             os.set_blocking(_STDIN, False)
-        places.listen(self, self._monitor.surroundings)
+        conversions.listen_for_poses(self, self._monitor.poses)
         self.create_subscription(JointState, topics.JOINT_STATES, self._on_state, ARCHIVE)
         self.create_subscription(Float64MultiArray, topics.TICKS, self._on_tick, ARCHIVE)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
@@ -141,7 +140,7 @@ class Supervisor(Node):
             self._heard = rest if newline else line
             return line if newline else ""
         # Nobody watches the processes. Silence may also mean that a machine is overloaded.
-        silent = self._peers.silent()
+        silent = self._clients.silent()
         return f"{silent[0]} gives no sign of life" if silent else ""
 
     # The end of a run that can't go on
@@ -151,15 +150,15 @@ class Supervisor(Node):
         if self._reason or self.exit_code is not None:
             return
         self._reason = f"{self._protocol.place}: {reason}"
-        self._give_up_at = time.monotonic() + LAST_WORDS_S
+        self._give_up_at = time.monotonic() + FAREWELL_S
         playing = self._progress.phase is Phase.RUNNING
         self._expect_trip = playing and reason.startswith("controller ")
         self._progress.enter(Phase.STOPPED)
-        self._peers.deactivate()
+        self._clients.deactivate()
 
     def _finish_giving_up(self) -> None:
-        trip, late = self._peers.trip, time.monotonic() > self._give_up_at
-        done = trip is not None if self._expect_trip else not self._peers.active
+        trip, late = self._clients.trip, time.monotonic() > self._give_up_at
+        done = trip is not None if self._expect_trip else not self._clients.active
         if not (done or late):
             return
         if self._expect_trip:
@@ -172,11 +171,11 @@ class Supervisor(Node):
 
     def _on_state(self, message: JointState) -> None:
         if self._progress.phase is Phase.RUNNING:
-            self._monitor.see_joint_state(joint_message.from_message(message))
+            self._monitor.see_joint_state(conversions.to_reading(message))
 
     def _on_tick(self, message: Float64MultiArray) -> None:
         if self._progress.phase is Phase.RUNNING:
-            self._monitor.see_tick(from_message(message))
+            self._monitor.see_tick(to_tick(message))
 
     def _show(self) -> None:
         if self._progress.phase is Phase.RUNNING:

@@ -1,14 +1,17 @@
-"""Names of topics and services, all relative, so that launch files can remap them."""
+"""Names of topics and services and how they are delivered, see `docs/contracts.md`.
 
-from hucrl_ros.controller.topics import (
-    ACTIVE,
-    COMMANDS,
-    GOAL,
-    JOINT_STATES,
-    OBJECT_POSE,
-    TICKS,
-    TRIPPED,
-)
+All names but that of the diagnostics are relative, so that launch files can remap them.
+"""
+
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+
+from hucrl_ros.controller.topics import ACTIVE as ACTIVE
+from hucrl_ros.controller.topics import COMMANDS as COMMANDS
+from hucrl_ros.controller.topics import GOAL as GOAL
+from hucrl_ros.controller.topics import JOINT_STATES as JOINT_STATES
+from hucrl_ros.controller.topics import OBJECT_POSE as OBJECT_POSE
+from hucrl_ros.controller.topics import TICKS as TICKS
+from hucrl_ros.controller.topics import TRIPPED as TRIPPED
 
 LOADED_BUNDLE = "controller/bundle"
 PLAN = "controller/plan"
@@ -21,21 +24,42 @@ RECORD = "recorder/record"
 LEARN = "learner/learn"
 CHANGE_STATE = "controller/change_state"
 
-__all__ = [
-    "ACTIVE",
-    "BUNDLE",
-    "CHANGE_STATE",
-    "COMMANDS",
-    "DIAGNOSTICS",
-    "GOAL",
-    "JOINT_STATES",
-    "LEARN",
-    "LEARNER_REPORT",
-    "LOADED_BUNDLE",
-    "OBJECT_POSE",
-    "PLAN",
-    "RECORD",
-    "RESET",
-    "TICKS",
-    "TRIPPED",
-]
+STREAM = QoSProfile(
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.VOLATILE,
+    history=HistoryPolicy.KEEP_LAST,
+    depth=100,
+)
+"""Every message arrives, in order."""
+
+NEWEST = QoSProfile(
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.VOLATILE,
+    history=HistoryPolicy.KEEP_LAST,
+    depth=1,
+)
+"""For a reader that wants the newest message and no backlog."""
+
+LATCHED = QoSProfile(
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+    history=HistoryPolicy.KEEP_LAST,
+    depth=1,
+)
+"""A reader that comes late still gets the last message."""
+
+ARCHIVE = QoSProfile(
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.VOLATILE,
+    history=HistoryPolicy.KEEP_LAST,
+    depth=5000,
+)
+"""`STREAM` for the recorder, which must lose nothing while a disk is slow."""
+
+ARCHIVE_LATCHED = QoSProfile(
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.TRANSIENT_LOCAL,
+    history=HistoryPolicy.KEEP_LAST,
+    depth=100,
+)
+"""`LATCHED` for the recorder."""

@@ -16,19 +16,18 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 
 from hucrl_ros.config.files import override
-from hucrl_ros.controller.admission import admit
-from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.joint_state import JointStateReader
+from hucrl_ros.controller.guard import Guard, admit
 from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.controller.state_reader import JointStateReader
 from hucrl_ros.controller.watch import Watch, patience
 from hucrl_ros.errors import HucrlError, StateError, shortened
-from hucrl_ros.nodes import joint_message, topics
+from hucrl_ros.nodes import conversions, topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.parameters import given_settings, origin, read_config, robot_of_run
-from hucrl_ros.nodes.process_liveness import LifelineWatcher, lifeline_name
-from hucrl_ros.nodes.qos import LATCHED, NEWEST, STREAM
+from hucrl_ros.nodes.process_liveness import ProcessWatcher, liveness_name
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.topics import LATCHED, NEWEST, STREAM
 
 LABEL = "watchdog"
 """Label in the layout of the watchdog's commands, which tells them from the controller's."""
@@ -79,16 +78,16 @@ class Watchdog(Node):
             self.create_subscription(kind, topic, self._standing(callback), qos)
         on_active = self._standing(self._on_active)
         active = self.create_subscription(Bool, topics.ACTIVE, on_active, LATCHED)
-        self._lifeline = LifelineWatcher(
-            lifeline_name(self.context.get_domain_id(), active.topic_name)
+        self._liveness = ProcessWatcher(
+            liveness_name(self.context.get_domain_id(), active.topic_name)
         )
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = self._make_timer(1.0)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
 
     def close(self) -> None:
-        """Let go of the lifeline."""
-        self._lifeline.close()
+        """Watch the controller's process no longer."""
+        self._liveness.close()
 
     def _standing(self, callback: Callable[..., None]) -> Callable[..., None]:
         """`callback`, but what it raises becomes one line and ends no watch."""
@@ -141,7 +140,7 @@ class Watchdog(Node):
         self._watch.arm()
         self._ended, self._looked = False, time.monotonic()
         self._reader.reset()
-        if not self._lifeline.connect():
+        if not self._liveness.connect():
             self.get_logger().warning(
                 "the controller's process is not on this machine; only missing commands will "
                 "tell that it has ended"
@@ -152,7 +151,7 @@ class Watchdog(Node):
         if not self._watch.armed:
             return
         now = time.monotonic()
-        reading = joint_message.from_message(message)
+        reading = conversions.to_reading(message)
         if self._watch.joint_state(reading.stamp_ns, now):
             self._heard = now
             try:
@@ -167,7 +166,7 @@ class Watchdog(Node):
         if self._watch.command():
             self._report(Level.OK, "armed: the controller sends commands again")
 
-    # What follows
+    # What the watchdog does
 
     def _look(self) -> None:
         if not self._watch.armed:
@@ -175,7 +174,7 @@ class Watchdog(Node):
         # At the next look: what the controller said before it ended has been read by then.
         if self._ended:
             self._watch.ended()
-        self._ended = self._lifeline.ended() or self._ended
+        self._ended = self._liveness.ended() or self._ended
         now = time.monotonic()
         if self._config.mode == "lockstep":  # nobody was in danger meanwhile
             self._watch.excuse(max(now - self._looked - self._period, 0.0), now)

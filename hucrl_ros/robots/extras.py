@@ -46,7 +46,7 @@ class Extras:
         return values
 
     def write(self, data: mujoco.MjData, values: Array) -> None:
-        """Put the robot's surroundings to `values` `(entries,)`."""
+        """Put the robot's poses to `values` `(entries,)`."""
         for entry, value in zip(self._entries, values, strict=True):
             entry.write(data, float(value))
 

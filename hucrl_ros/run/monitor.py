@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hucrl_ros.controller.joint_state import JointReading
-from hucrl_ros.controller.state_reader import StateReader, Surroundings
+from hucrl_ros.controller.state_reader import JointReading, PoseBuffer, StateReader
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.errors import StateError
 from hucrl_ros.robots.mujoco_robot import Array
@@ -30,9 +29,9 @@ class EpisodeMonitor:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self.surroundings = Surroundings()
+        self.poses = PoseBuffer()
         """What was heard of object and goal, at any time."""
-        self._reader = StateReader(task.spec, self.surroundings, _POSE_PERIODS)
+        self._reader = StateReader(task.spec, self.poses, _POSE_PERIODS)
         self.start()
 
     def start(self) -> None:

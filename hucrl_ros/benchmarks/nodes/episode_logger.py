@@ -19,13 +19,13 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray
 from std_srvs.srv import Trigger
 
-from hucrl_ros.controller.joint_state import JointStateReader
 from hucrl_ros.controller.manifest import read_manifest
-from hucrl_ros.nodes import joint_message, topics
+from hucrl_ros.controller.state_reader import JointStateReader
+from hucrl_ros.nodes import conversions, topics
+from hucrl_ros.nodes.conversions import to_tick
 from hucrl_ros.nodes.parameters import own_parameter
-from hucrl_ros.nodes.qos import LATCHED, STREAM
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.tick_message import from_message
+from hucrl_ros.nodes.topics import LATCHED, STREAM
 
 POLL_S = 0.02
 """[s] Between two looks at whether the next step can begin."""
@@ -161,13 +161,13 @@ class EpisodeLogger(EpisodeClient):
         }
 
     def _on_state(self, message: JointState) -> None:
-        reading = joint_message.from_message(message)
+        reading = conversions.to_reading(message)
         state = self._reader.read(reading)
         efforts = [float(message.effort[motor]) for motor in self._motors]
         self._states.append((reading.stamp_ns, state.tolist(), efforts))
 
     def _on_tick(self, message: Float64MultiArray) -> None:
-        tick = from_message(message)
+        tick = to_tick(message)
         self._ticks.append((tick.stamp_ns, tick.tick_ms))
 
 

@@ -20,10 +20,10 @@ from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.nodes import realtime, topics
+from hucrl_ros.nodes.conversions import to_tick
 from hucrl_ros.nodes.parameters import own_parameter
-from hucrl_ros.nodes.qos import STREAM
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.tick_message import from_message
+from hucrl_ros.nodes.topics import STREAM
 
 SWING = 0.3
 """[rad or m] Amplitude of the joints' motion."""
@@ -137,7 +137,7 @@ class LoopSource(EpisodeClient):
         self._commands.append((time.monotonic(), list(message.data)))
 
     def _on_tick(self, message: Float64MultiArray) -> None:
-        tick = from_message(message)
+        tick = to_tick(message)
         step = round(tick.stamp_ns / self._period_ns) - 1
         while self._commands:
             arrived, effort = self._commands.popleft()

@@ -1,4 +1,4 @@
-"""The compiled planning engine: rollouts by `runtime.kernel`, rewards by ONNX Runtime."""
+"""The compiled planning engine: rollouts by `engines.kernel`, rewards by ONNX Runtime."""
 
 import itertools
 from collections.abc import Callable, Sequence

@@ -1,17 +1,72 @@
-"""Which engine rolls particles out in the planning tick."""
+"""Which engine rolls particles out in the planning tick, and the plain one: `rollout.onnx`."""
 
 import logging
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
+import onnxruntime
 from numpy.typing import NDArray
 
-from hucrl_ros.controller.bundle import Bundle, check_outputs
-from hucrl_ros.controller.engines.onnx_engine import OnnxEngine
-from hucrl_ros.controller.signature import signatures
+from hucrl_ros.controller.bundle import (
+    HORIZON,
+    PARTICLES,
+    STATES,
+    Bundle,
+    Shape,
+    Signature,
+    check_outputs,
+    signatures,
+)
 from hucrl_ros.errors import BundleError
 from hucrl_ros.planners import Rollouts
 from hucrl_ros.planners.base import Array
+
+
+class OnnxEngine:
+    """Runs a fixed number of particles without allocating or copying results."""
+
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        signature: Signature,
+        particles: int,
+        horizon: int,
+    ) -> None:
+        """Prepare `session` of `rollout.onnx` for `particles` over `horizon` steps."""
+        sizes = {PARTICLES: particles, HORIZON: horizon, STATES: horizon + 1}
+        self._session = session
+        self._binding = self._session.io_binding()
+        self._inputs = {k: _buffer(s, sizes) for k, s in signature.inputs.items()}
+        outputs = {k: _buffer(s, sizes) for k, s in signature.outputs.items()}
+        for name, array in self._inputs.items():
+            self._binding.bind_input(name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
+        for name, array in outputs.items():
+            self._binding.bind_output(name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
+        self._rollouts = Rollouts(**outputs)
+        self._options = onnxruntime.RunOptions()
+
+    @property
+    def state(self) -> Array:
+        """Start of the rollouts `(p,)`."""
+        return self._inputs["state"]
+
+    def set_state(self, state: NDArray[np.float64]) -> None:
+        """Start of the rollouts from now on: `(p,)`."""
+        self._inputs["state"][:] = state
+
+    def __call__(self, offsets: Array, noise: Array, feedback: float) -> Rollouts:
+        """Roll out; see `planners.Imagine`. The result is overwritten by the next call."""
+        self._inputs["offsets"][:] = offsets
+        self._inputs["noise"][:] = noise
+        self._inputs["feedback"][...] = feedback
+        self._session.run_with_iobinding(self._binding, self._options)
+        return self._rollouts
+
+
+def _buffer(shape: Shape, sizes: Mapping[str, int]) -> Array:
+    return np.zeros([sizes[x] if isinstance(x, str) else x for x in shape], np.float32)
+
 
 logger = logging.getLogger(__name__)
 

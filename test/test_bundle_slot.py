@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hucrl_ros.errors import BundleError
-from hucrl_ros.nodes.bundle_loader import BundleLoader, Outcome
+from hucrl_ros.nodes.bundle_slot import BundleLoader, Outcome
 
 A, B = Path("a"), Path("b")
 

@@ -16,8 +16,8 @@ from hucrl_ros.controller.state_reader import StateReader
 from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE
 from hucrl_ros.errors import StateError
 from hucrl_ros.nodes import controller_topics as module
-from hucrl_ros.nodes.controller_topics import Inlets
-from hucrl_ros.nodes.places import from_message, to_message
+from hucrl_ros.nodes.controller_topics import ControllerInputs
+from hucrl_ros.nodes.conversions import pose_message, to_pose
 
 PERIOD_NS = 10_000_000
 SPEC = RobotSpec(
@@ -42,16 +42,16 @@ class FakeNode:
 
 
 class Ear:
-    """Inlets in an episode, and the states and silences that come out of them."""
+    """ControllerInputs in an episode, and the states and silences that come out of them."""
 
     def __init__(self, lockstep):
         self.node, self.states, self.silences = FakeNode(), [], []
         self.problems = []
-        self.inlets = Inlets(self.node, lockstep, self._hear, self.silences.append)
+        self.inputs = ControllerInputs(self.node, lockstep, self._hear, self.silences.append)
         pose_periods = 0.0 if lockstep else 3.0
-        self.reader = StateReader(SPEC, self.inlets.surroundings, pose_periods)
-        self.inlets.set_period(SPEC.period, 3.0)
-        self.inlets.begin(self.reader)
+        self.reader = StateReader(SPEC, self.inputs.poses, pose_periods)
+        self.inputs.set_period(SPEC.period, 3.0)
+        self.inputs.begin(self.reader)
 
     def _hear(self, heard):
         if self.reader.joints.is_repetition(heard.reading.stamp_ns):
@@ -69,7 +69,7 @@ class Ear:
             message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, 10**9)
         else:
             value = {"goal": 100.0, "object_pose": 10.0 * k}[topic] if value is None else value
-            message = to_message([value, 0.0, 0.0], stamp_ns)
+            message = pose_message([value, 0.0, 0.0], stamp_ns)
         self.node.callbacks[topic](message)
 
 
@@ -155,7 +155,7 @@ def test_silence_is_told_once_in_lockstep_and_every_period_in_real_time(clock):
         assert first == 1 if lockstep else first > 0
         let_pass(clock, ear, 3 * SPEC.period)
         assert len(ear.silences) - first == told
-        ear.inlets.end()
+        ear.inputs.end()
         ear.node.ring()
         ear.say("joint_states", 0)
         assert len(ear.silences) - first == told and ear.states == []
@@ -172,16 +172,16 @@ def test_in_lockstep_a_process_that_was_held_up_has_heard_no_silence(clock):
 
 def test_what_comes_before_an_episode_is_kept_for_it():
     ear = Ear(lockstep=True)
-    ear.inlets.end()
+    ear.inputs.end()
     ear.say("goal", 0)
     ear.say("object_pose", 0)
-    ear.inlets.begin(ear.reader)
+    ear.inputs.begin(ear.reader)
     ear.say("joint_states", 0)
     assert ear.states == EXPECTED[:1]
 
 
 @given(st.tuples(*[st.floats(allow_nan=False)] * 3), st.integers(0, 2**31 * 10**9 - 1))
 def test_a_place_comes_back_from_its_message_exactly(position, stamp_ns):
-    place = from_message(to_message(position, stamp_ns))
+    place = to_pose(pose_message(position, stamp_ns))
     assert (place.stamp_ns, place.frame) == (stamp_ns, "world")
     np.testing.assert_array_equal(place.position, position)
