@@ -259,7 +259,7 @@ class SafetySettings(Settings):
     """Speed of each joint above which efforts may only brake [rad/s or m/s]; empty: none."""
     stale_periods: float = Field(3.0, ge=1, le=100)
     """Control periods without a joint state (or command) until the safe command is sent [1]."""
-    outage_periods: float = Field(10.0, ge=1, le=1000)
+    outage_periods: float = Field(10.0, ge=1, le=1e6)
     """In real time, control periods without a new joint state, or of a controller that was held
     up, after which the episode is over; at least half a second [1]."""
     safe_command: Literal["zero", "damping"] = "zero"
