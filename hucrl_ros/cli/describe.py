@@ -227,7 +227,6 @@ def describe_robot(path: Path) -> RenderableType:
         ConfigError: something in it is wrong.
     """
     config, described = asked_run(RunOptions(str(path)))
-    described = described or describe(config.task)
     robot, task = described.robot, DescribedTask(described, config.action_penalty)
     physics = f", physics in steps of {1e3 * robot.timestep:g} ms" if robot.timestep else ""
     limits = zip(robot.actuated, robot.effort_limits, strict=True)

@@ -14,10 +14,13 @@ import yaml
 from hucrl_ros.config.paths import share_directory
 from hucrl_ros.config.reward import RewardSettings, TaskSettings
 from hucrl_ros.config.robot import RobotSettings
+from hucrl_ros.config.robot_spec import RobotSpec
 from hucrl_ros.config.schema import Settings
 from hucrl_ros.config.yaml_files import checked, read_mapping
 from hucrl_ros.errors import ConfigError
 
+ROBOT = "robot"
+"""Folder in a run's folder: the complete description of its task."""
 FILE = "robot.yaml"
 """Name of the description in a run's folder."""
 MODEL = "model"
@@ -166,6 +169,21 @@ def find_description(folder: Path | None, task: str) -> Description | None:
     if found.name != task:
         raise ConfigError(f"{found.path}: describes {found.name!r}; the run's task is {task!r}")
     return found
+
+
+def beside(bundle: Path) -> Path:
+    """Folder of the description that the run of a bundle keeps, if the bundle lies in one."""
+    return bundle.absolute().parent.parent / ROBOT
+
+
+def kept_robot(folder: Path | None, task: str) -> RobotSpec | None:
+    """The robot that the description in `folder` says there is; None where there is none.
+
+    Raises:
+        ConfigError: the description can't be read, or is another task's.
+    """
+    found = find_description(folder, task)
+    return None if found is None else found.robot.spec
 
 
 def store_description(found: Description, folder: Path) -> None:

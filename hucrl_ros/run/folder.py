@@ -9,12 +9,10 @@ from pathlib import Path
 
 from hucrl_ros.config.files import dump_config, load_config
 from hucrl_ros.config.schema import Config
-from hucrl_ros.config.task_file import Description, store_description
+from hucrl_ros.config.task_file import ROBOT, Description, store_description
 from hucrl_ros.config.yaml_files import write_atomically
 from hucrl_ros.errors import RunError
 
-ROBOT = "robot"
-"""Folder in a run's folder: the description of a robot of one's own."""
 _HELD = ExitStack()
 """Locks that this process keeps until it ends."""
 
@@ -34,7 +32,7 @@ class RunFolder:
         Args:
             root: The folder.
             config: The settings.
-            described: A robot of one's own, which the run keeps a copy of.
+            described: The complete description of its task, which the run keeps a copy of.
 
         Raises:
             RunError: a run lies there already.
@@ -82,7 +80,7 @@ class RunFolder:
 
     @property
     def robot(self) -> Path:
-        """Folder of the description of a robot of one's own; the paper's have none."""
+        """Folder of the description of the run's task; older runs of the paper's have none."""
         return self.root / ROBOT
 
     @property

@@ -21,7 +21,13 @@ from hucrl_ros.config.files import (
     task_config_path,
 )
 from hucrl_ros.config.schema import Config
-from hucrl_ros.config.task_file import Description, is_description, read_description, task_of_path
+from hucrl_ros.config.task_file import (
+    Description,
+    beside,
+    is_description,
+    read_description,
+    task_of_path,
+)
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
 
@@ -56,8 +62,8 @@ class AskedRun(NamedTuple):
     """What was asked for, in the form that a run keeps."""
 
     config: Config
-    described: Description | None
-    """A robot of one's own, with nothing left to derive; None for a task of the paper."""
+    described: Description
+    """The task, with nothing left to derive."""
 
 
 def prepare_run(options: RunOptions) -> RunFolder:
@@ -70,7 +76,7 @@ def prepare_run(options: RunOptions) -> RunFolder:
     if options.resume:
         return _continued(options)
     config, described = asked_run(options)
-    if described is None:
+    if not is_description(options.task):
         _check_choices(options.task, config)
     _check_device(config)
     folder = options.out or _new_folder(config, options.prefix)
@@ -86,9 +92,12 @@ def asked_run(options: RunOptions) -> AskedRun:
     Raises:
         ConfigError: a setting is wrong, or robot, reward and settings don't fit together.
     """
+    from hucrl_ros.robots.resolve import describe  # MuJoCo takes a while
+
     described = _description(options.task)
     config = _settings(options, described)
-    return AskedRun(config, None if described is None else _complete(described, config))
+    complete = _complete(described, config) if described else describe(options.task)
+    return AskedRun(config, complete)
 
 
 def asked_config(options: RunOptions) -> Config:
@@ -175,12 +184,13 @@ def recordings_of(bundle: Path, task: str, folder: Path) -> RunFolder:
     Raises:
         RunError: no folder can be made there.
     """
-    exists = (folder / "config.yaml").is_file()
-    if exists or task in task_config_files():
-        return prepare_run(RunOptions(task, out=folder, resume=exists))
-    robot = RunFolder(bundle.absolute().parent.parent).robot
+    if (folder / "config.yaml").is_file():
+        return prepare_run(RunOptions(task, out=folder, resume=True))
+    ours = task in task_config_files()
+    config = asked_config(RunOptions(task)) if ours else Config(task=task)
+    robot = beside(bundle)
     try:
-        run = RunFolder.create(folder, Config(task=task))
+        run = RunFolder.create(folder, config)
         if robot.is_dir():
             shutil.copytree(robot, run.robot, dirs_exist_ok=True)
     except OSError as error:
