@@ -5,7 +5,7 @@ import torch
 from scipy.linalg import solve_discrete_are
 from torch import nn
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.tasks import Task
 
 DISCOUNT = 0.9

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.task_file import Description, read_description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.resolve import resolve

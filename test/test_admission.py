@@ -126,7 +126,7 @@ def test_the_run_that_a_first_bundle_lies_in_tells_its_robot(tmp_path):
     manifest = read_manifest(write_manifest(run.bundle(1), 1))
     strong = manifest.model_copy(update={"effort_limits": (1e6,)})
     safety = SafetySettings()
-    with pytest.raises(BundleError, match="1000000.0,. in the bundle, .1.0,. here"):
+    with pytest.raises(BundleError, match=r"1000000.0,. in the bundle, .1.0,. here"):
         admit(run.bundle(1), strong, "pendulum", safety)
     assert admit(run.bundle(1), manifest, "pendulum", safety).spec == manifest.spec
     assert admit(tmp_path / "alone", strong, "pendulum", safety).spec == strong.spec

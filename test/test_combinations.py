@@ -8,7 +8,7 @@ from hucrl_ros.config.files import load_config, override, task_config_path
 from hucrl_ros.config.task_file import known_tasks
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.planners import PLANNERS
-from hucrl_ros.run.combinations import check_combination
+from hucrl_ros.run.prepare import check_combination
 from hucrl_ros.search import SEARCHES
 from hucrl_ros.tasks import make_task
 

@@ -17,7 +17,7 @@ from visualization_msgs.msg import MarkerArray
 from hucrl_ros.controller.ticks import Source
 from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE
 from hucrl_ros.run.prepare import RunOptions, prepare_run
-from hucrl_ros.run.ros_domain import Domain
+from hucrl_ros.run.session import Domain
 
 pytestmark = pytest.mark.ros
 

@@ -8,7 +8,7 @@ import torch
 import yaml
 from own_robots import ARM, PENDULUM, changed, refusal, resolved, task_of, write
 
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.task_file import (
     find_description,
     known_tasks,

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.run import ros_domain
-from hucrl_ros.run.ros_domain import LARGEST_DOMAIN, Domain, wished_domain
+from hucrl_ros.run import session
+from hucrl_ros.run.session import LARGEST_DOMAIN, Domain, wished_domain
 
 
 def test_two_runs_get_different_domains_and_none_is_everybodys(tmp_path):
@@ -36,7 +36,7 @@ def test_a_closed_domain_is_free_again(tmp_path):
 
 def test_a_killed_process_frees_its_domain(tmp_path):
     code = (
-        "from pathlib import Path; from hucrl_ros.run.ros_domain import Domain; import time\n"
+        "from pathlib import Path; from hucrl_ros.run.session import Domain; import time\n"
         f"Domain(17, folder=Path({str(tmp_path)!r})); print('ready', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -53,7 +53,7 @@ def test_a_killed_process_frees_its_domain(tmp_path):
 
 
 def test_a_domain_whose_port_somebody_has_is_left_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(ros_domain, "LARGEST_DOMAIN", 2)
+    monkeypatch.setattr(session, "LARGEST_DOMAIN", 2)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as foreign:
         with contextlib.suppress(OSError):  # Somebody else has it already: as good.
             foreign.bind(("", 7400 + 250 * 1 + 10))
@@ -61,7 +61,7 @@ def test_a_domain_whose_port_somebody_has_is_left_alone(tmp_path, monkeypatch):
             while True:
                 Domain(folder=tmp_path)
         assert "\n" not in str(caught.value)
-        assert not (tmp_path / "hucrl_ros_domain_1.lock").exists()
+        assert not (tmp_path / "hucrl_session_1.lock").exists()
 
 
 @pytest.mark.parametrize(("text", "number"), [(None, None), ("", None), ("0", 0), ("232", 232)])

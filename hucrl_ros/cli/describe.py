@@ -14,8 +14,7 @@ from hucrl_ros.bags.contents import BagContents, RawMessage, read_contents
 from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import Episode, read_episode
-from hucrl_ros.config.robot import Draw, Reach
-from hucrl_ros.config.robot_spec import RobotSpec, sources
+from hucrl_ros.config.robot import Draw, Reach, RobotSpec, sources
 from hucrl_ros.config.task_file import Description, dump_description, known_tasks
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.manifest import Manifest

@@ -75,8 +75,8 @@ def run(
 
 
 def _write_videos(folder: Path, films: "Sequence[tuple[Path, Task, Played]]") -> None:
+    from hucrl_ros.config.task_file import beside
     from hucrl_ros.experiments.video import Clip, render_videos
-    from hucrl_ros.run.folder import ROBOT
 
     names = [path.absolute().name for path, _, _ in films]
     if len(set(names)) < len(names):  # bundles of several runs
@@ -86,7 +86,7 @@ def _write_videos(folder: Path, films: "Sequence[tuple[Path, Task, Played]]") ->
         for name, (_, _, played) in zip(names, films, strict=True)
     ]
     path, task, _ = films[0]
-    described = path.absolute().parent.parent / ROBOT
+    described = beside(path)
     files = render_videos(folder, task.name, clips, described, "side_by_side")
     print("\n".join(map(str, files)) or "no videos: `hucrl doctor` says why")
 

@@ -11,7 +11,7 @@ from typer import Argument
 
 from hucrl_ros.config import plugins
 from hucrl_ros.config.defaults import document_defaults
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.task_file import known_tasks, read_description
 from hucrl_ros.errors import ConfigError
 

@@ -46,7 +46,7 @@ def run(
     own. Ctrl-C ends all of them.
     """
     from hucrl_ros.cli.run_arguments import finish, is_finished, new_or_continued_run
-    from hucrl_ros.run.ros_domain import wished_domain
+    from hucrl_ros.run.session import wished_domain
 
     _require_ros()
     if lockstep and (real_time or no_simulator):
@@ -66,8 +66,7 @@ def run(
 
 
 def _play(run_folder: "RunFolder", wished: int | None, simulated: bool) -> int | None:
-    from hucrl_ros.run.ros_domain import Domain
-    from hucrl_ros.run.session import Session, shown_path
+    from hucrl_ros.run.session import Domain, Session, shown_path
 
     with Domain(wished) as domain:
         if wished not in (None, domain.number):

@@ -11,12 +11,10 @@ from typing import Any, TypeVar
 
 import yaml
 
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import checked, read_mapping, share_directory
 from hucrl_ros.config.reward import RewardSettings, TaskSettings
-from hucrl_ros.config.robot import RobotSettings
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSettings, RobotSpec
 from hucrl_ros.config.schema import Settings
-from hucrl_ros.config.yaml_files import checked, read_mapping
 from hucrl_ros.errors import ConfigError
 
 ROBOT = "robot"

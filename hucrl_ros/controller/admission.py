@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.config.task_file import beside, kept_robot
 from hucrl_ros.controller.guard import Guard

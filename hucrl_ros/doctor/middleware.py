@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from hucrl_ros.doctor.finding import Finding
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.run.ros_domain import Domain, wished_domain
+from hucrl_ros.run.session import Domain, wished_domain
 
 PROBE = "hucrl_ros.doctor.nodes.probe"
 TIMEOUT_S = 60.0

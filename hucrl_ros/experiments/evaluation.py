@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from hucrl_ros.config.files import override
+from hucrl_ros.config.task_file import beside
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import Bundle, load_bundle
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.robots.mujoco_robot import Array
-from hucrl_ros.run.folder import ROBOT
 from hucrl_ros.tasks import Task, make_task
 
 CHANGEABLE = ("planner", "safety")
@@ -60,8 +60,7 @@ def open_bundle(path: Path, described: Path | None = None) -> tuple[Bundle, Task
     manifest = read_manifest(path)
     try:
         name = manifest.task if described is None else str(described)
-        folder = path.absolute().parent.parent / ROBOT
-        task = make_task(name, manifest.action_penalty, folder)
+        task = make_task(name, manifest.action_penalty, beside(path))
     except ConfigError as error:
         raise BundleError(f"{path}: {error}; --robot FILE.yaml describes one") from None
     return load_bundle(path, task.spec), task

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from hucrl_ros.bags import encode
+from hucrl_ros.bags import messages
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import load_bundle
@@ -12,7 +12,7 @@ from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.joint_state import JointReading
 from hucrl_ros.controller.state_reader import FRAME, Place, StateReader, Surroundings
 from hucrl_ros.controller.topics import ACTIVE, COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS
-from hucrl_ros.robots.plant import Plant, Sample
+from hucrl_ros.robots.mujoco_robot import Plant, Sample
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.recording import Recording
 from hucrl_ros.tasks import Task
@@ -59,7 +59,7 @@ def _control(
     plant: Plant, loop: ControlLoop, surroundings: Surroundings, recording: Recording
 ) -> None:
     """From the first joint state to the command that ends the episode."""
-    recording.write(ACTIVE, encode.boolean(True), time.time_ns())
+    recording.write(ACTIVE, messages.boolean(True), time.time_ns())
     while True:
         sample = plant.sample()
         _show(sample, plant.joints, surroundings, recording)
@@ -70,13 +70,13 @@ def _control(
         answer = loop.answer(reading, received)
         assert answer is not None  # Time has passed, so no joint state is a repetition.
         record = None if answer.record is None else loop.sent(answer.record, received)
-        recording.write(COMMANDS, encode.floats(answer.effort.tolist()), time.time_ns())
+        recording.write(COMMANDS, messages.floats(answer.effort.tolist()), time.time_ns())
         if record is None:
             break
-        recording.write(TICKS, encode.tick(record), time.time_ns())
+        recording.write(TICKS, messages.tick(record), time.time_ns())
         plant.command(answer.effort)
         plant.period()
-    recording.write(ACTIVE, encode.boolean(False), time.time_ns())
+    recording.write(ACTIVE, messages.boolean(False), time.time_ns())
 
 
 def _show(
@@ -90,7 +90,7 @@ def _show(
         if position is not None:
             where = position.tolist()
             places.add(Place(sample.stamp_ns, FRAME, where))
-            recording.write(topic, encode.pose(sample.stamp_ns, where, FRAME), time.time_ns())
+            recording.write(topic, messages.pose(sample.stamp_ns, where, FRAME), time.time_ns())
     entries = (sample.positions, sample.velocities, sample.efforts)
-    message = encode.joint_state(sample.stamp_ns, joints, *(entry.tolist() for entry in entries))
+    message = messages.joint_state(sample.stamp_ns, joints, *(entry.tolist() for entry in entries))
     recording.write(JOINT_STATES, message, time.time_ns())

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-from hucrl_ros.config.robot_spec import VELOCITY, sources
+from hucrl_ros.config.robot import VELOCITY, sources
 from hucrl_ros.experiments.style import BLUE, GREY, INK, PALE, VERMILION, signed
 from hucrl_ros.experiments.video import Clip, load_clips
 from hucrl_ros.robots import MujocoRobot, make_robot

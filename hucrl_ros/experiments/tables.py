@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from hucrl_ros.config.yaml_files import write_atomically
+from hucrl_ros.config.files import write_atomically
 
 Row = TypeVar("Row")
 

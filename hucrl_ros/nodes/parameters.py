@@ -11,7 +11,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from hucrl_ros.config.files import override
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import kept_robot
 from hucrl_ros.errors import ConfigError, RunError

@@ -19,8 +19,7 @@ from hucrl_ros.errors import RunError
 from hucrl_ros.nodes.node_clients import LearnerReport, Peers
 from hucrl_ros.nodes.script import Script, Wait, pause
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.monitor import EpisodeMonitor
-from hucrl_ros.run.progress import Phase, Progress
+from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
 from hucrl_ros.run.summary_writer import Ledger
 
 MEET_S = 120.0

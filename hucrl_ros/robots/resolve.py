@@ -8,8 +8,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from hucrl_ros.config.robot import Draw, Reach, RobotSettings
-from hucrl_ros.config.robot_spec import AXES, sources
+from hucrl_ros.config.robot import AXES, Draw, Reach, RobotSettings, sources
 from hucrl_ros.config.task_file import (
     Description,
     find_description,

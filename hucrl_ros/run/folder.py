@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from hucrl_ros.config.files import dump_config, load_config
+from hucrl_ros.config.files import dump_config, load_config, write_atomically
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import ROBOT, Description, store_description
-from hucrl_ros.config.yaml_files import write_atomically
 from hucrl_ros.errors import RunError
 
 _HELD = ExitStack()

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
+from hucrl_ros.config import plugins
 from hucrl_ros.config.files import (
     COMMAND_LINE,
     load_config,
@@ -30,6 +31,9 @@ from hucrl_ros.config.task_file import (
 )
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
+
+if TYPE_CHECKING:
+    from hucrl_ros.tasks import Task
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +141,6 @@ def _settings(options: RunOptions, described: Description | None) -> Config:
 def _complete(described: Description, config: Config) -> Description:
     """With nothing left to derive; simulated for a moment, and its reward exported."""
     from hucrl_ros.robots.resolve import resolve  # MuJoCo and torch take a while
-    from hucrl_ros.run.combinations import check_combination
     from hucrl_ros.tasks import DescribedTask
     from hucrl_ros.tasks.export_check import check_export
 
@@ -169,7 +172,6 @@ def _check_choices(task: str, config: Config) -> None:
         config.planner.algorithm,
     ]:
         return
-    from hucrl_ros.run.combinations import check_combination
     from hucrl_ros.tasks import make_task
 
     check_combination(config, make_task(task, config.action_penalty))
@@ -265,3 +267,31 @@ def _new_folder(config: Config, prefix: str) -> Path:
             raise RunError(f"{folder}: {error.strerror}") from None
         return folder
     raise RunError(f"{RUNS / name}: a hundred runs of that name lie there already")
+
+
+def check_combination(config: Config, task: "Task") -> None:
+    """Refuse a search or planner that makes no sense for the task, and names provided twice.
+
+    Raises:
+        ConfigError: with the reason and what to choose instead.
+    """
+    from hucrl_ros.models import MODELS  # torch takes seconds to load
+    from hucrl_ros.planners import PLANNERS, make_planner, planner_class
+    from hucrl_ros.search import SEARCHES, missing_gradients, search_class
+
+    for kind, ours in (("planners", PLANNERS), ("searches", SEARCHES), ("models", MODELS)):
+        plugins.installed(kind, ours)
+    spec = task.spec
+    hallucinated = spec.predicted_dim if config.strategy == "optimistic" else 0
+    make_planner(config.planner, spec.predicted_dim, spec.action_dim + hallucinated)
+    for group, name, chosen, members in (
+        ("search", config.search.algorithm, search_class(config.search.algorithm), SEARCHES),
+        ("planner", config.planner.algorithm, planner_class(config.planner.algorithm), PLANNERS),
+    ):
+        if chosen.needs_gradients and (missing := missing_gradients(task)):
+            others = ", ".join(k for k, member in members.items() if not member.needs_gradients)
+            raise ConfigError(
+                f"{group}.algorithm = {name!r}: it follows the gradient of the "
+                f"reward, and that of task {task.name!r} has none with respect to the "
+                f"{' and the '.join(missing)}; choose one of: {others}"
+            )

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hucrl_ros.config.robot import Draw
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import Draw, RobotSpec
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.mujoco_robot import MujocoRobot

@@ -8,7 +8,7 @@ import mujoco
 import torch
 from torch import Tensor, nn
 
-from hucrl_ros.config.robot_spec import AXES, RobotSpec, sources
+from hucrl_ros.config.robot import AXES, RobotSpec, sources
 from hucrl_ros.tasks.contact import Contact, links_against, shape_of
 from hucrl_ros.tasks.kinematics import ForwardKinematics, site_point
 

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hucrl_ros.config.reward import Point
-from hucrl_ros.config.robot import RobotSettings
-from hucrl_ros.config.robot_spec import AXES
+from hucrl_ros.config.robot import AXES, RobotSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.mujoco_robot import MujocoRobot
 from hucrl_ros.tasks.kinematics import ForwardKinematics
