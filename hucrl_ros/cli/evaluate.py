@@ -68,7 +68,7 @@ def run(
         print("\n".join(_table(bundle.manifest, task.optimum, found, seed)))
         distances = np.array([episode.distance for episode in found])
         if np.isfinite(distances).all():
-            print(_arrivals(distances, task.close))
+            print(_arrivals(distances, task.success_distance))
         films.append((path, task, found[0]))
     if videos is not None:
         _write_videos(videos, films)
@@ -126,12 +126,12 @@ def _table(
     return lines
 
 
-def _arrivals(distances: "NDArray[np.float64]", close: float) -> str:
+def _arrivals(distances: "NDArray[np.float64]", success_distance: float) -> str:
     """How many episodes ended at their goal, of distances `(episodes,)` [m]."""
-    near = int((distances <= close).sum())
+    near = int((distances <= success_distance).sum())
     return (
-        f"{near} of {len(distances)} episodes ended within {100 * close:g} cm of the goal, "
-        f"on average {100 * distances.mean():.1f} cm from it"
+        f"{near} of {len(distances)} episodes ended within {100 * success_distance:g} cm of the "
+        f"goal, on average {100 * distances.mean():.1f} cm from it"
     )
 
 

@@ -120,7 +120,7 @@ def _body_of(names: Sequence[str], spec: RobotSpec, kind: str) -> str:
     return names[0].rpartition("_")[0] if names else ""
 
 
-def _reach(value: Any) -> Any:  # noqa: ANN401
+def _bound(value: Any) -> Any:  # noqa: ANN401
     pair = value if isinstance(value, (list, tuple)) else (0.0, value)
     try:
         least, largest = (float(x) for x in pair)
@@ -148,7 +148,7 @@ def _ordered(limits: tuple[float, float]) -> tuple[float, float]:
 
 Name = Annotated[str, AfterValidator(_usable)]
 Limits = Annotated[tuple[float, float], AfterValidator(_ordered)]
-Reach = Annotated[float | tuple[float, float] | None, BeforeValidator(_reach)]
+StateBound = Annotated[float | tuple[float, float] | None, BeforeValidator(_bound)]
 Topic = Literal["joint_states", "commands", "goal", "object_pose"]
 
 
@@ -214,7 +214,7 @@ class SiteSettings(Settings):
 
 
 class RobotSettings(Settings):
-    """The section `robot:`. What is left out is derived from the model (`envs.resolve`)."""
+    """The section `robot:`. What is left out is derived from the model (`robots.resolve`)."""
 
     name: Name = ""
     """Of the robot, and of the task unless that has another; empty: that of the file."""
@@ -251,7 +251,7 @@ class RobotSettings(Settings):
     `reward.success`."""
     scales: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     """Unit of each other entry in the networks' inputs [the entry's unit]."""
-    reach: dict[str, Reach] = Field(default_factory=dict)
+    state_bounds: dict[str, StateBound] = Field(default_factory=dict)
     """How far an entry is imagined [its unit]: its largest absolute value, or least and largest
     value; None: any."""
     start: dict[str, Annotated[Draw, BeforeValidator(_number_is_mean)]] = Field(
@@ -262,6 +262,11 @@ class RobotSettings(Settings):
     """Draw a number also for entries that don't vary; it decides what start a seed gives."""
     topics: dict[Topic, str] = Field(default_factory=dict)
     """Other names of topics."""
+
+    @property
+    def reach(self) -> dict[str, StateBound]:
+        """Deprecated name of `state_bounds`, for functions of users that were written for it."""
+        return self.state_bounds
 
     @property
     def spec(self) -> RobotSpec:

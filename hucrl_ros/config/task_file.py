@@ -1,6 +1,7 @@
 """What a task is: a YAML with `robot:`, `reward:` and `task:`, of the paper or a user's own."""
 
 import difflib
+import logging
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,9 @@ MODEL = "model"
 SUFFIXES = (".yaml", ".yml")
 SETTINGS = "/**"
 SECTIONS = ("robot", "reward", "task")
+RENAMED = {"reach": "state_bounds"}
+"""Keys of `robot:` in descriptions of before, and what they are called now."""
+logger = logging.getLogger(__name__)
 
 Section = TypeVar("Section", bound=Settings)
 
@@ -140,9 +144,27 @@ def _robot(document: Mapping[str, Any], path: Path) -> RobotSettings:
         _require_file(path.parent / other, f"{path}: robot = {other!r}")
         folder, path = Path(other).parent, path.parent / other
         document = read_mapping(path)
-    robot = _section(RobotSettings, document, "robot", path)
+    robot = _section(RobotSettings, _with_new_names(document, path), "robot", path)
     values = {"name": robot.name or path.stem, "model": str(folder / robot.model)}
     return _named(RobotSettings, {**robot.model_dump(), **values}, "robot", path)
+
+
+def _with_new_names(document: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """The document with the present names of keys in its section `robot:`."""
+    values = document.get("robot")
+    if not isinstance(values, dict):
+        return document
+    for old, new in RENAMED.items():
+        if old in values and new in values:
+            raise ConfigError(f"{path}: robot.{old} is the old name of robot.{new}; give one")
+        if old in values:
+            _warn_of_old_name(path, old, new)
+    return {**document, "robot": {RENAMED.get(key, key): v for key, v in values.items()}}
+
+
+@cache
+def _warn_of_old_name(path: Path, old: str, new: str) -> None:
+    logger.warning("%s: robot.%s is deprecated; it is called robot.%s now", path, old, new)
 
 
 def task_name(task: str) -> str:

@@ -294,7 +294,7 @@ class BundleExporter:
             observed=spec.observed,
             context=spec.context,
             angles=task.angles,
-            reach=tuple(None if bound == math.inf else bound for bound in task.reach),
+            reach=tuple(None if bound == math.inf else bound for bound in task.state_bounds),
             hallucination_dim=self._parts.dynamics.hallucination_dim,
             target_std=tuple(self._parts.dynamics.model.targets.std.tolist()),
             files={name: hashlib.sha256(c).hexdigest() for name, c in contents.items()},

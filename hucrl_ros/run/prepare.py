@@ -141,11 +141,11 @@ def _settings(options: RunOptions, described: Description | None) -> Config:
 def _complete(described: Description, config: Config) -> Description:
     """With nothing left to derive; simulated for a moment, and its reward exported."""
     from hucrl_ros.robots.resolve import resolve  # MuJoCo and torch take a while
-    from hucrl_ros.tasks import DescribedTask
+    from hucrl_ros.tasks import Task
     from hucrl_ros.tasks.export_check import check_export
 
     complete = resolve(described)
-    task = DescribedTask(complete, config.action_penalty)
+    task = Task(complete, config.action_penalty)
     check_combination(config, task)
     check_export(task)
     return complete

@@ -39,7 +39,7 @@ class RobotView(nn.Module):
         """
         super().__init__()
         self.settings = settings
-        """The section `robot:` with all that was derived: `start`, `scales`, `reach`."""
+        """The section `robot:` with all that was derived: `start`, `scales`, `state_bounds`."""
         self.spec = settings.spec
         self.action_penalty = action_penalty
         """ρ of the run's settings."""
