@@ -10,7 +10,7 @@ import test_models_contract as models_contract
 import test_planners_contract as planners_contract
 import test_search_contract as search_contract
 import torch
-from bundle_factory import fields, learned, promise
+from bundle_factory import fields, imagined_episode, learned
 from own_robots import ARM, changed, task_of
 from plugin_package import install
 from tiny_learning import random_episode, short_episodes, tiny_config  # noqa: F401
@@ -157,7 +157,7 @@ def test_a_bundle_without_its_planner_is_refused(packages, tmp_path, monkeypatch
     settings = fields("optimistic").model_copy(
         update={"planner": PlannerSettings(algorithm="their_planner")}
     )
-    learned("optimistic").exporter.write(tmp_path / "bundle", settings, promise())
+    learned("optimistic").exporter.write(tmp_path / "bundle", settings, imagined_episode())
     assert load_bundle(tmp_path / "bundle").manifest.planner.algorithm == "their_planner"
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p != str(packages)])
     with pytest.raises(BundleError, match=r"planner\.algorithm: .*'their_planner' is unknown"):

@@ -35,7 +35,7 @@ def learner_of(folder, algorithm):
 class Reports(list):
     """Stands in for the exporter: keeps the reports of what it is told to write."""
 
-    def write(self, path, fields, promise):
+    def write(self, path, fields, imagined):
         self.append(fields.report)
 
 

@@ -48,10 +48,10 @@ def describe_bundle(bundle: Bundle) -> RenderableType:
         _pairs({k: str(v) for k, v in manifest.safety}, "Safety"),
         _pairs(_learning(manifest), "Learning"),
     ]
-    if bundle.promise is not None:
-        rewards = bundle.promise.rewards
+    if bundle.imagined is not None:
+        rewards = bundle.imagined.rewards
         text = f"return {rewards.sum():.1f} over {len(rewards)} steps"
-        tables.append(_pairs({"imagined episode": text}, "Promise"))
+        tables.append(_pairs({"imagined episode": text}, "Prediction"))
     hashes = {name: f"{digest[:HASH_DIGITS]}…" for name, digest in manifest.files.items()}
     tables.append(_pairs(hashes, "Files"))
     return Group(title, verified, *(part for table in tables for part in ("", table)))

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.controller.bundle import PROMISE, Promise
+from hucrl_ros.controller.bundle import IMAGINED, ImaginedEpisode
 from hucrl_ros.errors import BagError
 from hucrl_ros.experiments.style import (
     BLUE,
@@ -45,7 +45,7 @@ class PlayedEpisode:
     """`(T,)`."""
     random: bool
     """Played by random efforts."""
-    promise: Promise | None
+    imagined: ImaginedEpisode | None
     """The episode that its bundle imagined."""
     tick_ms: Array
     """`(N,)` durations of the control ticks [ms]; empty where there were none."""
@@ -86,7 +86,7 @@ def load_episodes(
                 actions=recorded.actions,
                 rewards=task.rewards(recorded.states[:-1], recorded.actions),
                 random=index < random_episodes,
-                promise=read_promise(run.bundle(index) / PROMISE),
+                imagined=read_imagined(run.bundle(index) / IMAGINED),
                 tick_ms=np.asarray(tick_ms[known], dtype=np.float64),
                 missed=np.asarray(recorded.ticks["missed"][known], dtype=np.bool_),
             )
@@ -94,13 +94,15 @@ def load_episodes(
     return episodes
 
 
-def read_promise(path: Path) -> Promise | None:
+def read_imagined(path: Path) -> ImaginedEpisode | None:
     """What a bundle imagined; None where it has no such file, or a damaged one."""
     if not path.is_file():
         return None
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            return Promise(*(arrays[field].astype(np.float64) for field in Promise._fields))
+            return ImaginedEpisode(
+                *(arrays[field].astype(np.float64) for field in ImaginedEpisode._fields)
+            )
     except (ValueError, OSError, EOFError, KeyError) as error:
         logger.warning("left out of the pictures: %s: %s", path, error)
         return None

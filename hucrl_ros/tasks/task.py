@@ -103,8 +103,8 @@ class Task(nn.Module):
         """Inputs `(..., f)` of policies and critic, of states `(..., p)`.
 
         Cosines of the angles, their sines, the other entries in units of `scales`, then what the
-        geometry lets them see. The kernel computes the same (`controller.engines.kernel`); for a task that
-        overrides this method the slower ONNX engine plans, and torch imagines.
+        geometry lets them see. The kernel computes the same (`controller.engines.kernel`); for a
+        task that overrides this method the slower ONNX engine plans, and torch imagines.
         """
         entries = self._entries(state)
         return (
