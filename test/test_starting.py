@@ -6,7 +6,13 @@ from hucrl_ros.config.files import dump_config
 from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, asked_config, parse_setting, prepare_run
+from hucrl_ros.run.prepare import (
+    RunOptions,
+    asked_config,
+    parse_setting,
+    prepare_run,
+    recordings_of,
+)
 
 
 def refused(error, options, *named):
@@ -154,3 +160,15 @@ def test_what_is_no_setting_is_refused_by_name(text):
         parse_setting(text)
     assert repr(text) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_recordings_of_a_known_task_keep_its_description_where_the_bundle_lies_in_a_run(tmp_path):
+    run = prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
+    near = recordings_of(run.bundle(1), "pendulum", tmp_path / "near")
+    assert near.config == run.config
+    kept = [folder.robot / "robot.yaml" for folder in (near, run)]
+    assert kept[0].read_text() == kept[1].read_text()
+    assert recordings_of(run.bundle(1), "pendulum", near.root).root == near.root
+    alone = recordings_of(tmp_path / "bundle", "pendulum", tmp_path / "alone")
+    assert alone.config == run.config
+    assert not alone.robot.exists()

@@ -146,7 +146,7 @@ def _robot(document: Mapping[str, Any], path: Path) -> RobotSettings:
         document = read_mapping(path)
     robot = _section(RobotSettings, _with_new_names(document, path), "robot", path)
     values = {"name": robot.name or path.stem, "model": str(folder / robot.model)}
-    return _named(RobotSettings, {**robot.model_dump(), **values}, "robot", path)
+    return checked(RobotSettings, {**robot.model_dump(), **values}, path, section="robot")
 
 
 def _with_new_names(document: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
@@ -259,10 +259,6 @@ def _section(schema: type[Section], document: Mapping[str, Any], name: str, path
     values = document.get(name)
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected a section {name!r} with keys and values below it")
-    return _named(schema, values, name, path)
-
-
-def _named(schema: type[Section], values: Mapping[str, Any], name: str, path: Path) -> Section:
     return checked(schema, values, path, section=name)
 
 
