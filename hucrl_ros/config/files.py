@@ -121,12 +121,12 @@ def explain(error: ValidationError, schema: type[BaseModel], section: str = "") 
     if problem["type"] == "missing":
         return f"{key} is missing"
     if problem["type"] == "extra_forbidden":
-        known = _known_keys(schema, location[:-1])
+        name, known = shortened(repr(key), 70), _known_keys(schema, location[:-1])
         if not known:
-            return f"unknown key {key!r}; docs/reference.md lists what is known there"
+            return f"unknown key {name}; docs/reference.md lists what is known there"
         near = difflib.get_close_matches(str(location[-1]), known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        return f"unknown key {key!r}; {hint}known here: {', '.join(known)}"
+        return f"unknown key {name}; {hint}known here: {', '.join(known)}"
     if problem["type"] == "value_error":
         return f"{key + ': ' if key else ''}{problem['ctx']['error']}"
     has_value = not key or problem["type"].startswith("union_tag")  # the message, then
