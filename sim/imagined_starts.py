@@ -12,7 +12,7 @@ def pendulum(count: int, generator: Generator, robot: RobotView) -> Tensor:
     """Half hanging at rest, half uniform over angle and speed."""
     hanging = torch.tensor([[math.pi, 0.0]]).repeat(count - count // 2, 1)
     uniform = 2.0 * torch.rand(count // 2, 2, generator=generator) - 1.0
-    fastest = robot.settings.reach["pendulum_joint_velocity"]
+    fastest = robot.settings.state_bounds["pendulum_joint_velocity"]
     return torch.cat([hanging, uniform * torch.tensor([math.pi, fastest])])
 
 

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from hucrl_ros.bags import encode
-from hucrl_ros.bags.encode import boolean, floats
-from hucrl_ros.bags.messages import Message, typestore
+from hucrl_ros.bags import messages
+from hucrl_ros.bags.messages import Message, boolean, floats, typestore
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.bags.writer import EpisodeWriter
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.controller.topics import (
     ACTIVE,
@@ -32,11 +31,11 @@ def joint_state(
     efforts: Sequence[float] = (),
     names: Sequence[str] = ("pendulum_joint",),
 ) -> Message:
-    return encode.joint_state(stamp_ns, names, positions, velocities, efforts)
+    return messages.joint_state(stamp_ns, names, positions, velocities, efforts)
 
 
 def pose(stamp_ns: int, position: Sequence[float], frame: str = "world") -> Message:
-    return encode.pose(stamp_ns, position, frame)
+    return messages.pose(stamp_ns, position, frame)
 
 
 def tick(stamp_ns: int, step: int, action: Sequence[float], tick_ms: float = 1.5) -> Message:
@@ -54,7 +53,7 @@ def tick(stamp_ns: int, step: int, action: Sequence[float], tick_ms: float = 1.5
         hallucination=0.5,
         action=tuple(action),
     )
-    return encode.tick(record)
+    return messages.tick(record)
 
 
 def diagnostic(level: int, message: str) -> Message:

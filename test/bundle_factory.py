@@ -14,7 +14,7 @@ from hucrl_ros.config.schema import (
     SafetySettings,
     SearchSettings,
 )
-from hucrl_ros.controller.bundle import Promise
+from hucrl_ros.controller.bundle import ImaginedEpisode
 from hucrl_ros.controller.manifest import BundleFields
 from hucrl_ros.learning.export import BundleExporter
 from hucrl_ros.models import Ensemble
@@ -86,11 +86,11 @@ def fields(strategy="optimistic", **changes):
     return BundleFields(**{**values, **changes})
 
 
-def promise(steps=3):
-    return Promise(np.zeros((steps + 1, 2)), np.zeros((steps, 1)), np.zeros(steps))
+def imagined_episode(steps=3):
+    return ImaginedEpisode(np.zeros((steps + 1, 2)), np.zeros((steps, 1)), np.zeros(steps))
 
 
 def write_bundle(path: Path, strategy="optimistic", **changes):
     """A bundle with the present weights; `changes` are fields of the manifest."""
-    learned(strategy).exporter.write(path, fields(strategy, **changes), promise())
+    learned(strategy).exporter.write(path, fields(strategy, **changes), imagined_episode())
     return path

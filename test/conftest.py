@@ -10,7 +10,7 @@ import pytest
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.ros_domain import Domain
+from hucrl_ros.run.session import Domain
 
 # A loaded machine must not fail a test, and every run must try the same examples.
 hypothesis.settings.register_profile("hucrl_ros", deadline=None, derandomize=True)

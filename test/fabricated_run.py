@@ -65,7 +65,7 @@ def record(folder, states, actions, tick_ms):
 
 
 def fabricate_run(root: Path, noises=(0.4, 0.0), steps=400, **settings) -> RunFolder:
-    """A random episode, then one for each of `noises`, with bags, promises and a summary."""
+    """A random episode, then one for each of `noises`, with bags and a summary."""
     rng = np.random.default_rng(0)
     config = Config(**{"episodes": 1 + len(noises), **settings})
     run = RunFolder.create(root, config)

@@ -5,7 +5,7 @@ import torch
 from scipy.linalg import solve_discrete_are
 from torch import nn
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.tasks import Task
 
 DISCOUNT = 0.9
@@ -52,7 +52,12 @@ class PushedMass(Task):
     steps = 30
     angles = ()
     scales = (1.0, 1.0)
-    reach = (2.0, 3.0)
+    state_bounds = (2.0, 3.0)
+
+    def __init__(self, action_penalty=0.0):
+        nn.Module.__init__(self)
+        self.action_penalty = action_penalty
+        self.geometry = None
 
     @property
     def spec(self):
@@ -82,7 +87,7 @@ class ExactStep(nn.Module):
         following = next_state(state, action)
         if self.hallucination_dim:
             following = following + self.uncertainty * eta
-        reach = torch.tensor(PushedMass.reach)
+        reach = torch.tensor(PushedMass.state_bounds)
         return torch.maximum(torch.minimum(following, reach), -reach)
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.task_file import Description, read_description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.resolve import resolve
-from hucrl_ros.tasks import DescribedTask
+from hucrl_ros.tasks import Task
 
 EXAMPLES = share_directory() / "config" / "examples"
 PENDULUM = {
@@ -20,7 +20,7 @@ PENDULUM = {
         "period": 0.0125,
         "steps": 400,
         "scales": {"pendulum_joint_velocity": 5.0},
-        "reach": {"pendulum_joint_velocity": 12.0},
+        "state_bounds": {"pendulum_joint_velocity": 12.0},
         "start": {"pendulum_joint": 3.141592653589793},
     },
     "reward": {
@@ -75,9 +75,9 @@ def resolved(folder: Path, document: dict) -> Description:
     return resolve(read_description(write(folder, document)))
 
 
-def task_of(folder: Path, document: dict, action_penalty: float = 0.0) -> DescribedTask:
+def task_of(folder: Path, document: dict, action_penalty: float = 0.0) -> Task:
     """The task of a description."""
-    return DescribedTask(resolved(folder, document), action_penalty)
+    return Task(resolved(folder, document), action_penalty)
 
 
 def pushing(folder: Path, geom: str) -> dict:

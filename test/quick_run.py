@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import yaml
 
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.run.folder import RunFolder
 
 SETTINGS = {

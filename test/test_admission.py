@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from manifest_factory import write_manifest
 
-from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.config.schema import Config, SafetySettings
 from hucrl_ros.controller.guard import Guard, admit
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import BundleError
+from hucrl_ros.robots import describe
+from hucrl_ros.run.folder import RunFolder
 
 PATH = Path("bundle")
 STRICT = {
@@ -116,3 +118,14 @@ def test_the_robot_s_own_limits_hold_from_the_first_bundle_on(manifest):
 def test_a_bundle_of_another_task_is_refused(manifest):
     message = refusal(manifest, task="cartpole")
     assert "made for the task 'pendulum'; this controller's is 'cartpole'" in message
+
+
+def test_the_run_that_a_first_bundle_lies_in_tells_its_robot(tmp_path):
+    run = RunFolder.create(tmp_path / "run", Config(), describe("pendulum"))
+    manifest = read_manifest(write_manifest(run.bundle(1), 1))
+    strong = manifest.model_copy(update={"effort_limits": (1e6,)})
+    safety = SafetySettings()
+    with pytest.raises(BundleError, match=r"1000000.0,. in the bundle, .1.0,. here"):
+        admit(run.bundle(1), strong, "pendulum", safety)
+    assert admit(run.bundle(1), manifest, "pendulum", safety).spec == manifest.spec
+    assert admit(tmp_path / "alone", strong, "pendulum", safety).spec == strong.spec

@@ -26,8 +26,7 @@ from rosbags.highlevel import AnyReader
 from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.messages import serialize
 from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.bags.repair import repair
-from hucrl_ros.bags.writer import EpisodeWriter
+from hucrl_ros.bags.writer import EpisodeWriter, repair
 from hucrl_ros.controller.topics import RECORDED
 from hucrl_ros.errors import BagError
 from hucrl_ros.robots import make_robot

@@ -29,9 +29,8 @@ from hucrl_ros.bags import messages
 from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.bags.repair import repair
-from hucrl_ros.bags.writer import FLUSH_PERIOD, EpisodeWriter
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.bags.writer import FLUSH_PERIOD, EpisodeWriter, repair
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.topics import RECORDED
 from hucrl_ros.errors import BagError
 from hucrl_ros.robots import make_robot

@@ -381,14 +381,14 @@ def test_a_parity_input_of_another_shape_is_refused(folder, shape):
     assert "parity.npz: policy.in.state has the shape" in refusal(folder)
 
 
-def test_a_promise_of_another_shape_is_refused(folder):
+def test_an_imagined_episode_of_another_shape_is_refused(folder):
     edit_arrays(folder, "promise.npz", actions=np.zeros((2, 1)))
     assert "promise.npz: actions has the shape (2, 1), expected (3, 1)" in refusal(folder)
 
 
-def test_a_random_bundle_promises_nothing(tmp_path):
+def test_a_random_bundle_predicts_nothing(tmp_path):
     exporter = learned("optimistic").exporter
     exporter.write(tmp_path / "bundle", fields(random=True, episode=0), None)
     bundle = load_bundle(tmp_path / "bundle", SPEC)
-    assert bundle.promise is None
+    assert bundle.imagined is None
     assert bundle.manifest.random

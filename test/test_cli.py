@@ -13,7 +13,7 @@ from hucrl_ros.cli import COMMANDS, main
 from hucrl_ros.cli.list import REGISTRIES, entries
 from hucrl_ros.cli.parsing import spread
 from hucrl_ros.config.defaults import document_defaults
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.errors import BagError, ConfigError
 
 HEAVY = ("pydantic", "torch", "rclpy", "mujoco", "onnxruntime", "matplotlib", "scipy")

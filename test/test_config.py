@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from hucrl_ros.config.files import dump_config, load_config, merge, parse_config, task_config_path
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import (
+    dump_config,
+    load_config,
+    merge,
+    parse_config,
+    share_directory,
+    task_config_path,
+)
 from hucrl_ros.config.schema import Config, ExplorationSettings, PlannerSettings
 from hucrl_ros.errors import ConfigError
 

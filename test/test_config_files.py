@@ -7,8 +7,7 @@ import yaml
 from pydantic import BaseModel
 
 from hucrl_ros.config.defaults import document_defaults
-from hucrl_ros.config.files import load_config, task_config_files
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import load_config, share_directory, task_config_files
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import known_tasks
 

@@ -16,7 +16,8 @@ from visualization_msgs.msg import MarkerArray
 
 from hucrl_ros.controller.ticks import Source
 from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE
-from hucrl_ros.run.ros_domain import Domain
+from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.session import Domain
 
 pytestmark = pytest.mark.ros
 
@@ -501,3 +502,15 @@ def test_an_unknown_parameter_is_refused_by_name(tmp_path, ros_domain):
     assert process.popen.wait(PATIENCE) == 2
     assert "'planner.horizons'; did you mean 'horizon'?" in process.text()
     assert "Traceback" not in process.text()
+
+
+def test_a_first_bundle_that_asks_more_than_the_run_s_robot_can_do_is_refused(start, tmp_path):
+    run = prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
+    strong = short_bundle(tmp_path / "strong")
+    manifest = strong / "manifest.yaml"
+    text = manifest.read_text().replace("effort_limits:\n- 1.0", "effort_limits:\n- 1000000.0")
+    manifest.write_text(text)
+    bench, _ = start(run=run.root, bundle=strong)
+    assert not bench.transition("configure")
+    assert bench.wait(lambda: bench.bundles[-1:])
+    assert "effort_limits is (1000000.0,) in the bundle, (1.0,) here" in bench.bundles[-1]

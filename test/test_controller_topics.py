@@ -11,7 +11,7 @@ pytest.importorskip("geometry_msgs", reason="what is heard are ROS 2's messages"
 
 from sensor_msgs.msg import JointState
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.state_reader import StateReader
 from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE
 from hucrl_ros.errors import StateError

@@ -8,7 +8,7 @@ import torch
 import yaml
 from own_robots import ARM, PENDULUM, changed, refusal, resolved, task_of, write
 
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.task_file import (
     find_description,
     known_tasks,
@@ -19,7 +19,7 @@ from hucrl_ros.config.task_file import (
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots import MujocoRobot, describe, make_robot
 from hucrl_ros.run.prepare import RunOptions, asked_config
-from hucrl_ros.tasks import DescribedTask, known_optimum, make_task
+from hucrl_ros.tasks import Task, known_optimum, make_task
 
 SIM = share_directory() / "sim"
 STILL = """
@@ -71,7 +71,7 @@ def test_a_stored_copy_of_a_task_is_the_task(name, tmp_path):
     found = find_description(tmp_path, name)
     assert found is not None
     assert found.same_as(describe(name))
-    task, original = DescribedTask(found, 0.1), make_task(name, 0.1)
+    task, original = Task(found, 0.1), make_task(name, 0.1)
     states = [x.imagined_states(8, torch.Generator().manual_seed(0)) for x in (task, original)]
     actions = torch.ones(8, task.spec.action_dim)
     assert torch.equal(*states)
@@ -107,8 +107,8 @@ def test_two_functions_files_of_one_name_are_refused(tmp_path):
 
 def test_an_optimum_is_what_the_description_says(tmp_path):
     described = resolved(tmp_path, {**PENDULUM, "task": {"optima": {0.3: 7.0}}})
-    assert DescribedTask(described, 0.3).optimum == 7.0
-    assert DescribedTask(described, 0.2).optimum is None
+    assert Task(described, 0.3).optimum == 7.0
+    assert Task(described, 0.2).optimum is None
     assert known_optimum("pendulum", 0.2) == 278.5
     assert known_optimum("stick", 0.3) is None
 
@@ -140,7 +140,7 @@ def test_limits_stops_and_vectors_replace_what_the_model_says(tmp_path):
     task = task_of(tmp_path, other)
     assert task.geometry.stops == ((1, -1.0, 2.0),)
     assert task.geometry.vectors == ()
-    assert task.reach[1] == (-1.3, 2.3)
+    assert task.state_bounds[1] == (-1.3, 2.3)
     places = task.view.anywhere(200, torch.Generator().manual_seed(0))[:, 1]
     assert -1.0 <= places.min() < -0.9 < 1.9 < places.max() <= 2.0
     assert task_of(tmp_path, changed(other, stops=[])).geometry is None
@@ -160,7 +160,7 @@ def test_an_origin_is_added_to_what_is_drawn(tmp_path):
     state = MujocoRobot(described).initial_state(np.random.default_rng(5))
     assert 4.9 <= state[4] <= 5.1
     assert state[5] == 2.0
-    imagined = DescribedTask(described, 0.0).imagined_states(9, torch.Generator().manual_seed(0))
+    imagined = Task(described, 0.0).imagined_states(9, torch.Generator().manual_seed(0))
     assert ((imagined[:, 4] - 5.0).abs() <= 0.1).all()
     assert (imagined[:, 5] == 2.0).all()
 
@@ -170,3 +170,17 @@ def test_a_robot_made_by_name_is_its_own(monkeypatch):
     one.model.dof_damping[:] = 0.0
     assert two.model.dof_damping.any()
     assert dataclasses.asdict(one.spec) == dataclasses.asdict(two.spec)
+
+
+def test_a_description_of_before_is_read_with_one_line_that_names_the_new_word(tmp_path, caplog):
+    now = write(tmp_path / "now", PENDULUM)
+    section = dict(PENDULUM["robot"])
+    section["reach"] = section.pop("state_bounds")
+    before = write(tmp_path / "before", {**PENDULUM, "robot": section})
+    found = [read_description(before).robot for _ in range(2)]
+    assert found == [read_description(now).robot] * 2
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == f"{before}: robot.reach is deprecated; it is called robot.state_bounds now"
+    both = write(tmp_path / "both", changed(PENDULUM, reach={}))
+    with pytest.raises(ConfigError, match=r"robot\.reach is the old name of robot\.state_bounds"):
+        read_description(both)

@@ -218,7 +218,7 @@ def test_networks_that_differ_from_torch_are_refused(tmp_path):
     constants["target_std"] = constants["target_std"] * np.float32(1.5)
     bad = bundle.networks._replace(constants=constants)
     changed = type(bundle)(
-        bundle.path, bundle.manifest, bundle.graphs, bad, bundle.parity, bundle.promise
+        bundle.path, bundle.manifest, bundle.graphs, bad, bundle.parity, bundle.imagined
     )
     with pytest.raises(BundleError, match=r"networks\.npz: output .* differs from torch's"):
         make_engine(changed, 8, 3)

@@ -10,7 +10,7 @@ import pytest
 
 from hucrl_ros.cli import main
 from hucrl_ros.cli.parsing import Command
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import share_directory
 
 ROOT = share_directory()
 LOCKS = ("requirements", "requirements-ros", "requirements-dev")

@@ -26,7 +26,7 @@ EACH_STRATEGY = pytest.mark.parametrize("strategy", STRATEGIES)
 class FarMass(PushedMass):
     """Its reach is never met."""
 
-    reach = (math.inf, math.inf)
+    state_bounds = (math.inf, math.inf)
 
 
 def generator(seed=0):
@@ -137,12 +137,14 @@ def test_imagined_states_stay_within_the_robots_reach(strategy):
     eta = eta[:, : step.hallucination_dim]
     for sign in (1.0, -1.0):
         far = step(state, action, eta, sign * torch.full_like(state, 1e4))
-        assert torch.equal(far, sign * torch.tensor(PushedMass.reach).expand_as(far))
+        assert torch.equal(far, sign * torch.tensor(PushedMass.state_bounds).expand_as(far))
     step.bounds[0, 0] = -0.5  # least and largest value need not be opposite
     far = step(state, action, eta, torch.full_like(state, -1e4))
     assert torch.equal(far[:, 0], torch.full_like(far[:, 0], -0.5))
     near = 0.01 * state
-    inside = step(near, action, eta, torch.zeros_like(near)).abs() < torch.tensor(PushedMass.reach)
+    inside = step(near, action, eta, torch.zeros_like(near)).abs() < torch.tensor(
+        PushedMass.state_bounds
+    )
     assert inside.any()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from bundle_factory import DISCOUNT, PLANNER, STRATEGIES, fields, learned, promise, shake
+from bundle_factory import DISCOUNT, PLANNER, STRATEGIES, fields, imagined_episode, learned, shake
 from bundle_factory import write_bundle as write
 
 from hucrl_ros.controller.bundle import load_bundle
@@ -152,10 +152,10 @@ def test_wrong_weights_are_refused_before_the_bundle_appears(tmp_path, monkeypat
     assert not (tmp_path / "bundle").exists()
 
 
-def test_the_promise_is_kept_with_the_bundle(tmp_path):
-    made = promise(steps=4)._replace(rewards=np.arange(4.0))
+def test_the_imagined_episode_is_kept_with_the_bundle(tmp_path):
+    made = imagined_episode(steps=4)._replace(rewards=np.arange(4.0))
     learned().exporter.write(tmp_path / "bundle", fields(), made)
-    loaded = load_bundle(tmp_path / "bundle").promise
+    loaded = load_bundle(tmp_path / "bundle").imagined
     for array, expected in zip(loaded, made, strict=True):
         np.testing.assert_array_equal(array, expected)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.models import Transitions, fit, make_model
 from hucrl_ros.tasks import make_task

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.schema import Config
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import CONTROLLER, SUPERVISOR, NodeSpec, control_graph, learning_graph

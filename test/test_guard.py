@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.errors import ConfigError

@@ -7,7 +7,7 @@ import pytest
 from bundle_factory import learned, shake, write_bundle
 from linear_system import A, B, optimal_gain
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import ControlSettings, SafetySettings
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import load_bundle

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from quick_run import quick_file
 
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.errors import HucrlError
 from hucrl_ros.run import folder
 from hucrl_ros.run.folder import RunFolder

@@ -35,7 +35,7 @@ class Written(NamedTuple):
     fields: BundleFields
     weights: torch.Tensor
     beta: float
-    promise: object
+    imagined: object
 
 
 class Notebook:
@@ -45,12 +45,12 @@ class Notebook:
         self._step, self._actor_critic = step, actors
         self.written = {}
 
-    def write(self, path, fields, promise):
+    def write(self, path, fields, imagined):
         weights = torch.cat(
             [p.detach().flatten().clone() for p in self._actor_critic.parameters()]
         )
         beta = float(self._step.state_dict().get("beta", math.nan))
-        self.written[path.name] = Written(fields, weights, beta, promise)
+        self.written[path.name] = Written(fields, weights, beta, imagined)
 
 
 @pytest.fixture
@@ -95,10 +95,10 @@ def test_killed_and_done_again_it_writes_the_same(tmp_path):
     assert after.manifest.files == before[2].files != before[1].files
     assert after.manifest.data_hash == before[2].data_hash == hash_of(EPISODES[:2])
     assert {k: run.checkpoint(k).read_bytes() for k in (0, 1)} == checkpoints
-    manifest, promise = after.manifest, after.promise
+    manifest, imagined = after.manifest, after.imagined
     assert (manifest.episode, manifest.random, manifest.steps) == (2, False, STEPS)
-    assert promise.rewards.sum() == pytest.approx(manifest.report.predicted_return, abs=1e-3)
-    assert promise.states[0] == pytest.approx([math.pi, 0.0])
+    assert imagined.rewards.sum() == pytest.approx(manifest.report.predicted_return, abs=1e-3)
+    assert imagined.states[0] == pytest.approx([math.pi, 0.0])
     assert sorted(path.name for path in run.bundles.iterdir()) == [
         "bundle_000",
         "bundle_001",
@@ -233,7 +233,7 @@ def test_a_cold_start_forgets_the_last_policies(learner_of):
 def test_random_episodes_are_played_with_random_bundles(learner_of):
     learner = learner_of(exploration={"random_episodes": 2})
     assert learned(learner, 1).fields.random
-    assert learned(learner, 1).promise is None
+    assert learned(learner, 1).imagined is None
     assert not learner.run.checkpoint(0).exists()
     second = learned(learner, 2)
     assert not second.fields.random

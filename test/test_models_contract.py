@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from bundle_factory import fields, promise
+from bundle_factory import fields, imagined_episode
 from linear_system import LIMIT, PushedMass, next_state, transitions
 from safetensors.torch import load_file, save_file
 
@@ -246,14 +246,14 @@ def exported(kind, strategy, tmp_path, **exploration):
     networks = SearchSettings(policy_layers=(8,), critic_layers=(8,), eta_lipschitz=0.5)
     actors = ActorCritic(task, step.hallucination_dim, networks, draws)
     exporter = BundleExporter(task, step, actors, discount=0.97)
-    exporter.write(tmp_path / "first", fields(strategy), promise())
+    exporter.write(tmp_path / "first", fields(strategy), imagined_episode())
     states = task.imagined_states(60, draws)
     actions = 2.0 * torch.rand(60, 1, generator=draws) - 1.0
     following = states + 0.1 * torch.sin(states) + 0.05 * actions
     fit(model, Transitions(states, actions, following), draws)
     model.epistemic_scale.copy_(torch.tensor([0.7, 1.6]))
     step.start_episode(1, draws)
-    exporter.write(tmp_path / "second", fields(strategy), promise())
+    exporter.write(tmp_path / "second", fields(strategy), imagined_episode())
     return load_bundle(tmp_path / "second"), Parts(task, step, actors)
 
 

@@ -18,7 +18,7 @@ from hucrl_ros.robots import MujocoRobot, make_robot
 from hucrl_ros.robots.resolve import resolve
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import RunOptions, asked_config, asked_run
-from hucrl_ros.tasks import DescribedTask, make_task
+from hucrl_ros.tasks import Task, make_task
 from hucrl_ros.tasks.export_check import check_export
 
 CORNERS = itertools.product((0.0, 0.1), repeat=3)
@@ -56,7 +56,11 @@ def test_the_pendulum_from_a_yaml_has_the_built_in_features_and_rewards(stick):
     generator = torch.Generator().manual_seed(0)
     states = 10 * torch.randn(500, 2, generator=generator)
     actions = torch.randn(500, 1, generator=generator)
-    assert (stick.steps, stick.reach, stick.angles) == (task.steps, task.reach, task.angles)
+    assert (stick.steps, stick.state_bounds, stick.angles) == (
+        task.steps,
+        task.state_bounds,
+        task.angles,
+    )
     torch.testing.assert_close(stick.features(states), task.features(states), rtol=0, atol=0)
     torch.testing.assert_close(stick.reward(states, actions), task.reward(states, actions))
 
@@ -96,15 +100,15 @@ def test_what_is_left_out_is_derived_the_same_every_time(tmp_path, arm):
     robot = arm.robot
     assert robot.angles == ("shoulder", "elbow")
     assert set(robot.scales) == {"shoulder_velocity", "elbow_velocity", "goal_x", "goal_y"}
-    assert robot.reach["shoulder"] is None  # It may wind.
-    assert robot.reach["elbow"] == pytest.approx(2.6 + 0.3)  # Its limits are opposite.
+    assert robot.state_bounds["shoulder"] is None  # It may wind.
+    assert robot.state_bounds["elbow"] == pytest.approx(2.6 + 0.3)  # Its limits are opposite.
     assert robot.scales["goal_x"] == robot.scales["goal_y"] == 0.4
-    assert "goal_x" not in robot.reach  # The context isn't predicted.
+    assert "goal_x" not in robot.state_bounds  # The context isn't predicted.
 
 
 def test_the_model_sees_the_stops_of_revolute_joints_with_limits(stick, arm):
     assert stick.geometry is None
-    ((joint, lower, upper),) = DescribedTask(arm, 0.0).geometry.stops
+    ((joint, lower, upper),) = Task(arm, 0.0).geometry.stops
     assert joint == 1
     assert (lower, upper) == pytest.approx((-2.6, 2.6))
 
@@ -126,7 +130,7 @@ def test_contacts_are_seen_without_stops_as_well(tmp_path):
 
 def test_an_objects_speed_is_measured_like_any_other_entry(tmp_path):
     found = resolved(tmp_path, pushing(tmp_path, '<geom size="0.05"/>')).robot
-    assert 0.0 < found.scales["puck_x_velocity"] < found.reach["puck_x_velocity"]
+    assert 0.0 < found.scales["puck_x_velocity"] < found.state_bounds["puck_x_velocity"]
     assert found.start["puck_x_velocity"].mean == 0.0
 
 
@@ -135,7 +139,7 @@ def test_uneven_limits_give_an_uneven_reach_that_a_run_keeps(tmp_path):
     urdf = path.parent / "planar_arm.urdf"
     urdf.write_text(urdf.read_text().replace('upper="2.6"', 'upper="0.4"'))
     found = resolve(read_description(path))
-    assert found.robot.reach["elbow"] == pytest.approx((-2.6 - 0.3, 0.4 + 0.3))
+    assert found.robot.state_bounds["elbow"] == pytest.approx((-2.6 - 0.3, 0.4 + 0.3))
     run = RunFolder.create(tmp_path / "run", Config(task="mine"), found)
     task = make_task("mine", 0.0, run.robot)
     assert task.bounds[:, 1].tolist() == pytest.approx([-2.9, 0.7])
@@ -143,7 +147,7 @@ def test_uneven_limits_give_an_uneven_reach_that_a_run_keeps(tmp_path):
 
 def test_a_derived_reach_holds_what_the_robot_does(arm):
     robot, rng = MujocoRobot(arm), np.random.default_rng(5)
-    least, largest = DescribedTask(arm, 0.0).bounds.double().numpy()
+    least, largest = Task(arm, 0.0).bounds.double().numpy()
     for _ in range(5):
         state = robot.reset(rng)
         for _ in range(arm.robot.steps):
@@ -268,15 +272,30 @@ def test_the_name_is_that_of_the_file_and_the_settings_lie_next_to_it(tmp_path):
         ({"timestep": 0.007}, "robot.period = 0.04 s is no multiple of the timestep 0.007 s"),
         ({"angles": ["hand"]}, "robot.angles: 'hand' is no revolute one of robot.joints"),
         ({"scales": {"shoulder": 1.0}}, "robot.scales: 'shoulder' is no entry of the state"),
-        ({"reach": {"goal_x": 1.0}}, "robot.reach: 'goal_x' is no entry of the state"),
         (
-            {"reach": {"elbow": [1.0, -1.0]}},
-            "robot.reach.elbow: [1.0, -1.0]: expected the largest",
+            {"state_bounds": {"goal_x": 1.0}},
+            "robot.state_bounds: 'goal_x' is no entry of the state",
         ),
-        ({"reach": {"elbow": [None, 1.0]}}, "robot.reach.elbow: [None, 1.0]: expected the la"),
-        ({"reach": {"elbow": [0.0, math.inf]}}, "robot.reach.elbow: [0.0, inf]: expected the"),
-        ({"reach": {"elbow": -2.0}}, "robot.reach.elbow: -2.0: expected the largest absolute"),
-        ({"reach": {"elbow": "far"}}, "robot.reach.elbow: 'far': expected the largest absolute"),
+        (
+            {"state_bounds": {"elbow": [1.0, -1.0]}},
+            "robot.state_bounds.elbow: [1.0, -1.0]: expected the largest",
+        ),
+        (
+            {"state_bounds": {"elbow": [None, 1.0]}},
+            "robot.state_bounds.elbow: [None, 1.0]: expected the la",
+        ),
+        (
+            {"state_bounds": {"elbow": [0.0, math.inf]}},
+            "robot.state_bounds.elbow: [0.0, inf]: expected the",
+        ),
+        (
+            {"state_bounds": {"elbow": -2.0}},
+            "robot.state_bounds.elbow: -2.0: expected the largest absolute",
+        ),
+        (
+            {"state_bounds": {"elbow": "far"}},
+            "robot.state_bounds.elbow: 'far': expected the largest absolute",
+        ),
         ({"limits": {"wrist": [0, 1]}}, "robot.limits: 'wrist' is no one of robot.joints"),
         ({"limits": {"elbow": [1, 0]}}, "robot.limits.elbow: [1.0, 0.0]: expected [lower, upper"),
         ({"stops": ["shoulder"]}, "robot.stops: 'shoulder' is no angle with limits; known: elbow"),

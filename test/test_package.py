@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import hucrl_ros
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.run.node_list import learning_graph
 
 ROOT = share_directory()
@@ -93,7 +93,7 @@ def test_an_installed_executable_runs_and_finds_its_data(workspace, prefix):
     assert done.returncode == 0, done.stderr
     assert "pendulum" in done.stdout
     code = (
-        "import hucrl_ros.config.paths as p; from hucrl_ros.robots import make_robot;"
+        "import hucrl_ros.config.files as p; from hucrl_ros.robots import make_robot;"
         "make_robot('pendulum');"
         "from ament_index_python.packages import get_package_share_directory as share;"
         "print(p.share_directory(), share('hucrl_ros'), p.__file__, sep='|')"
@@ -114,10 +114,10 @@ def test_pip_installs_the_same_data_files(workspace, tmp_path):
     pip = (sys.executable, "-m", "pip", "install", *options, f"--prefix={prefix}", ".")
     done = run(*pip, cwd=source)
     assert done.returncode == 0, done.stderr
-    site = next(prefix.rglob("hucrl_ros/config/paths.py")).parents[2]
+    site = next(prefix.rglob("hucrl_ros/config/files.py")).parents[2]
     code = (
-        "from hucrl_ros.config import paths;"
-        "print(paths.share_directory(), paths.__file__, sep='|')"
+        "from hucrl_ros.config import files;"
+        "print(files.share_directory(), files.__file__, sep='|')"
     )
     done = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(site))
     assert done.returncode == 0, done.stderr

@@ -65,7 +65,7 @@ def test_a_row_of_the_phase_grid_shows_a_runs_first_learned_episodes(trained):
     assert len(played.episodes) == min(2, len(episodes) - 1)
     for episode in played.episodes:
         assert episode.total == pytest.approx(episodes[episode.index].return_, rel=1e-12)
-        assert episode.promise is not None
+        assert episode.imagined is not None
 
 
 def test_the_phase_grid_has_a_row_for_each_run(trained, tmp_path):

@@ -7,10 +7,12 @@ from own_robots import PENDULUM, resolved
 
 from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config, PlannerSettings
+from hucrl_ros.config.task_file import find_description, known_tasks
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.nodes.parameters import given_settings, read_config, robot_of_run
-from hucrl_ros.robots import make_robot
+from hucrl_ros.robots.resolve import describe, resolve
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prepare import RunOptions, prepare_run
 
 
 class Node:
@@ -84,10 +86,21 @@ def test_a_run_that_describes_its_robot_tells_its_limits(tmp_path):
     run = RunFolder.create(tmp_path / "run", Config(task="stick"), described)
     spec = robot_of_run(Node(run=str(run.root)), "stick")
     assert spec is not None
-    assert (spec.name, spec.effort_limits) == ("stick", make_robot("pendulum").spec.effort_limits)
+    assert (spec.name, spec.effort_limits) == ("stick", (1.0,))
 
 
 def test_without_such_a_run_the_robot_is_not_known(tmp_path):
     run = RunFolder.create(tmp_path / "run", Config())
     assert robot_of_run(Node(run=str(run.root)), "pendulum") is None
     assert robot_of_run(Node(run=""), "pendulum") is None
+
+
+@pytest.mark.parametrize("task", known_tasks())
+def test_a_new_run_of_a_known_task_tells_its_robot_too(tmp_path, task):
+    run = prepare_run(RunOptions(task, out=tmp_path / "run"))
+    found = describe(task).robot
+    assert robot_of_run(Node(run=str(run.root)), task) == found.spec
+    stored = find_description(run.robot, task)
+    assert stored.robot == found.model_copy(update={"model": stored.robot.model})
+    assert stored.model.is_relative_to(run.robot)
+    assert resolve(stored).robot == stored.robot

@@ -11,7 +11,7 @@ import test_models_contract as models_contract
 import test_planners_contract as planners_contract
 import test_search_contract as search_contract
 import torch
-from bundle_factory import fields, learned, promise
+from bundle_factory import fields, imagined_episode, learned
 from own_robots import ARM, changed, task_of
 from plugin_package import install
 from tiny_learning import random_episode, short_episodes, tiny_config  # noqa: F401
@@ -27,8 +27,8 @@ from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.planners import PLANNERS, Planner, planner_class
-from hucrl_ros.run.combinations import check_combination
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prepare import check_combination
 from hucrl_ros.tasks import make_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of .lr_scheduler")
@@ -159,7 +159,7 @@ def test_a_bundle_without_its_planner_is_refused(packages, tmp_path, monkeypatch
     settings = fields("optimistic").model_copy(
         update={"planner": PlannerSettings(algorithm="their_planner")}
     )
-    learned("optimistic").exporter.write(tmp_path / "bundle", settings, promise())
+    learned("optimistic").exporter.write(tmp_path / "bundle", settings, imagined_episode())
     assert load_bundle(tmp_path / "bundle").manifest.planner.algorithm == "their_planner"
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p != str(packages)])
     with pytest.raises(BundleError, match=r"planner\.algorithm: .*'their_planner' is unknown"):

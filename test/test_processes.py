@@ -62,7 +62,7 @@ def test_a_log_is_continued_not_replaced(group, tmp_path):
     assert (tmp_path / "speaker.log").read_text() == "earlier\nlater\n"
 
 
-def test_an_ended_process_is_reported_once_with_its_exit_code_and_last_words(group):
+def test_an_ended_process_is_reported_once_with_its_exit_code_and_last_line(group):
     group.start(
         "failing", python("import sys; sys.stderr.write('first\\nno robot\\n'); sys.exit(3)")
     )
@@ -73,7 +73,7 @@ def test_an_ended_process_is_reported_once_with_its_exit_code_and_last_words(gro
     assert group.ended() == []
 
 
-def test_last_words_are_of_this_start_not_of_an_earlier_one(group, tmp_path):
+def test_last_line_are_of_this_start_not_of_an_earlier_one(group, tmp_path):
     (tmp_path / "mute.log").write_text("said long ago\n")
     group.start("mute", python("raise SystemExit(3)"))
     assert group.wait("mute", 10.0)

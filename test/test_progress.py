@@ -11,8 +11,7 @@ from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.run import live_view
 from hucrl_ros.run.live_view import LineView, LiveView, make_view, render
-from hucrl_ros.run.monitor import EpisodeMonitor
-from hucrl_ros.run.progress import Phase, Progress, describe_phase
+from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress, describe_phase
 from hucrl_ros.run.summary import EpisodeSummary, TickStatistics
 from hucrl_ros.tasks import make_task
 

@@ -20,8 +20,7 @@ from hucrl_ros.nodes import protocol
 from hucrl_ros.nodes.node_clients import LearnerReport
 from hucrl_ros.nodes.protocol import Protocol
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.monitor import EpisodeMonitor
-from hucrl_ros.run.progress import Phase, Progress
+from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
 from hucrl_ros.run.summary import read_summary
 from hucrl_ros.run.summary_writer import Ledger
 from hucrl_ros.tasks import make_task

@@ -15,8 +15,7 @@ from pydantic import BaseModel
 from hucrl_ros.cli import COMMANDS, main, parsing
 from hucrl_ros.cli.options import parse_settings
 from hucrl_ros.cli.sweep import is_grid
-from hucrl_ros.config.files import parse_config, task_config_path
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import parse_config, share_directory, task_config_path
 from hucrl_ros.config.reward import RewardSettings, TaskSettings, TermSettings
 from hucrl_ros.config.robot import RobotSettings
 from hucrl_ros.config.schema import Config

@@ -12,12 +12,12 @@ from std_srvs.srv import SetBool
 
 from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.bags.repair import repair
+from hucrl_ros.bags.writer import repair
 from hucrl_ros.config.schema import Config
 from hucrl_ros.nodes import topics
 from hucrl_ros.robots import make_robot
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.ros_domain import Domain
+from hucrl_ros.run.session import Domain
 from hucrl_ros.tasks import make_task
 
 pytestmark = pytest.mark.ros

@@ -6,7 +6,7 @@ import pytest
 from fabricated_run import fabricate_run, swing_up
 from PIL import Image
 
-from hucrl_ros.controller.bundle import PROMISE
+from hucrl_ros.controller.bundle import IMAGINED
 from hucrl_ros.experiments import video
 from hucrl_ros.experiments.evaluation import PlayedEpisode
 from hucrl_ros.experiments.phase import VIEWS, phase_points, select_episodes, unbroken
@@ -26,7 +26,7 @@ def episode(index, total):
         actions=np.zeros((1, 1)),
         rewards=np.array([total]),
         random=index == 0,
-        promise=None,
+        imagined=None,
         tick_ms=np.zeros(0),
         missed=np.zeros(0, dtype=bool),
     )
@@ -79,16 +79,16 @@ def test_report_draws_every_figure_of_a_run(tmp_path):
     assert all(drawn(path) for path in files)
 
 
-def test_unreadable_bag_and_promise_are_left_out_with_one_line_each(tmp_path, caplog):
+def test_unreadable_bag_and_imagined_episode_are_left_out_with_one_line_each(tmp_path, caplog):
     run = fabricate_run(tmp_path / "run", noises=(0.1, 0.2), steps=20)
     (run.bag(1) / "episode_001.mcap").write_bytes(b"no bag")
-    (run.bundle(2) / PROMISE).write_bytes(b"no arrays")
+    (run.bundle(2) / IMAGINED).write_bytes(b"no arrays")
     files = make_report(run, videos=False)
     assert len(files) == 3
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2
     assert "episode_001" in messages[0]
-    assert PROMISE in messages[1]
+    assert IMAGINED in messages[1]
 
 
 def test_run_without_bags_has_only_its_learning_curve(tmp_path, caplog):

@@ -13,7 +13,7 @@ from hucrl_ros.learning.learner import Learner
 from hucrl_ros.nodes.learner import Status
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.search import SEARCHES, SearchResult
-from hucrl_ros.tasks import DescribedTask, make_task
+from hucrl_ros.tasks import Task, make_task
 
 pytestmark = pytest.mark.usefixtures("short_episodes")
 EPISODES = [random_episode(seed) for seed in range(2)]
@@ -35,7 +35,7 @@ def learner_of(folder, algorithm):
 class Reports(list):
     """Stands in for the exporter: keeps the reports of what it is told to write."""
 
-    def write(self, path, fields, promise):
+    def write(self, path, fields, imagined):
         self.append(fields.report)
 
 
@@ -89,6 +89,6 @@ def test_a_search_that_makes_no_sense_is_refused_before_the_first_episode(tmp_pa
     def jump(self, state, action):
         return (torch.cos(state[..., 0]) > 0.95).to(state.dtype)
 
-    monkeypatch.setattr(DescribedTask, "reward", jump)
+    monkeypatch.setattr(Task, "reward", jump)
     with pytest.raises(ConfigError, match="none with respect to the state; choose one of"):
         learner_of(tmp_path, "bptt")

@@ -17,7 +17,7 @@ from hucrl_ros.config.task_file import known_tasks
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.pacing import Lockstep, RealTime
 from hucrl_ros.robots import MujocoRobot, describe, make_robot
-from hucrl_ros.robots.plant import RESET_PERIODS, Plant
+from hucrl_ros.robots.mujoco_robot import RESET_PERIODS, Plant
 
 PERIOD_NS = 12_500_000
 

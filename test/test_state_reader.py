@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hucrl_ros.config.robot_spec import RobotSpec, sources
+from hucrl_ros.config.robot import RobotSpec, sources
 from hucrl_ros.config.task_file import known_tasks
 from hucrl_ros.controller.state_reader import (
     JointReading,
@@ -20,7 +20,7 @@ from hucrl_ros.controller.state_reader import (
 )
 from hucrl_ros.errors import ConfigError, StateError
 from hucrl_ros.robots import make_robot
-from hucrl_ros.robots.plant import RESET_PERIODS, Plant
+from hucrl_ros.robots.mujoco_robot import RESET_PERIODS, Plant
 
 PERIOD_NS = 10_000_000
 SPEC = RobotSpec(

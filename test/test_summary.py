@@ -189,7 +189,7 @@ def test_an_episode_is_summarised_with_paths_relative_to_the_run(tmp_path):
     )
 
 
-def test_a_random_bundle_promises_nothing(tmp_path):
+def test_a_random_bundle_predicts_nothing(tmp_path):
     run = RunFolder.create(tmp_path / "run", Config())
     episode = make_episode(np.zeros((5, 2)), np.zeros((4, 1)))
     manifest = make_manifest(episode=0, random=True)

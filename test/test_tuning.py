@@ -7,8 +7,7 @@ from bundle_factory import write_bundle
 from hucrl_ros.benchmarks import Size, tuning
 from hucrl_ros.benchmarks.tuning import FEWEST, MOST, MOST_ITERATIONS, STEP, Trial, tune
 from hucrl_ros.cli import main
-from hucrl_ros.config.files import load_config, task_config_path
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import load_config, share_directory, task_config_path
 from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import HucrlError

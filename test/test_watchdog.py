@@ -10,6 +10,7 @@ from manifest_factory import write_manifest
 from std_msgs.msg import Bool, Float64MultiArray, String
 
 from hucrl_ros.nodes.topics import LATCHED, STREAM
+from hucrl_ros.run.prepare import RunOptions, prepare_run
 
 pytestmark = pytest.mark.ros
 
@@ -253,3 +254,20 @@ def test_whatever_it_is_told_of_bundles_it_stands_by_as_before(ros_domain, tmp_p
     finally:
         watchdog.clean_up()
     assert "Traceback" not in watchdog.text()
+
+
+def test_a_first_bundle_that_asks_more_than_the_run_s_robot_can_do_is_refused(
+    ros_domain, tmp_path
+):
+    run = prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
+    strong = changed(tmp_path / "strong", "limits:\n- 1.0", "limits:\n- 1000000.0")
+    watchdog = Process("watchdog", tmp_path / "watchdog.log", run=run.root)
+    try:
+        with Bench(tmp_path) as bench:
+            bundle = bench.node.create_publisher(String, "controller/bundle", LATCHED)
+            bundle.publish(String(data=strong))
+            refused = "effort_limits is (1000000.0,) in the bundle, (1.0,) here"
+            assert bench.wait(lambda: watchdog.lines(refused)), watchdog.text()
+            assert bench.health("watchdog")["bundle"] == ""
+    finally:
+        watchdog.clean_up()

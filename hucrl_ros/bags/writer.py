@@ -1,4 +1,4 @@
-"""Writes an episode so that a killed process loses only the last moment of it."""
+"""Writes an episode so that a killed process loses only the last moment, and repairs one."""
 
 import os
 import time
@@ -10,7 +10,8 @@ import yaml
 from mcap.writer import CompressionType, Writer
 
 from hucrl_ros.bags import messages
-from hucrl_ros.bags.messages import Message
+from hucrl_ros.bags.contents import RawMessage, read_contents
+from hucrl_ros.bags.messages import Message, deserialize
 from hucrl_ros.bags.metadata import (
     FILE_NAME,
     Contents,
@@ -19,7 +20,7 @@ from hucrl_ros.bags.metadata import (
     dump_metadata,
     qos_profiles,
 )
-from hucrl_ros.config.yaml_files import write_atomically
+from hucrl_ros.config.files import write_atomically
 from hucrl_ros.controller.topics import OWN_NAME, RECORDED, RecordedTopic, is_named
 from hucrl_ros.errors import BagError
 
@@ -159,3 +160,38 @@ class EpisodeWriter:
         return int(
             self._writer.register_channel(topic.name, "cdr", self._schemas[topic.type], metadata)
         )
+
+
+def repair(path: Path) -> Path:
+    """Copy what is readable of a cut-off bag into a whole one next to it.
+
+    The original stays as it is, and the copy has a name of its own, so that an interrupted
+    episode never passes for a finished one.
+
+    Args:
+        path: The bag's folder or its MCAP file.
+
+    Returns:
+        The new folder, `<name>_repaired`.
+
+    Raises:
+        BagError: nothing is readable, or the new folder exists.
+    """
+    contents = read_contents(path)
+    if not contents.messages:
+        raise BagError(f"{path}: holds no whole message, so there is nothing to save")
+    topics = {
+        message.topic: RecordedTopic(
+            message.topic, message.type, _is_latched(message), own=message.own
+        )
+        for message in contents.messages
+    }
+    name = f"{path.stem if path.is_file() else path.name}_repaired"
+    writer = EpisodeWriter(path.with_name(name), tuple(topics.values()))
+    for message in contents.messages:
+        writer.write(message.topic, deserialize(message.data, message.type), message.received_ns)
+    return writer.close(Outcome.INTERRUPTED)
+
+
+def _is_latched(message: RawMessage) -> bool:
+    return any(message.is_of(known.name) and known.latched for known in RECORDED)

@@ -24,7 +24,7 @@ from hucrl_ros.errors import RunError
 from hucrl_ros.experiments.workers import child_environment
 from hucrl_ros.run.node_list import CONTROLLER, NodeSpec, Value
 from hucrl_ros.run.processes import ProcessGroup
-from hucrl_ros.run.ros_domain import Domain
+from hucrl_ros.run.session import Domain
 
 NODES = "hucrl_ros.benchmarks.nodes"
 """Package of the nodes that only benchmarks start."""

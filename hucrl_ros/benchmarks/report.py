@@ -20,7 +20,7 @@ from hucrl_ros.benchmarks.results import (
     numbers,
     planner_scores,
 )
-from hucrl_ros.config.yaml_files import write_atomically
+from hucrl_ros.config.files import write_atomically
 from hucrl_ros.controller.manifest import Manifest
 from hucrl_ros.experiments.presentation import Column, Table, signed, write_csv, write_page
 from hucrl_ros.experiments.statistics import Interval

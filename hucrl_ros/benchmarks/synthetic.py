@@ -20,10 +20,10 @@ from hucrl_ros.models import make_model
 from hucrl_ros.models.exploration import make_imagined_dynamics
 from hucrl_ros.robots import describe
 from hucrl_ros.search import ActorCritic
-from hucrl_ros.tasks import DescribedTask, Task, make_task
+from hucrl_ros.tasks import Task, make_task
 
 
-def make_arm(action_penalty: float) -> DescribedTask:
+def make_arm(action_penalty: float) -> Task:
     """The reacher with the goal always in the same place, so that no state has to hold it."""
     found = describe("reacher")
     robot, goal = found.robot, found.robot.context
@@ -32,7 +32,7 @@ def make_arm(action_penalty: float) -> DescribedTask:
         "stops": (),
         "start": {entry: draw for entry, draw in robot.start.items() if entry not in goal},
         "scales": {entry: scale for entry, scale in robot.scales.items() if entry not in goal},
-        "reach": {**robot.reach, **dict.fromkeys(robot.joints)},
+        "state_bounds": {**robot.state_bounds, **dict.fromkeys(robot.joints)},
     }
     place = [robot.start[entry].mean for entry in goal]
     terms = [{"term": "distance", "of": "tool", "to": place}, {"term": "effort"}]
@@ -42,7 +42,7 @@ def make_arm(action_penalty: float) -> DescribedTask:
         reward=RewardSettings.model_validate({"terms": terms}),
         task=TaskSettings(name="arm"),
     )
-    return DescribedTask(arm, action_penalty)
+    return Task(arm, action_penalty)
 
 
 def untrained_bundle(

@@ -14,8 +14,7 @@ from hucrl_ros.bags.contents import BagContents, RawMessage, read_contents
 from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import Episode, read_episode
-from hucrl_ros.config.robot import Draw, Reach
-from hucrl_ros.config.robot_spec import RobotSpec, sources
+from hucrl_ros.config.robot import Draw, RobotSpec, StateBound, sources
 from hucrl_ros.config.task_file import Description, dump_description, known_tasks
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.manifest import Manifest
@@ -26,7 +25,6 @@ from hucrl_ros.robots import describe
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import RunOptions, asked_run
 from hucrl_ros.tasks import Task, make_task
-from hucrl_ros.tasks.described import DescribedTask
 from hucrl_ros.tasks.terms import TERMS
 
 ANY_STEPS = 2**31
@@ -50,10 +48,10 @@ def describe_bundle(bundle: Bundle) -> RenderableType:
         _pairs({k: str(v) for k, v in manifest.safety}, "Safety"),
         _pairs(_learning(manifest), "Learning"),
     ]
-    if bundle.promise is not None:
-        rewards = bundle.promise.rewards
+    if bundle.imagined is not None:
+        rewards = bundle.imagined.rewards
         text = f"return {rewards.sum():.1f} over {len(rewards)} steps"
-        tables.append(_pairs({"imagined episode": text}, "Promise"))
+        tables.append(_pairs({"imagined episode": text}, "Prediction"))
     hashes = {name: f"{digest[:HASH_DIGITS]}…" for name, digest in manifest.files.items()}
     tables.append(_pairs(hashes, "Files"))
     return Group(title, verified, *(part for table in tables for part in ("", table)))
@@ -227,8 +225,7 @@ def describe_robot(path: Path) -> RenderableType:
         ConfigError: something in it is wrong.
     """
     config, described = asked_run(RunOptions(str(path)))
-    described = described or describe(config.task)
-    robot, task = described.robot, DescribedTask(described, config.action_penalty)
+    robot, task = described.robot, Task(described, config.action_penalty)
     physics = f", physics in steps of {1e3 * robot.timestep:g} ms" if robot.timestep else ""
     limits = zip(robot.actuated, robot.effort_limits, strict=True)
     facts = {
@@ -264,7 +261,7 @@ def _reward(described: Description) -> dict[str, str]:
     return lines
 
 
-def _geometry(task: DescribedTask) -> dict[str, str]:
+def _geometry(task: Task) -> dict[str, str]:
     vectors = task.geometry.vectors if task.geometry else ()
     seen = ", ".join(f"{site} from {body}" for site, body in vectors)
     found = {"vectors": seen} if seen else {}
@@ -273,7 +270,7 @@ def _geometry(task: DescribedTask) -> dict[str, str]:
     return found
 
 
-def _entries(described: Description, task: DescribedTask) -> Table:
+def _entries(described: Description, task: Task) -> Table:
     robot = described.robot
     table = Table("state", "starts at", "networks see", "imagined up to", box=None)
     stopped = {stop.joint for stop in task.geometry.stops} if task.geometry else set()
@@ -281,15 +278,15 @@ def _entries(described: Description, task: DescribedTask) -> Table:
         angle = entry in (robot.angles or ())
         seen = "cosine, sine" if angle else f"in units of {robot.scales[entry]:g}"
         seen += ", stops" if index in stopped else ""
-        up_to = "stays" if entry in robot.context else _reach(robot.reach.get(entry))
+        up_to = "stays" if entry in robot.context else _bound(robot.state_bounds.get(entry))
         table.add_row(entry, _draw(robot.start[entry]), seen, up_to)
     return table
 
 
-def _reach(reach: Reach) -> str:
-    if isinstance(reach, tuple):
-        return f"{reach[0]:g} … {reach[1]:g}"
-    return "any" if reach is None else f"±{reach:g}"
+def _bound(bound: StateBound) -> str:
+    if isinstance(bound, tuple):
+        return f"{bound[0]:g} … {bound[1]:g}"
+    return "any" if bound is None else f"±{bound:g}"
 
 
 def _draw(draw: Draw) -> str:

@@ -68,15 +68,15 @@ def run(
         print("\n".join(_table(bundle.manifest, task.optimum, found, seed)))
         distances = np.array([episode.distance for episode in found])
         if np.isfinite(distances).all():
-            print(_arrivals(distances, task.close))
+            print(_arrivals(distances, task.success_distance))
         films.append((path, task, found[0]))
     if videos is not None:
         _write_videos(videos, films)
 
 
 def _write_videos(folder: Path, films: "Sequence[tuple[Path, Task, Played]]") -> None:
+    from hucrl_ros.config.task_file import beside
     from hucrl_ros.experiments.video import Clip, render_videos
-    from hucrl_ros.run.folder import ROBOT
 
     names = [path.absolute().name for path, _, _ in films]
     if len(set(names)) < len(names):  # bundles of several runs
@@ -86,7 +86,7 @@ def _write_videos(folder: Path, films: "Sequence[tuple[Path, Task, Played]]") ->
         for name, (_, _, played) in zip(names, films, strict=True)
     ]
     path, task, _ = films[0]
-    described = path.absolute().parent.parent / ROBOT
+    described = beside(path)
     files = render_videos(folder, task.name, clips, described, "side_by_side")
     print("\n".join(map(str, files)) or "no videos: `hucrl doctor` says why")
 
@@ -126,12 +126,12 @@ def _table(
     return lines
 
 
-def _arrivals(distances: "NDArray[np.float64]", close: float) -> str:
+def _arrivals(distances: "NDArray[np.float64]", success_distance: float) -> str:
     """How many episodes ended at their goal, of distances `(episodes,)` [m]."""
-    near = int((distances <= close).sum())
+    near = int((distances <= success_distance).sum())
     return (
-        f"{near} of {len(distances)} episodes ended within {100 * close:g} cm of the goal, "
-        f"on average {100 * distances.mean():.1f} cm from it"
+        f"{near} of {len(distances)} episodes ended within {100 * success_distance:g} cm of the "
+        f"goal, on average {100 * distances.mean():.1f} cm from it"
     )
 
 

@@ -82,7 +82,7 @@ def _trained(name: str, workers: int | None, ray: str | None, finished: bool) ->
     Raises:
         RunError: one failed, or there is none.
     """
-    from hucrl_ros.config.paths import share_directory
+    from hucrl_ros.config.files import share_directory
     from hucrl_ros.experiments.grid import read_grid
     from hucrl_ros.experiments.sweep import Sweep
     from hucrl_ros.run.prepare import RUNS

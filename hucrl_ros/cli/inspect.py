@@ -27,7 +27,7 @@ def run(
     from rich.console import Console
 
     from hucrl_ros.bags.metadata import FILE_NAME
-    from hucrl_ros.bags.repair import repair as repaired
+    from hucrl_ros.bags.writer import repair as repaired
     from hucrl_ros.cli.describe import describe_bag, describe_bundle, describe_robot
     from hucrl_ros.config.task_file import is_description
     from hucrl_ros.controller.bundle import load_bundle

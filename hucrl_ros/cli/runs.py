@@ -52,7 +52,7 @@ def up(
     Simulator, controller, watchdog, recorder, learner and supervisor start as processes of their
     own. Ctrl-C ends all of them.
     """
-    from hucrl_ros.run.ros_domain import wished_domain
+    from hucrl_ros.run.session import wished_domain
 
     _require_ros()
     if lockstep and (real_time or no_simulator):
@@ -170,8 +170,7 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
 
 
 def _play(run_folder: "RunFolder", wished: int | None, simulated: bool) -> int | None:
-    from hucrl_ros.run.ros_domain import Domain
-    from hucrl_ros.run.session import Session, shown_path
+    from hucrl_ros.run.session import Domain, Session, shown_path
 
     with Domain(wished) as domain:
         if wished not in (None, domain.number):

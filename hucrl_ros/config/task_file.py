@@ -1,6 +1,7 @@
 """What a task is: a YAML with `robot:`, `reward:` and `task:`, of the paper or a user's own."""
 
 import difflib
+import logging
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -11,13 +12,14 @@ from typing import Any, TypeVar
 
 import yaml
 
-from hucrl_ros.config.paths import share_directory
+from hucrl_ros.config.files import checked, read_mapping, share_directory
 from hucrl_ros.config.reward import RewardSettings, TaskSettings
-from hucrl_ros.config.robot import RobotSettings
+from hucrl_ros.config.robot import RobotSettings, RobotSpec
 from hucrl_ros.config.schema import Settings
-from hucrl_ros.config.yaml_files import checked, read_mapping
 from hucrl_ros.errors import ConfigError
 
+ROBOT = "robot"
+"""Folder in a run's folder: the complete description of its task."""
 FILE = "robot.yaml"
 """Name of the description in a run's folder."""
 MODEL = "model"
@@ -25,6 +27,9 @@ MODEL = "model"
 SUFFIXES = (".yaml", ".yml")
 SETTINGS = "/**"
 SECTIONS = ("robot", "reward", "task")
+RENAMED = {"reach": "state_bounds"}
+"""Keys of `robot:` in descriptions of before, and what they are called now."""
+logger = logging.getLogger(__name__)
 
 Section = TypeVar("Section", bound=Settings)
 
@@ -139,9 +144,27 @@ def _robot(document: Mapping[str, Any], path: Path) -> RobotSettings:
         _require_file(path.parent / other, f"{path}: robot = {other!r}")
         folder, path = Path(other).parent, path.parent / other
         document = read_mapping(path)
-    robot = _section(RobotSettings, document, "robot", path)
+    robot = _section(RobotSettings, _with_new_names(document, path), "robot", path)
     values = {"name": robot.name or path.stem, "model": str(folder / robot.model)}
-    return _named(RobotSettings, {**robot.model_dump(), **values}, "robot", path)
+    return checked(RobotSettings, {**robot.model_dump(), **values}, path, section="robot")
+
+
+def _with_new_names(document: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """The document with the present names of keys in its section `robot:`."""
+    values = document.get("robot")
+    if not isinstance(values, dict):
+        return document
+    for old, new in RENAMED.items():
+        if old in values and new in values:
+            raise ConfigError(f"{path}: robot.{old} is the old name of robot.{new}; give one")
+        if old in values:
+            _warn_of_old_name(path, old, new)
+    return {**document, "robot": {RENAMED.get(key, key): v for key, v in values.items()}}
+
+
+@cache
+def _warn_of_old_name(path: Path, old: str, new: str) -> None:
+    logger.warning("%s: robot.%s is deprecated; it is called robot.%s now", path, old, new)
 
 
 def task_name(task: str) -> str:
@@ -166,6 +189,21 @@ def find_description(folder: Path | None, task: str) -> Description | None:
     if found.name != task:
         raise ConfigError(f"{found.path}: describes {found.name!r}; the run's task is {task!r}")
     return found
+
+
+def beside(bundle: Path) -> Path:
+    """Folder of the description that the run of a bundle keeps, if the bundle lies in one."""
+    return bundle.absolute().parent.parent / ROBOT
+
+
+def kept_robot(folder: Path | None, task: str) -> RobotSpec | None:
+    """The robot that the description in `folder` says there is; None where there is none.
+
+    Raises:
+        ConfigError: the description can't be read, or is another task's.
+    """
+    found = find_description(folder, task)
+    return None if found is None else found.robot.spec
 
 
 def store_description(found: Description, folder: Path) -> None:
@@ -221,10 +259,6 @@ def _section(schema: type[Section], document: Mapping[str, Any], name: str, path
     values = document.get(name)
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected a section {name!r} with keys and values below it")
-    return _named(schema, values, name, path)
-
-
-def _named(schema: type[Section], values: Mapping[str, Any], name: str, path: Path) -> Section:
     return checked(schema, values, path, section=name)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.engines.networks import NETWORKS, Networks, from_arrays
 from hucrl_ros.controller.guard import check_robot
 from hucrl_ros.controller.manifest import Manifest, read_manifest, read_regular
@@ -79,7 +79,7 @@ def fits(found: Sequence[int], expected: Shape) -> bool:
 
 
 PARITY = "parity.npz"
-PROMISE = "promise.npz"
+IMAGINED = "promise.npz"
 BUNDLE_BYTES = 2**29
 """Largest sum of the sizes of a bundle's files, and of the arrays in one of them."""
 EXTERNAL_DATA = re.compile(rb"(?:\x08|\x88\x80*\x00)location")
@@ -87,7 +87,7 @@ EXTERNAL_DATA = re.compile(rb"(?:\x08|\x88\x80*\x00)location")
 encoding, wherever in the graph. ONNX Runtime would read such a file, which no hash covers."""
 
 
-class Promise(NamedTuple):
+class ImaginedEpisode(NamedTuple):
     """The episode that the strategy imagines, from the start state to the end."""
 
     states: NDArray[np.float64]
@@ -110,7 +110,7 @@ class Bundle:
     """Weights for the compiled engine; None where it can't play this bundle."""
     parity: Mapping[str, NDArray[np.float32]]
     """Inputs and torch's outputs of every graph, keyed `<graph>.in|out.<name>`."""
-    promise: Promise | None
+    imagined: ImaginedEpisode | None
     """The imagined episode; None for a random bundle."""
 
     def run(self, graph: str, **inputs: NDArray[np.float32]) -> list[NDArray[np.float32]]:
@@ -143,12 +143,12 @@ def load_bundle(path: Path, spec: RobotSpec | None = None, threads: int = 1) -> 
         for name, signature in expected.items()
     }
     parity = _read_arrays(path, PARITY, contents[PARITY])
-    networks = promise = None
+    networks = imagined = None
     if NETWORKS in contents:
         networks = _read_networks(path, manifest, contents[NETWORKS])
-    if PROMISE in contents:
-        promise = _read_promise(path, manifest, contents[PROMISE])
-    bundle = Bundle(path, manifest, graphs, networks, parity, promise)
+    if IMAGINED in contents:
+        imagined = _read_imagined(path, manifest, contents[IMAGINED])
+    bundle = Bundle(path, manifest, graphs, networks, parity, imagined)
     for name, signature in expected.items():
         _check_graph(bundle, name, signature)
     return bundle
@@ -256,16 +256,18 @@ def _read_networks(path: Path, manifest: Manifest, content: bytes) -> Networks:
         raise BundleError(f"{path}: {NETWORKS}: {error.args[0]}") from None
 
 
-def _read_promise(path: Path, manifest: Manifest, content: bytes) -> Promise:
-    arrays = _read_arrays(path, PROMISE, content)
+def _read_imagined(path: Path, manifest: Manifest, content: bytes) -> ImaginedEpisode:
+    arrays = _read_arrays(path, IMAGINED, content)
     steps = len(arrays["rewards"]) if "rewards" in arrays else 0
     shapes: dict[str, Shape] = {
         "states": (steps + 1, manifest.spec.state_dim),
         "actions": (steps, manifest.spec.action_dim),
         "rewards": (steps,),
     }
-    _check_arrays(path, PROMISE, arrays, shapes)
-    return Promise(*(np.asarray(arrays[key], dtype=np.float64) for key in Promise._fields))
+    _check_arrays(path, IMAGINED, arrays, shapes)
+    return ImaginedEpisode(
+        *(np.asarray(arrays[key], dtype=np.float64) for key in ImaginedEpisode._fields)
+    )
 
 
 def _check_arrays(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import Bundle

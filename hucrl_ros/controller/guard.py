@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.config.task_file import beside, kept_robot
 from hucrl_ros.controller.manifest import Manifest
 from hucrl_ros.errors import BundleError, ConfigError, shortened
 
@@ -174,15 +175,16 @@ def admit(
 ) -> Guard:
     """Check a bundle that somebody offers, for the controller and the watchdog alike.
 
-    The first bundle that a node accepts says what the robot is and what is safe; a later one may
-    be stricter, never looser, so that no swap switches safety off.
+    What the robot is says the description in the node's run, or else that in the run of the
+    node's first bundle; without both the first bundle that it accepts. A later one may be
+    stricter, never looser, so that no swap switches safety off.
 
     Args:
         path: The bundle.
         manifest: What it says.
         task: The node's task.
         safety: The manifest's settings with those in it that the node was given.
-        robot: The robot as the node's own settings describe it; None: they don't.
+        robot: The robot as the node's run describes it; None: there is no run, or it doesn't.
         in_force: Guard of the bundle accepted before; None: there was none.
 
     Returns:
@@ -191,12 +193,14 @@ def admit(
     Raises:
         BundleError: it is for another task or robot, asks too much of the robot, or is looser
             than what is in force; names the field and both values.
-        ConfigError: the safety settings don't fit the robot.
+        ConfigError: the safety settings don't fit the robot, or its description can't be read.
     """
     spec = manifest.spec
     if manifest.task != task:
         found = shortened(repr(manifest.task))
         raise BundleError(f"{path}: made for the task {found}; this controller's is {task!r}")
+    if robot is None and in_force is None:
+        robot = kept_robot(beside(path), task)
     if robot is not None:
         weaker = tuple(map(min, spec.effort_limits, robot.effort_limits))
         check_robot(path, spec, replace(robot, period=spec.period, effort_limits=weaker))

@@ -11,9 +11,9 @@ import yaml
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from hucrl_ros.config.robot_spec import LONGEST_PERIOD, SHORTEST_PERIOD, RobotSpec
+from hucrl_ros.config.files import checked, parse_mapping
+from hucrl_ros.config.robot import LONGEST_PERIOD, SHORTEST_PERIOD, RobotSpec
 from hucrl_ros.config.schema import PlannerSettings, SafetySettings, Settings
-from hucrl_ros.config.yaml_files import checked, parse_mapping
 from hucrl_ros.errors import BundleError, shortened
 
 SCHEMA_VERSION = 2

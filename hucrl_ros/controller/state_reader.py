@@ -8,7 +8,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.robot_spec import AXES, RobotSpec, sources
+from hucrl_ros.config.robot import AXES, RobotSpec, sources
 from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.errors import StateError
 

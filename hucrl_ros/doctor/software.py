@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hucrl_ros.doctor import Check, Finding
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.run.ros_domain import Domain, wished_domain
+from hucrl_ros.run.session import Domain, wished_domain
 
 LIBRARIES = ("torch", "onnxruntime", "mujoco")
 MESSAGES = (

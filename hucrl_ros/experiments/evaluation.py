@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.files import override
+from hucrl_ros.config.task_file import beside
 from hucrl_ros.controller.agent import Agent
-from hucrl_ros.controller.bundle import PROMISE, Bundle, Promise, load_bundle
+from hucrl_ros.controller.bundle import IMAGINED, Bundle, ImaginedEpisode, load_bundle
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import BagError, BundleError, ConfigError
 from hucrl_ros.robots.mujoco_robot import Array
-from hucrl_ros.run.folder import ROBOT, RunFolder
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import Task, make_task
 
 logger = logging.getLogger(__name__)
@@ -66,8 +67,7 @@ def open_bundle(path: Path, described: Path | None = None) -> tuple[Bundle, Task
     manifest = read_manifest(path)
     try:
         name = manifest.task if described is None else str(described)
-        folder = path.absolute().parent.parent / ROBOT
-        task = make_task(name, manifest.action_penalty, folder)
+        task = make_task(name, manifest.action_penalty, beside(path))
     except ConfigError as error:
         raise BundleError(f"{path}: {error}; --robot FILE.yaml describes one") from None
     return load_bundle(path, task.spec), task
@@ -152,7 +152,7 @@ class PlayedEpisode:
     """`(T,)`."""
     random: bool
     """Played by random efforts."""
-    promise: Promise | None
+    imagined: ImaginedEpisode | None
     """The episode that its bundle imagined."""
     tick_ms: Array
     """`(N,)` durations of the control ticks [ms]; empty where there were none."""
@@ -193,7 +193,7 @@ def load_episodes(
                 actions=recorded.actions,
                 rewards=task.rewards(recorded.states[:-1], recorded.actions),
                 random=index < random_episodes,
-                promise=read_promise(run.bundle(index) / PROMISE),
+                imagined=read_imagined(run.bundle(index) / IMAGINED),
                 tick_ms=np.asarray(tick_ms[known], dtype=np.float64),
                 missed=np.asarray(recorded.ticks["missed"][known], dtype=np.bool_),
             )
@@ -201,13 +201,15 @@ def load_episodes(
     return episodes
 
 
-def read_promise(path: Path) -> Promise | None:
+def read_imagined(path: Path) -> ImaginedEpisode | None:
     """What a bundle imagined; None where it has no such file, or a damaged one."""
     if not path.is_file():
         return None
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            return Promise(*(arrays[field].astype(np.float64) for field in Promise._fields))
+            return ImaginedEpisode(
+                *(arrays[field].astype(np.float64) for field in ImaginedEpisode._fields)
+            )
     except (ValueError, OSError, EOFError, KeyError) as error:
         logger.warning("left out of the pictures: %s: %s", path, error)
         return None

@@ -11,10 +11,9 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from hucrl_ros.config.files import override
+from hucrl_ros.config.files import checked, override, read_mapping
 from hucrl_ros.config.schema import Config, Settings
 from hucrl_ros.config.task_file import Description, is_description
-from hucrl_ros.config.yaml_files import checked, read_mapping
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.run.prepare import RunOptions, asked_run
 

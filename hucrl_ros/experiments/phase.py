@@ -174,8 +174,8 @@ def _draw_episode(
     lines.set_capstyle("round")
     axes.add_collection(lines)
     axes.margins(y=0.08)
-    if episode.promise is not None:
-        predicted = phase_points(episode.promise.states, joints, view)
+    if episode.imagined is not None:
+        predicted = phase_points(episode.imagined.states, joints, view)
         torn = np.flatnonzero(~unbroken(predicted)) + 1
         axes.plot(*np.insert(predicted, torn, np.nan, axis=0).T, color=INK, **_PREDICTED)
     for goal in view.goals:

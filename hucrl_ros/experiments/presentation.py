@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from hucrl_ros.config.yaml_files import write_atomically
+from hucrl_ros.config.files import write_atomically
 
 BLUE, VERMILION, GREEN, AMBER = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 """Of the palette of Okabe and Ito."""

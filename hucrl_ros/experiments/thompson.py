@@ -59,9 +59,9 @@ def traces(sweep: Sweep) -> Iterator[Trace]:
 
 def _scale(bundle: Bundle) -> float:
     """Epistemic deviation along the bundle's imagined episode [deviations of the targets]."""
-    if bundle.promise is None:
+    if bundle.imagined is None:
         return np.nan
-    states, actions = bundle.promise.states[:-1], bundle.promise.actions
+    states, actions = bundle.imagined.states[:-1], bundle.imagined.actions
     inputs = {"state": states.astype(np.float32), "action": actions.astype(np.float32)}
     _, epistemic, _ = bundle.run("dynamics", **inputs)
     return float(np.mean(epistemic / np.array(bundle.manifest.target_std)))

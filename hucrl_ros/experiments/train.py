@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hucrl_ros.bags import encode
+from hucrl_ros.bags import messages
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import Array, ControlLoop, build_control_loop
@@ -17,7 +17,7 @@ from hucrl_ros.controller.state_reader import FRAME, JointReading, Pose, PoseBuf
 from hucrl_ros.controller.topics import ACTIVE, COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS
 from hucrl_ros.errors import HucrlError
 from hucrl_ros.learning.learner import Learner
-from hucrl_ros.robots.plant import Plant, Sample
+from hucrl_ros.robots.mujoco_robot import Plant, Sample
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.recording import Recording
 from hucrl_ros.run.summary import EpisodeSummary, Summary, read_summary
@@ -62,10 +62,10 @@ def _control(plant: Plant, loop: ControlLoop, poses: PoseBuffer, recording: Reco
     """From the first joint state to the command that ends the episode."""
 
     def send(effort: Array) -> None:
-        recording.write(COMMANDS, encode.floats(effort.tolist()), time.time_ns())
+        recording.write(COMMANDS, messages.floats(effort.tolist()), time.time_ns())
         plant.command(effort)
 
-    recording.write(ACTIVE, encode.boolean(True), time.time_ns())
+    recording.write(ACTIVE, messages.boolean(True), time.time_ns())
     while True:
         sample = plant.sample()
         _show(sample, plant.joints, poses, recording)
@@ -76,10 +76,10 @@ def _control(plant: Plant, loop: ControlLoop, poses: PoseBuffer, recording: Reco
         assert answer is not None  # Time has passed, so no joint state is a repetition.
         if answer.record is None:
             break
-        recording.write(TICKS, encode.tick(answer.record), time.time_ns())
+        recording.write(TICKS, messages.tick(answer.record), time.time_ns())
         plant.period()
     send(loop.guard.safe_effort(None))
-    recording.write(ACTIVE, encode.boolean(False), time.time_ns())
+    recording.write(ACTIVE, messages.boolean(False), time.time_ns())
 
 
 def _show(
@@ -93,9 +93,9 @@ def _show(
         if position is not None:
             where = position.tolist()
             places.add(Pose(sample.stamp_ns, FRAME, where))
-            recording.write(topic, encode.pose(sample.stamp_ns, where, FRAME), time.time_ns())
+            recording.write(topic, messages.pose(sample.stamp_ns, where, FRAME), time.time_ns())
     entries = (sample.positions, sample.velocities, sample.efforts)
-    message = encode.joint_state(sample.stamp_ns, joints, *(entry.tolist() for entry in entries))
+    message = messages.joint_state(sample.stamp_ns, joints, *(entry.tolist() for entry in entries))
     recording.write(JOINT_STATES, message, time.time_ns())
 
 

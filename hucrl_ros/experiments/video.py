@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-from hucrl_ros.config.robot_spec import VELOCITY, sources
+from hucrl_ros.config.robot import VELOCITY, sources
 from hucrl_ros.experiments.presentation import BLUE, GREY, INK, PALE, VERMILION, signed
 from hucrl_ros.experiments.workers import child_environment
 from hucrl_ros.robots import MujocoRobot, make_robot

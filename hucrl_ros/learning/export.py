@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 from torch import Tensor, nn
 
-from hucrl_ros.controller.bundle import PARITY, PROMISE, Promise, load_bundle
+from hucrl_ros.controller.bundle import IMAGINED, PARITY, ImaginedEpisode, load_bundle
 from hucrl_ros.controller.engines.networks import NETWORKS, to_arrays
 from hucrl_ros.controller.manifest import (
     MANIFEST,
@@ -156,13 +156,13 @@ class BundleExporter:
         self._discount = discount
         self._models: dict[str, ModelProto] | None = None
 
-    def write(self, path: Path, fields: BundleFields, promise: Promise | None) -> None:
+    def write(self, path: Path, fields: BundleFields, imagined: ImaginedEpisode | None) -> None:
         """Write a bundle; it appears under `path` when it is complete and verified.
 
         Args:
             path: Folder to make; one that exists is replaced.
             fields: The manifest's entries that the learner knows.
-            promise: The imagined episode; None for a random bundle.
+            imagined: The imagined episode; None for a random bundle.
 
         Raises:
             BundleError: the graphs disagree with torch.
@@ -172,8 +172,8 @@ class BundleExporter:
         if networks is not None:
             contents[NETWORKS] = _npz(to_arrays(networks))
         contents[PARITY] = _npz(self._parity(fields.seed))
-        if promise is not None:
-            contents[PROMISE] = _npz(promise._asdict())
+        if imagined is not None:
+            contents[IMAGINED] = _npz(imagined._asdict())
         manifest = self._manifest(fields, contents)
         for left_behind in path.parent.glob(f".{path.name}.*"):  # By a killed learner.
             shutil.rmtree(left_behind)
@@ -284,7 +284,7 @@ class BundleExporter:
             observed=spec.observed,
             context=spec.context,
             angles=task.angles,
-            reach=tuple(None if bound == math.inf else bound for bound in task.reach),
+            reach=tuple(None if bound == math.inf else bound for bound in task.state_bounds),
             hallucination_dim=self._parts.dynamics.hallucination_dim,
             target_std=tuple(self._parts.dynamics.model.targets.std.tolist()),
             files={name: hashlib.sha256(c).hexdigest() for name, c in contents.items()},

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 import hucrl_ros
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.schema import Config
-from hucrl_ros.controller.bundle import Promise
+from hucrl_ros.controller.bundle import ImaginedEpisode
 from hucrl_ros.controller.manifest import BundleFields, LearningReport
 from hucrl_ros.errors import LearningError
 from hucrl_ros.learning.dataset import RecordedEpisode, hash_of, join_transitions
@@ -30,9 +30,9 @@ from hucrl_ros.models import (
     make_model,
 )
 from hucrl_ros.models.exploration import HallucinatedDynamics, make_imagined_dynamics
-from hucrl_ros.run.combinations import check_combination
 from hucrl_ros.run.device import check_device, keep_freed_memory, moved_to
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prepare import check_combination
 from hucrl_ros.run.summary import installed_versions
 from hucrl_ros.search import (
     ActorCritic,
@@ -149,7 +149,9 @@ class Learner:
         self._log_account(episodes, report)
         progress("exporting", 0.0)
         self._exporter.write(
-            path, self._fields(following, report, hash_of(episodes)), _promise(found.episode)
+            path,
+            self._fields(following, report, hash_of(episodes)),
+            _imagined_episode(found.episode),
         )
         return path
 
@@ -274,9 +276,9 @@ def _report(
     )
 
 
-def _promise(imagined: Trajectories) -> Promise:
+def _imagined_episode(imagined: Trajectories) -> ImaginedEpisode:
     states, actions, rewards = (entry[:, 0].double().cpu().numpy() for entry in imagined)
-    return Promise(states, actions, rewards)
+    return ImaginedEpisode(states, actions, rewards)
 
 
 def _revision() -> str:

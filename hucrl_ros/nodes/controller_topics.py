@@ -15,7 +15,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, ColorRGBA, Float64MultiArray, MultiArrayLayout
 from visualization_msgs.msg import Marker, MarkerArray
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.state_reader import JointReading, PoseBuffer, StateReader
 from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord
 from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE, RateCheck

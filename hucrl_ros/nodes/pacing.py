@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 
-from hucrl_ros.robots.mujoco_robot import Array
-from hucrl_ros.robots.plant import Plant, Sample
+from hucrl_ros.robots.mujoco_robot import Array, Plant, Sample
 
 logger = logging.getLogger(__name__)
 

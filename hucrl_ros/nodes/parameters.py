@@ -11,9 +11,9 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from hucrl_ros.config.files import override
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config
-from hucrl_ros.config.task_file import find_description
+from hucrl_ros.config.task_file import kept_robot
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
 
@@ -113,8 +113,7 @@ def robot_of_run(node: Node, task: str) -> RobotSpec | None:
         ConfigError: the description can't be read, or is another task's.
     """
     folder = own_parameter(node, "run", "")
-    found = find_description(RunFolder(Path(folder)).robot if folder else None, task)
-    return found.robot.spec if found is not None else None
+    return kept_robot(RunFolder(Path(folder)).robot if folder else None, task)
 
 
 def _refuse_changes(node: Node, parameters: list[Parameter]) -> SetParametersResult:

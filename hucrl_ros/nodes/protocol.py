@@ -20,8 +20,7 @@ from hucrl_ros.controller.watch import OUTAGE
 from hucrl_ros.errors import RunError
 from hucrl_ros.nodes.node_clients import LearnerReport, NodeClients
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.monitor import EpisodeMonitor
-from hucrl_ros.run.progress import Phase, Progress
+from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
 from hucrl_ros.run.summary_writer import Ledger
 
 

@@ -19,8 +19,7 @@ from hucrl_ros.nodes.parameters import own_parameter, read_config
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.topics import LATCHED, STREAM
 from hucrl_ros.robots import make_robot
-from hucrl_ros.robots.mujoco_robot import Array
-from hucrl_ros.robots.plant import Plant, Sample
+from hucrl_ros.robots.mujoco_robot import Array, Plant, Sample
 from hucrl_ros.run.folder import RunFolder
 
 REPEAT_PERIOD = 0.05

@@ -20,8 +20,7 @@ from hucrl_ros.nodes.protocol import Protocol, Wait
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.topics import ARCHIVE
 from hucrl_ros.run.live_view import make_view
-from hucrl_ros.run.monitor import EpisodeMonitor
-from hucrl_ros.run.progress import Phase, Progress
+from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
 from hucrl_ros.run.summary_writer import Ledger
 
 ADVANCE_PERIOD = 0.05

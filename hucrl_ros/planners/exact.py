@@ -195,6 +195,6 @@ def _axis(entry: int, system: System) -> Axis:
     if not np.isfinite([lower, upper]).all():
         raise ConfigError(
             f"planner.algorithm = 'exact': entry {entry} of the state has no bound; it needs an "
-            "angle or a finite `Task.reach`"
+            "angle or a finite `Task.state_bounds`"
         )
     return Axis(float(lower), float(upper), POINTS)

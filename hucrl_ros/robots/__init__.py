@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.robots.mujoco_robot import MujocoRobot
 from hucrl_ros.robots.resolve import describe
 

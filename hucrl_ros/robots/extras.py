@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.robot_spec import AXES, VELOCITY
+from hucrl_ros.config.robot import AXES, VELOCITY
 
 Array = NDArray[np.float64]
 _COORDINATES = tuple(f"_{axis}" for axis in AXES)

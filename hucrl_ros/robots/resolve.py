@@ -8,8 +8,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from hucrl_ros.config.robot import Draw, Reach, RobotSettings
-from hucrl_ros.config.robot_spec import AXES, sources
+from hucrl_ros.config.robot import AXES, Draw, RobotSettings, StateBound, sources
 from hucrl_ros.config.task_file import (
     Description,
     find_description,
@@ -64,7 +63,7 @@ def _resolved(path: Path) -> Description:
 
 
 def resolve(found: Description) -> Description:
-    """Derive what a description leaves out: joints, limits, starts, scales and reach.
+    """Derive what a description leaves out: joints, limits, starts, scales and state bounds.
 
     Raises:
         ConfigError: the model and the description don't fit together.
@@ -176,7 +175,7 @@ def _check_entries(found: Description, robot: RobotSettings) -> None:
     for name, keys, accepted in (
         ("start", robot.start, entries),
         ("scales", robot.scales, tuple(scaled)),
-        ("reach", robot.reach, moving),
+        ("state_bounds", robot.state_bounds, moving),
     ):
         _require_known(found, name, keys, accepted, "entry of the state")
     _require_known(found, "limits", robot.limits, robot.joints, "one of robot.joints")
@@ -215,17 +214,17 @@ def _with_scales(robot: RobotSettings, built: MujocoRobot) -> RobotSettings:
     angles = set(robot.angles or ())
     moving = entries[: len(entries) - len(robot.context)]
     scaled = [entry for entry in entries if entry not in angles]
-    reach = {**_reach_of_joints(robot, built), **robot.reach}
-    if set(scaled) <= set(robot.scales) and set(moving) <= set(reach):
-        return robot.model_copy(update={"reach": reach})
+    bounds = {**_bounds_of_joints(robot, built), **robot.state_bounds}
+    if set(scaled) <= set(robot.scales) and set(moving) <= set(bounds):
+        return robot.model_copy(update={"state_bounds": bounds})
     measured = measure(built, robot.steps)
     usual = _usual(robot, built, measured)
     largest = _largest(robot, measured)
     return robot.model_copy(
         update={
             "scales": {entry: robot.scales.get(entry, usual[entry]) for entry in scaled},
-            "reach": {
-                entry: reach[entry] if entry in reach else largest[entry] for entry in moving
+            "state_bounds": {
+                entry: bounds[entry] if entry in bounds else largest[entry] for entry in moving
             },
         }
     )
@@ -241,22 +240,22 @@ def _usual(robot: RobotSettings, built: MujocoRobot, measured: Measured) -> dict
     return {entry: round_up(value) or 1.0 for entry, value in usual.items()}
 
 
-def _largest(robot: RobotSettings, measured: Measured) -> dict[str, Reach]:
+def _largest(robot: RobotSettings, measured: Measured) -> dict[str, StateBound]:
     seen = zip(robot.entries, measured.largest.tolist(), strict=True)
     return {entry: round_up(BEYOND * value) or 1.0 for entry, value in seen}
 
 
-def _reach_of_joints(robot: RobotSettings, built: MujocoRobot) -> dict[str, Reach]:
+def _bounds_of_joints(robot: RobotSettings, built: MujocoRobot) -> dict[str, StateBound]:
     """Of angles and of joints with limits, which the model tells."""
     angles = robot.angles or ()
     return {
-        joint: _joint_reach(joint in angles, limits)
+        joint: _joint_bound(joint in angles, limits)
         for joint, limits in zip(robot.joints, built.ranges, strict=True)
         if joint in angles or np.isfinite(limits).all()
     }
 
 
-def _joint_reach(angle: bool, limits: Array) -> Reach:
+def _joint_bound(angle: bool, limits: Array) -> StateBound:
     if not np.isfinite(limits).all():
         return None
     beyond = STRETCH if angle else SLIDE_STRETCH * float(np.abs(limits).max())

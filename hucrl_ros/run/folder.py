@@ -7,14 +7,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from hucrl_ros.config.files import dump_config, load_config
+from hucrl_ros.config.files import dump_config, load_config, write_atomically
 from hucrl_ros.config.schema import Config
-from hucrl_ros.config.task_file import Description, store_description
-from hucrl_ros.config.yaml_files import write_atomically
+from hucrl_ros.config.task_file import ROBOT, Description, store_description
 from hucrl_ros.errors import RunError
 
-ROBOT = "robot"
-"""Folder in a run's folder: the description of a robot of one's own."""
 _HELD = ExitStack()
 """Locks that this process keeps until it ends."""
 
@@ -24,6 +21,26 @@ class RunFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
+        self.config_path = self.root / "config.yaml"
+        """Settings of the run, in ROS parameter form."""
+        self.robot = self.root / ROBOT
+        """Folder of the description of the run's task; older runs of the paper's have none."""
+        self.on_robot = self.root / ".on_robot"
+        """Exists where the episodes are played by a robot and not by our simulator."""
+        self.summary = self.root / "summary.json"
+        """`summary.json`."""
+        self.episodes = self.root / "episodes"
+        """Folder of the bags."""
+        self.bundles = self.root / "bundles"
+        """Folder of the bundles."""
+        self.checkpoints = self.root / "checkpoints"
+        """Folder of the learner's weights."""
+        self.logs = self.root / "logs"
+        """Folder of the nodes' logs."""
+        self.figures = self.root / "figures"
+        """Folder of the pictures."""
+        self.videos = self.root / "videos"
+        """Folder of the videos."""
 
     @classmethod
     def create(
@@ -34,7 +51,7 @@ class RunFolder:
         Args:
             root: The folder.
             config: The settings.
-            described: A robot of one's own, which the run keeps a copy of.
+            described: The complete description of its task, which the run keeps a copy of.
 
         Raises:
             RunError: a run lies there already.
@@ -62,11 +79,6 @@ class RunFolder:
         return run
 
     @property
-    def config_path(self) -> Path:
-        """Settings of the run, in ROS parameter form."""
-        return self.root / "config.yaml"
-
-    @property
     def config(self) -> Config:
         """Settings of the run."""
         return load_config(self.config_path)
@@ -79,51 +91,6 @@ class RunFolder:
         """
         with self.locked(on_robot=self.on_robot.exists()):
             write_atomically(self.config_path, dump_config(config))
-
-    @property
-    def robot(self) -> Path:
-        """Folder of the description of a robot of one's own; the paper's have none."""
-        return self.root / ROBOT
-
-    @property
-    def on_robot(self) -> Path:
-        """Exists where the episodes are played by a robot and not by our simulator."""
-        return self.root / ".on_robot"
-
-    @property
-    def summary(self) -> Path:
-        """`summary.json`."""
-        return self.root / "summary.json"
-
-    @property
-    def episodes(self) -> Path:
-        """Folder of the bags."""
-        return self.root / "episodes"
-
-    @property
-    def bundles(self) -> Path:
-        """Folder of the bundles."""
-        return self.root / "bundles"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of the learner's weights."""
-        return self.root / "checkpoints"
-
-    @property
-    def logs(self) -> Path:
-        """Folder of the nodes' logs."""
-        return self.root / "logs"
-
-    @property
-    def figures(self) -> Path:
-        """Folder of the pictures."""
-        return self.root / "figures"
-
-    @property
-    def videos(self) -> Path:
-        """Folder of the videos."""
-        return self.root / "videos"
 
     def bag(self, episode: int) -> Path:
         """rosbag2 folder of an episode."""

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
+from hucrl_ros.config import plugins
 from hucrl_ros.config.files import (
     COMMAND_LINE,
     load_config,
@@ -21,9 +22,18 @@ from hucrl_ros.config.files import (
     task_config_path,
 )
 from hucrl_ros.config.schema import Config
-from hucrl_ros.config.task_file import Description, is_description, read_description, task_of_path
+from hucrl_ros.config.task_file import (
+    Description,
+    beside,
+    is_description,
+    read_description,
+    task_of_path,
+)
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
+
+if TYPE_CHECKING:
+    from hucrl_ros.tasks import Task
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +66,8 @@ class AskedRun(NamedTuple):
     """What was asked for, in the form that a run keeps."""
 
     config: Config
-    described: Description | None
-    """A robot of one's own, with nothing left to derive; None for a task of the paper."""
+    described: Description
+    """The task, with nothing left to derive."""
 
 
 def prepare_run(options: RunOptions) -> RunFolder:
@@ -70,7 +80,7 @@ def prepare_run(options: RunOptions) -> RunFolder:
     if options.resume:
         return _continued(options)
     config, described = asked_run(options)
-    if described is None:
+    if not is_description(options.task):
         _check_choices(options.task, config)
     _check_device(config)
     folder = options.out or _new_folder(config, options.prefix)
@@ -86,9 +96,12 @@ def asked_run(options: RunOptions) -> AskedRun:
     Raises:
         ConfigError: a setting is wrong, or robot, reward and settings don't fit together.
     """
+    from hucrl_ros.robots.resolve import describe  # MuJoCo takes a while
+
     described = _description(options.task)
     config = _settings(options, described)
-    return AskedRun(config, None if described is None else _complete(described, config))
+    complete = _complete(described, config) if described else describe(options.task)
+    return AskedRun(config, complete)
 
 
 def asked_config(options: RunOptions) -> Config:
@@ -128,12 +141,11 @@ def _settings(options: RunOptions, described: Description | None) -> Config:
 def _complete(described: Description, config: Config) -> Description:
     """With nothing left to derive; simulated for a moment, and its reward exported."""
     from hucrl_ros.robots.resolve import resolve  # MuJoCo and torch take a while
-    from hucrl_ros.run.combinations import check_combination
-    from hucrl_ros.tasks import DescribedTask
+    from hucrl_ros.tasks import Task
     from hucrl_ros.tasks.export_check import check_export
 
     complete = resolve(described)
-    task = DescribedTask(complete, config.action_penalty)
+    task = Task(complete, config.action_penalty)
     check_combination(config, task)
     check_export(task)
     return complete
@@ -160,7 +172,6 @@ def _check_choices(task: str, config: Config) -> None:
         config.planner.algorithm,
     ]:
         return
-    from hucrl_ros.run.combinations import check_combination
     from hucrl_ros.tasks import make_task
 
     check_combination(config, make_task(task, config.action_penalty))
@@ -175,12 +186,13 @@ def recordings_of(bundle: Path, task: str, folder: Path) -> RunFolder:
     Raises:
         RunError: no folder can be made there.
     """
-    exists = (folder / "config.yaml").is_file()
-    if exists or task in task_config_files():
-        return prepare_run(RunOptions(task, out=folder, resume=exists))
-    robot = RunFolder(bundle.absolute().parent.parent).robot
+    if (folder / "config.yaml").is_file():
+        return prepare_run(RunOptions(task, out=folder, resume=True))
+    ours = task in task_config_files()
+    config = asked_config(RunOptions(task)) if ours else Config(task=task)
+    robot = beside(bundle)
     try:
-        run = RunFolder.create(folder, Config(task=task))
+        run = RunFolder.create(folder, config)
         if robot.is_dir():
             shutil.copytree(robot, run.robot, dirs_exist_ok=True)
     except OSError as error:
@@ -255,3 +267,31 @@ def _new_folder(config: Config, prefix: str) -> Path:
             raise RunError(f"{folder}: {error.strerror}") from None
         return folder
     raise RunError(f"{RUNS / name}: a hundred runs of that name lie there already")
+
+
+def check_combination(config: Config, task: "Task") -> None:
+    """Refuse a search or planner that makes no sense for the task, and names provided twice.
+
+    Raises:
+        ConfigError: with the reason and what to choose instead.
+    """
+    from hucrl_ros.models import MODELS  # torch takes seconds to load
+    from hucrl_ros.planners import PLANNERS, make_planner, planner_class
+    from hucrl_ros.search import SEARCHES, missing_gradients, search_class
+
+    for kind, ours in (("planners", PLANNERS), ("searches", SEARCHES), ("models", MODELS)):
+        plugins.installed(kind, ours)
+    spec = task.spec
+    hallucinated = spec.predicted_dim if config.strategy == "optimistic" else 0
+    make_planner(config.planner, spec.predicted_dim, spec.action_dim + hallucinated)
+    for group, name, chosen, members in (
+        ("search", config.search.algorithm, search_class(config.search.algorithm), SEARCHES),
+        ("planner", config.planner.algorithm, planner_class(config.planner.algorithm), PLANNERS),
+    ):
+        if chosen.needs_gradients and (missing := missing_gradients(task)):
+            others = ", ".join(k for k, member in members.items() if not member.needs_gradients)
+            raise ConfigError(
+                f"{group}.algorithm = {name!r}: it follows the gradient of the "
+                f"reward, and that of task {task.name!r} has none with respect to the "
+                f"{' and the '.join(missing)}; choose one of: {others}"
+            )

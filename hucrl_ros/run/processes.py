@@ -20,7 +20,7 @@ KILL_S = 1.0
 POLL_S = 0.02
 """[s] Between two looks at the processes."""
 _PR_SET_PDEATHSIG = 1
-_LAST_WORDS_BYTES = 4096
+_TAIL_BYTES = 4096
 
 
 class Exit(NamedTuple):
@@ -29,7 +29,7 @@ class Exit(NamedTuple):
     name: str
     code: int
     """Exit code, or the negative number of the signal that killed it."""
-    last_words: str
+    last_line: str
     """Last line of its log; empty where it said nothing or was killed."""
 
     @property
@@ -37,8 +37,8 @@ class Exit(NamedTuple):
         """For people: `controller was killed by signal 9 (SIGKILL)`."""
         if self.code < 0:
             return f"{self.name} was killed by signal {-self.code} ({_signal_name(-self.code)})"
-        words = f": {self.last_words}" if self.last_words else ""
-        return f"{self.name} ended with exit code {self.code}{words}"
+        line = f": {self.last_line}" if self.last_line else ""
+        return f"{self.name} ended with exit code {self.code}{line}"
 
 
 @dataclass
@@ -175,7 +175,7 @@ def _last_line(log: Path, start: int) -> str:
     """Last line that is not blank of what was logged since `start` [bytes]."""
     with log.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
-        file.seek(max(start, end - _LAST_WORDS_BYTES))
+        file.seek(max(start, end - _TAIL_BYTES))
         lines = file.read().decode(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from hucrl_ros.config.files import explain, write_atomically
 from hucrl_ros.config.schema import Config
-from hucrl_ros.config.yaml_files import explain, write_atomically
 from hucrl_ros.errors import RunError
 from hucrl_ros.run.folder import RunFolder
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from hucrl_ros.config.task_file import known_tasks, read_description
 from hucrl_ros.robots.resolve import describe
-from hucrl_ros.tasks.base import Task
-from hucrl_ros.tasks.described import DescribedTask
+from hucrl_ros.tasks.task import Task
 
 
 def make_task(name: str, action_penalty: float, described: Path | None = None) -> Task:
@@ -19,7 +18,7 @@ def make_task(name: str, action_penalty: float, described: Path | None = None) -
     Raises:
         ConfigError: no task has that name, or its description is wrong.
     """
-    return DescribedTask(describe(name, described), action_penalty)
+    return Task(describe(name, described), action_penalty)
 
 
 def known_optimum(name: str, action_penalty: float) -> float | None:
@@ -28,4 +27,4 @@ def known_optimum(name: str, action_penalty: float) -> float | None:
     return None if path is None else read_description(path).task.optima.get(action_penalty)
 
 
-__all__ = ["DescribedTask", "Task", "known_optimum", "make_task"]
+__all__ = ["Task", "known_optimum", "make_task"]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.tasks.described import DescribedTask
+from hucrl_ros.tasks.task import Task
 from hucrl_ros.tasks.view import first_line
 
 COUNT = 64
@@ -22,7 +22,7 @@ TOLERANCE = 1e-3
 
 
 class _Reward(nn.Module):
-    def __init__(self, task: DescribedTask) -> None:
+    def __init__(self, task: Task) -> None:
         super().__init__()
         self.task = task
 
@@ -30,7 +30,7 @@ class _Reward(nn.Module):
         return self.task.reward(state, action)
 
 
-def check_export(task: DescribedTask) -> None:
+def check_export(task: Task) -> None:
     """Export the reward alone, and compare it with torch in other states.
 
     Raises:
@@ -65,7 +65,7 @@ def check_export(task: DescribedTask) -> None:
         )
 
 
-def _export(task: DescribedTask, states: Tensor, actions: Tensor, path: Path) -> None:
+def _export(task: Task, states: Tensor, actions: Tensor, path: Path) -> None:
     count = torch.export.Dim("particles", min=1)
     with quiet_export():
         program = torch.onnx.export(

@@ -8,7 +8,7 @@ import mujoco
 import torch
 from torch import Tensor, nn
 
-from hucrl_ros.config.robot_spec import AXES, RobotSpec, sources
+from hucrl_ros.config.robot import AXES, RobotSpec, sources
 from hucrl_ros.tasks.contact import Contact, links_against, shape_of
 from hucrl_ros.tasks.kinematics import ForwardKinematics, site_point
 
@@ -67,7 +67,7 @@ class Geometry(nn.Module):
     They spare a network to find out from data what the robot's description says: where its
     points are, which only kinematics tells from joint angles, and whether in the next control
     period a joint is stopped or a link pushes the object, which depends on positions and on
-    speeds. The kernel computes the same (`runtime.kernel`).
+    speeds. The kernel computes the same (`controller.engines.kernel`).
     """
 
     _lower: Tensor

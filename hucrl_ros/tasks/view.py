@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hucrl_ros.config.reward import Point
-from hucrl_ros.config.robot import RobotSettings
-from hucrl_ros.config.robot_spec import AXES
+from hucrl_ros.config.robot import AXES, RobotSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.mujoco_robot import MujocoRobot
 from hucrl_ros.tasks.kinematics import ForwardKinematics
@@ -40,7 +39,7 @@ class RobotView(nn.Module):
         """
         super().__init__()
         self.settings = settings
-        """The section `robot:` with all that was derived: `start`, `scales`, `reach`."""
+        """The section `robot:` with all that was derived: `start`, `scales`, `state_bounds`."""
         self.spec = settings.spec
         self.action_penalty = action_penalty
         """ρ of the run's settings."""

@@ -1,4 +1,4 @@
-"""A task of which a description says everything."""
+"""A task: robot, reward, start and length of episodes, all as a description says."""
 
 import math
 from collections.abc import Callable
@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from hucrl_ros.config.robot import Draw
-from hucrl_ros.config.robot_spec import RobotSpec
+from hucrl_ros.config.robot import Draw, RobotSpec
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.robots.mujoco_robot import MujocoRobot
-from hucrl_ros.tasks.base import Task
+from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot
 from hucrl_ros.tasks.geometry import Geometry, Stop, Vector
 from hucrl_ros.tasks.terms import total
 from hucrl_ros.tasks.view import (
@@ -26,9 +24,31 @@ from hucrl_ros.tasks.view import (
     load_function,
 )
 
+Bound = float | tuple[float, float]
 
-class DescribedTask(Task):
-    """Robot and reward of a description that says everything (`envs.resolve`)."""
+
+class Task(nn.Module):
+    """What learning, planning and the nodes know of a task.
+
+    It is a torch module without parameters, so that features and rewards can be exported
+    inside the planning graphs.
+    """
+
+    name: str
+    robot: Callable[[], MujocoRobot]
+    steps: int
+    """Control periods in an episode."""
+    angles: tuple[int, ...]
+    """State entries that are angles of revolute joints."""
+    scales: tuple[float, ...]
+    """Unit of each other state entry, in turn, in the networks' inputs [units of the state]."""
+    state_bounds: tuple[Bound, ...]
+    """`(m,)` how far an imagined state may go in each predicted entry: the largest absolute value,
+    infinity for an angle that may wind, or least and largest value, both finite."""
+    success_distance: float = math.inf
+    """Largest `distance` at the end of an episode that counts as success [m]."""
+    optimum: float | None = None
+    """Best achievable return at this action penalty, or None where nobody computed it."""
 
     def __init__(self, described: Description, action_penalty: float) -> None:
         """Load the robot's model and, where it is a function, the reward.
@@ -36,7 +56,10 @@ class DescribedTask(Task):
         Raises:
             ConfigError: model or reward don't fit the description.
         """
-        super().__init__(action_penalty)
+        super().__init__()
+        self.action_penalty = action_penalty
+        self.geometry: Geometry | None = None
+        """What networks see besides the state's entries; None: nothing."""
         self.described = described
         settings = described.robot
         self.name = described.name
@@ -46,11 +69,12 @@ class DescribedTask(Task):
         self.angles = tuple(entries.index(joint) for joint in angles)
         self.scales = tuple(settings.scales[entries[index]] for index in self.others)
         moving = entries[: self.spec.predicted_dim]
-        self.reach = tuple(
-            math.inf if (most := settings.reach[entry]) is None else most for entry in moving
+        self.state_bounds = tuple(
+            math.inf if (most := settings.state_bounds[entry]) is None else most
+            for entry in moving
         )
         success = described.reward.success
-        self.close = math.inf if success is None else success.within
+        self.success_distance = math.inf if success is None else success.within
         self.optimum = described.task.optima.get(action_penalty)
         robot = self.robot()
         self.view = RobotView(settings, robot, action_penalty)
@@ -64,21 +88,90 @@ class DescribedTask(Task):
         """As described."""
         return self.described.robot.spec
 
+    @property
+    def feature_dim(self) -> int:
+        """Length f of what policies and critic see of a state."""
+        return self._entries_dim + (self.geometry.seen_dim if self.geometry else 0)
+
+    @property
+    def model_feature_dim(self) -> int:
+        """Length of `model_features`."""
+        known = self._entries_dim - len(self.spec.context)
+        return known + (self.geometry.modelled_dim if self.geometry else 0)
+
+    def features(self, state: Tensor) -> Tensor:
+        """Inputs `(..., f)` of policies and critic, of states `(..., p)`.
+
+        Cosines of the angles, their sines, the other entries in units of `scales`, then what the
+        geometry lets them see. The kernel computes the same (`controller.engines.kernel`); for a
+        task that overrides this method the slower ONNX engine plans, and torch imagines.
+        """
+        entries = self._entries(state)
+        return (
+            torch.cat([entries, self.geometry.seen(state)], dim=-1) if self.geometry else entries
+        )
+
+    def model_features(self, state: Tensor) -> Tensor:
+        """Inputs of the dynamics model, of states `(..., p)`: like `features`, without context."""
+        entries = self._entries(state)
+        if self.spec.context:
+            entries = entries[..., : -len(self.spec.context)]
+        if self.geometry is None:
+            return entries
+        return torch.cat([entries, self.geometry.modelled(state)], dim=-1)
+
+    @property
+    def least_deviations(self) -> Tensor:
+        """`(f,)` deviations that the model's features are taken to have at least."""
+        entries = torch.zeros(self._entries_dim - len(self.spec.context))
+        return torch.cat([entries, self.geometry.least_deviations]) if self.geometry else entries
+
+    @property
+    def _entries_dim(self) -> int:
+        return 2 * len(self.angles) + len(self.scales)
+
+    def _entries(self, state: Tensor) -> Tensor:
+        angle = state.index_select(-1, torch.tensor(self.angles, dtype=torch.long))
+        rest = state.index_select(-1, torch.tensor(self.others, dtype=torch.long))
+        scaled = rest / torch.tensor(self.scales, dtype=state.dtype)
+        return torch.cat([torch.cos(angle), torch.sin(angle), scaled], dim=-1)
+
+    @property
+    def bounds(self) -> Tensor:
+        """`state_bounds` as least and largest values `(2, m)`."""
+        pairs = [x if isinstance(x, tuple) else (-x, x) for x in self.state_bounds]
+        return torch.tensor(pairs).T.contiguous()
+
+    @property
+    def units(self) -> Tensor:
+        """Unit `(p,)` of each state entry: 1 rad, or the scale."""
+        units = torch.ones(self.spec.state_dim)
+        units[self.others] = torch.tensor(self.scales)
+        return units
+
+    @property
+    def others(self) -> list[int]:
+        """State entries that aren't in `angles`."""
+        return [i for i in range(self.spec.state_dim) if i not in self.angles]
+
     def reward(self, state: Tensor, action: Tensor) -> Tensor:
-        """Reward `(...)` of states `(..., p)` and efforts `(..., q)` [N m or N]."""
+        """Reward `(...)` of `action` `(..., q)` [N m or N] in `state` `(..., p)`."""
         if self._reward is not None:
             return self._reward(state, action, self.view)
         return total(self.described.reward.terms, self.view, state, action)
 
     def distance(self, state: Tensor) -> Tensor:
-        """`(...)` between the two points of `success` [m]; NaN where there is none."""
+        """`(...)` between the two points of `success` [m]; NaN where a task has none."""
         success = self.described.reward.success
         if success is None:
-            return super().distance(state)
+            return torch.full(state.shape[:-1], math.nan)
         return self.view.squared_distance(state, success.of, success.to).sqrt()
 
     def imagined_states(self, count: int, generator: torch.Generator) -> Tensor:
-        """Half as episodes start, half with joints anywhere; or what the description says."""
+        """States `(count, p)` from which imagined trajectories may start.
+
+        Half are as episodes start, half with joints anywhere; or as the description says.
+        """
         if self._imagined is not None:
             return self._imagined(count, generator, self.view)
         entries, joints = self.described.robot.entries, len(self.spec.joint_names)
@@ -89,6 +182,12 @@ class DescribedTask(Task):
         moving = torch.cat([anywhere, states[:, 2 * joints :]], dim=-1)
         first = (torch.arange(count) < count - count // 2)[:, None]
         return torch.where(first, states, moving)
+
+    def rewards(self, states: Array, actions: Array) -> Array:
+        """`reward` for numpy arrays: `(T, p)` and `(T, q)` to `(T,)`."""
+        with torch.no_grad():
+            reward = self.reward(torch.as_tensor(states), torch.as_tensor(actions))
+        return np.asarray(reward.numpy(), dtype=np.float64)
 
     def _geometry(self, robot: MujocoRobot) -> Geometry | None:
         """Stops of limited joints, vectors to bodies, and contacts."""
