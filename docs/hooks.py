@@ -5,11 +5,13 @@ they do. README.md and its neighbours are the site's first pages; their links le
 """
 
 import ast
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -115,6 +117,7 @@ def fields(model: type[BaseModel]) -> Iterator[str]:
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             continue
         meaning, accepted = described(said.get(name, ""), field)
+        accepted = accepted.replace("Range: (-inf, inf).", "")
         rows.append((f"`{field.alias or name}`", _default(field), meaning, accepted))
     return table(("key", "default", "meaning", "accepted"), rows)
 
@@ -123,7 +126,9 @@ def _default(field: Any) -> str:  # noqa: ANN401
     if field.is_required():
         return "–"
     value = field.default_factory() if field.default_factory else field.default
-    return "none" if value in ((), {}, "", None, PydanticUndefined) else f"`{value}`"
+    if value in ((), {}, "", None, PydanticUndefined):
+        return "none"
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
 def _settings() -> Iterator[str]:
@@ -142,19 +147,19 @@ def _robot() -> Iterator[str]:
     yield "Sections of the YAML that describes it. An entry of the state is called `<joint>` (its"
     yield "position), `<joint>_velocity`, or as `observed` and `context` name it."
     for title, model in {
-        "robot:": RobotSettings,
-        "an entry of start:": Draw,
-        "an entry of sites:": SiteSettings,
-        "reward:": RewardSettings,
-        "reward: success:": SuccessSettings,
-        "task:": TaskSettings,
+        "`robot:`": RobotSettings,
+        "An entry of `start:`": Draw,
+        "An entry of `sites:`": SiteSettings,
+        "`reward:`": RewardSettings,
+        "`success:` of a reward": SuccessSettings,
+        "`task:`": TaskSettings,
     }.items():
         yield from ("", f"## {title}", "")
         yield from fields(model)
     yield from ("## Terms of a reward", "")
-    yield "`of` is a site, an observed body or a goal; `to` also three numbers [m]. ρ is the setting"
-    yield "`action_penalty`; tol is 1 in a band and 0.1 at `margin` outside of it. Each term also"
-    yield from ("has `weight`, 1 by default.", "")
+    yield "`of` is a site, an observed body or a goal; `to` also three numbers [m]. ρ is the"
+    yield "setting `action_penalty`; tol is 1 in a band and 0.1 at `margin` outside of it. A term"
+    yield from ("also has `weight`, 1 by default.", "")
     settings = {
         get_args(each.model_fields["term"].annotation)[0]: each
         for each in TermSettings.__subclasses__()
@@ -174,74 +179,84 @@ def _keys(term: type[TermSettings]) -> str:
     )
 
 
-class Use(ast.NodeVisitor):
-    """Where a module of nodes names a topic or a service: with which type, QoS and verb."""
+class Use(NamedTuple):
+    """A place where a node names a topic or a service."""
 
-    def __init__(self) -> None:
-        self.found: list[tuple[str, str, str, str]] = []
-        """Name, message type, verb, QoS."""
+    name: str
+    type: str
+    verb: str
+    delivery: str
 
-    def visit(self, node: ast.AST) -> None:
-        """Look at calls `create_...(Type, topics.NAME, ...)` and at tuples of the same form."""
-        parts = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
-        for kind, topic in zip(parts, parts[1:], strict=False):
-            if ast.unparse(topic).startswith("topics.") and isinstance(kind, ast.Name):
+
+def reached(process: str, modules: dict[str, ast.Module]) -> Iterator[ast.AST]:
+    """What a process is made of: its module, and the helpers of its room that it names."""
+    waiting: list[tuple[str, ast.AST]] = [(process, modules[process])]
+    seen: set[ast.AST] = set()
+    while waiting:
+        here, part = waiting.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        yield part
+        names = {ast.unparse(n) for n in ast.walk(part) if isinstance(n, ast.Name | ast.Attribute)}
+        for module, tree in modules.items():
+            prefix = "" if module == here or module in imported(modules[here]) else f"{module}."
+            if module not in PROCESSES:
+                waiting += [
+                    (module, inner)
+                    for inner in tree.body
+                    if isinstance(inner, ast.ClassDef | ast.FunctionDef)
+                    if f"{prefix}{inner.name}" in names
+                ]
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Modules of the room from which names are imported."""
+    nodes = (node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return {n.rpartition(".")[2] for n in nodes if n.startswith("hucrl_ros.nodes.")}
+
+
+def uses(part: ast.AST) -> Iterator[Use]:
+    """Calls `create_...(Type, topics.NAME, ...)`, and tuples with the arguments of such calls."""
+    for node in ast.walk(part):
+        given = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
+        words = [ast.unparse(argument) for argument in given]
+        for kind, topic in pairwise(words):
+            if topic.startswith("topics.") and kind.isidentifier():
                 call = node.func.attr if isinstance(node, ast.Call) else "subscription"
-                name = getattr(topics, ast.unparse(topic).removeprefix("topics."))
-                qos = [QOS[ast.unparse(p)] for p in parts if ast.unparse(p) in QOS]
                 verb = VERBS[call.rpartition("_")[2]]
-                self.found.append((name, kind.id, verb, *(qos or ["reliable"])))
-        self.generic_visit(node)
-
-
-def uses() -> Iterator[tuple[str, str, str, str, str]]:
-    """Process, topic or service, message type, verb and QoS."""
-    modules = {path.stem: path.read_text() for path in NODES.glob("*.py")}
-    for process in PROCESSES:
-        belongs, waiting = set(), {process}
-        while waiting:  # the helpers that the process's module imports
-            module = waiting.pop()
-            belongs.add(module)
-            words = set(re.findall(r"\w+", "\n".join(imports(modules[module]))))
-            waiting |= (words & modules.keys()) - belongs - {"topics", "qos", *PROCESSES}
-        for module in sorted(belongs):
-            use = Use()
-            use.visit(ast.parse(modules[module]))
-            yield from ((process, *each) for each in use.found)
-    for topic in RECORDED:
-        qos = QOS["LATCHED" if topic.latched else "STREAM"]
-        yield "recorder", topic.name, topic.type.rpartition("/")[2], "to", qos
-
-
-def imports(source: str) -> Iterator[str]:
-    """What a module imports from its room."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hucrl_ros.nodes"):
-            yield ast.unparse(node)
+                delivery = [QOS[word] for word in words if word in QOS] or ["reliable"]
+                service = verb.endswith(" by")
+                name = getattr(topics, topic.removeprefix("topics."))
+                yield Use(name, kind, verb, "service" if service else delivery[0])
 
 
 def _topics() -> Iterator[str]:
+    modules = {path.stem: ast.parse(path.read_text()) for path in sorted(NODES.glob("*.py"))}
+    package = {
+        alias.name: (node.module or "").partition(".")[0]
+        for tree in modules.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
     who: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    kinds, delivery = {}, {}
-    for process, name, kind, verb, qos in uses():
-        who[name][verb].add(process)
-        kinds[name] = kind
-        delivery[name] = "service" if verb.endswith(" by") else qos
-    yield "Names are relative, so that they can be remapped. What each one means, and in which"
-    yield "order things happen, stands in the [contracts](../contracts.md)."
+    said = {}
+    for process in PROCESSES:
+        for use in (use for part in reached(process, modules) for use in uses(part)):
+            who[use.name][use.verb].add(process)
+            said[use.name] = (f"{package[use.type]}/{use.type}", use.delivery)
+    for topic in RECORDED:
+        who[topic.name]["to"].add("recorder")
+    yield "Names are relative, so that they can be remapped; a robot stands in the place of the"
+    yield "simulator. What each one means, and in which order things happen, stands in the"
+    yield "[contracts](../contracts.md)."
     yield ""
-    yield from table(
-        ("topic or service", "type", "who", "delivery"),
-        (
-            (
-                f"`{name}`",
-                kinds[name],
-                "; ".join(f"{verb}: {', '.join(sorted(by))}" for verb, by in who[name].items()),
-                delivery[name],
-            )
-            for name in sorted(who)
-        ),
-    )
+    rows = []
+    for name, (kind, delivery) in sorted(said.items()):
+        by = "; ".join(f"{verb}: {', '.join(sorted(w))}" for verb, w in sorted(who[name].items()))
+        rows.append((f"`{name}`", kind, by, delivery))
+    yield from table(("topic or service", "type", "who", "delivery"), rows)
     yield from ("## Fields of `controller/ticks`", "", "`layout.dim[i].label` names them.", "")
     yield from table(
         ("field", "meaning"),
@@ -250,8 +265,8 @@ def _topics() -> Iterator[str]:
 
 
 def _commands() -> Iterator[str]:
-    yield "`hucrl COMMAND --help` prints the same. Exit codes: 0 done, 1 failed, 2 wrong settings or"
-    yield from ("usage, 130 Ctrl-C.", "")
+    yield "`hucrl COMMAND --help` prints the same. Exit codes: 0 done, 1 failed, 2 wrong settings"
+    yield from ("or usage, 130 Ctrl-C.", "")
     group = get_command(commands())
     for name in COMMANDS:
         command = group.commands[name]
