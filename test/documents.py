@@ -35,7 +35,7 @@ class Command(NamedTuple):
 
 
 def commands_in(path: Path) -> list[Command]:
-    """The lines of all shell blocks, `&&` split, comments and variables before a command dropped."""
+    """Lines of shell blocks, `&&` split; comments and variables before a command are dropped."""
     found = []
     for block in blocks(path, "sh"):
         for line in block.splitlines():

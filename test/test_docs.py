@@ -255,7 +255,7 @@ def examples(tmp_path_factory):
 @pytest.mark.usefixtures("examples")
 @pytest.mark.parametrize("check", contract(planners_contract, planners_contract.every_planner))
 def test_the_example_of_a_planner_fulfils_the_contract(check, monkeypatch):
-    monkeypatch.setitem(planners_contract.TOLERANCES, "hill_climb", (None, 0.03))
+    monkeypatch.setitem(planners_contract.TOLERANCES, "hill_climb", (None, 0.05))
     check("hill_climb")
 
 

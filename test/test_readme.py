@@ -25,8 +25,7 @@ def test_every_direct_dependency_has_a_reason():
     for name in ("requirements", "requirements-ros", "requirements-dev"):
         lines = (ROOT / f"{name}.in").read_text().splitlines()
         required |= {re.match(r"[\w.-]+", line)[0] for line in lines if not line.startswith("#")}
-    documented = [
-        name.strip() for row in table(README, "package", "why") for name in row[0].split(",")
-    ]
+    rows = table(README, "package", "why")
+    documented = [name.strip() for row in rows for name in row[0].split(",")]
     assert len(documented) == len(set(documented))
     assert set(documented) == required
