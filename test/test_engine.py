@@ -17,8 +17,8 @@ from touching import touching
 
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.schema import ModelSettings, PlannerSettings, SearchSettings
-from hucrl_ros.controller import compiled, simd
 from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.engines import compiled, simd
 from hucrl_ros.controller.engines.engine import make_engine
 from hucrl_ros.controller.engines.networks import GEOMETRY, from_arrays, to_arrays
 from hucrl_ros.controller.engines.onnx_engine import OnnxEngine
@@ -303,7 +303,7 @@ import sys
 import threading
 import numpy as np
 from numpy_engine import NumpyEngine
-from hucrl_ros.controller import simd
+from hucrl_ros.controller.engines import simd
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines.engine import make_engine
 

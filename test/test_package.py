@@ -114,8 +114,11 @@ def test_pip_installs_the_same_data_files(workspace, tmp_path):
     pip = (sys.executable, "-m", "pip", "install", *options, f"--prefix={prefix}", ".")
     done = run(*pip, cwd=source)
     assert done.returncode == 0, done.stderr
-    site = next(prefix.rglob("hucrl_ros/config/paths.py")).parents[1]
-    code = "from hucrl_ros import paths; print(paths.share_directory(), paths.__file__, sep='|')"
+    site = next(prefix.rglob("hucrl_ros/config/paths.py")).parents[2]
+    code = (
+        "from hucrl_ros.config import paths;"
+        "print(paths.share_directory(), paths.__file__, sep='|')"
+    )
     done = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(site))
     assert done.returncode == 0, done.stderr
     share, module = done.stdout.strip().split("|")

@@ -9,7 +9,7 @@ from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config, PlannerSettings
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.nodes.parameters import given_settings, read_config, robot_of_run
-from hucrl_ros.robots import Pendulum
+from hucrl_ros.robots import make_robot
 from hucrl_ros.run.folder import RunFolder
 
 
@@ -84,7 +84,7 @@ def test_a_run_that_describes_its_robot_tells_its_limits(tmp_path):
     run = RunFolder.create(tmp_path / "run", Config(task="stick"), described)
     spec = robot_of_run(Node(run=str(run.root)), "stick")
     assert spec is not None
-    assert (spec.name, spec.effort_limits) == ("stick", Pendulum.spec.effort_limits)
+    assert (spec.name, spec.effort_limits) == ("stick", make_robot("pendulum").spec.effort_limits)
 
 
 def test_without_such_a_run_the_robot_is_not_known(tmp_path):

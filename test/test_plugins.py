@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import test_models_contract as models_contract
@@ -16,9 +17,10 @@ from plugin_package import install
 from tiny_learning import random_episode, short_episodes, tiny_config  # noqa: F401
 
 from hucrl_ros.cli import main
+from hucrl_ros.config import plugins
 from hucrl_ros.config.files import parse_config
 from hucrl_ros.config.reward import RewardSettings
-from hucrl_ros.config.schema import PlannerSettings, plugins
+from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.config.task_file import dump_description
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import load_bundle
@@ -108,7 +110,7 @@ def test_a_reward_term_is_summed_with_ours_and_dumped(tmp_path):
     assert float(task.reward(state, torch.zeros(1, 2))) == pytest.approx(1.5**2 - 1.5)
     reward = RewardSettings.model_validate({"terms": terms})
     assert RewardSettings.model_validate(reward.model_dump(mode="json")) == reward
-    assert "bias: 0.5" in dump_description(task.described.robot, reward)
+    assert "bias: 0.5" in dump_description(replace(task.described, reward=reward))
 
 
 @pytest.mark.usefixtures("packages")

@@ -35,7 +35,7 @@ _HEADINGS = (
     "p99 ms",
     "misses",
     "fallbacks",
-    "learning s",
+    "learn s",
 )
 
 

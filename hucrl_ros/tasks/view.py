@@ -47,7 +47,7 @@ class RobotView(nn.Module):
         self.entries = settings.entries
         """Names of the state's entries `(p,)`."""
         self._model = robot.model
-        self._ranges = torch.tensor(robot.ranges, dtype=torch.float32)
+        self._ranges = robot.ranges
         self._sites = nn.ModuleDict()
 
     def anywhere(self, count: int, generator: torch.Generator) -> Tensor:
@@ -58,9 +58,10 @@ class RobotView(nn.Module):
         scales, angles = self.settings.scales, self.settings.angles or ()
         joints = self.spec.joint_names
         half = torch.tensor([math.pi if joint in angles else scales[joint] for joint in joints])
-        limited = self._ranges.isfinite().all(dim=-1)
-        low = torch.where(limited, self._ranges[:, 0], -half)
-        high = torch.where(limited, self._ranges[:, 1], half)
+        ranges = torch.tensor(self._ranges, dtype=torch.float32)
+        limited = ranges.isfinite().all(dim=-1)
+        low = torch.where(limited, ranges[:, 0], -half)
+        high = torch.where(limited, ranges[:, 1], half)
         places = low + (high - low) * torch.rand(count, len(joints), generator=generator)
         speeds = torch.tensor([scales[f"{joint}_velocity"] for joint in joints])
         moving = speeds * torch.randn(count, len(joints), generator=generator)
