@@ -21,6 +21,7 @@ from pydantic_core import PydanticUndefined
 from typer.main import get_command
 
 from hucrl_ros.cli import COMMANDS, commands
+from hucrl_ros.cli.list import REGISTRIES, entries
 from hucrl_ros.config.defaults import described, docstrings
 from hucrl_ros.config.reward import RewardSettings, SuccessSettings, TaskSettings, TermSettings
 from hucrl_ros.config.robot import Draw, RobotSettings, SiteSettings
@@ -85,6 +86,7 @@ def reference() -> dict[str, list[str]]:
     """Lines of each page of the reference."""
     return {
         "settings": ["# Settings", "", *_settings()],
+        "choices": ["# What can be chosen", "", *_choices()],
         "robot": ["# A robot of your own", "", *_robot()],
         "topics": ["# Topics, messages, services", "", *_topics()],
         "commands": ["# Commands", "", *_commands()],
@@ -141,6 +143,14 @@ def _settings() -> Iterator[str]:
         if isinstance(model, type) and issubclass(model, BaseModel):
             yield from (f"## {group}", "", (model.__doc__ or "").splitlines()[0], "")
             yield from fields(model)
+
+
+def _choices() -> Iterator[str]:
+    yield from ("`hucrl list` prints the same.", "")
+    for kind, registry in REGISTRIES.items():
+        yield from (f"## {kind.capitalize()}", "", f"How one is chosen: {registry.chosen_by}.", "")
+        rows = ((f"`{each.name}`", each.summary, f"`{each.source}`") for each in entries(kind))
+        yield from table(("name", "what it is", "source"), rows)
 
 
 def _robot() -> Iterator[str]:

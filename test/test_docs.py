@@ -265,6 +265,7 @@ def test_the_example_of_a_model_fulfils_the_contract(check):
     check("bayesian_linear")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("examples")
 def test_the_example_of_a_model_plays_in_the_controller(tmp_path):
     bundle, parts = models_contract.exported("bayesian_linear", "optimistic", tmp_path)
@@ -326,6 +327,7 @@ def test_the_site_asks_no_other_host(site):
     ("page", "expected"),
     [
         ("settings", ["particles", "Trajectories in each iteration", "[2, inf)"]),
+        ("choices", ["half_cheetah", "dyna_mpc", "planner.algorithm"]),
         ("robot", ["draw_fixed", "bounded_effort", "exp(−‖u/scale‖²) − 1"]),
         ("topics", ["from: controller, watchdog; to: recorder, simulator, watchdog", "tick_ms"]),
         ("commands", ["hucrl bench delay", "--action-penalty RHO"]),
