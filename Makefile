@@ -10,7 +10,7 @@ BIN := .venv/bin
 # A shell inside another environment with ROS wheels must not tell ours that it is set up.
 unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
 
-.PHONY: help env demo doctor test test-slow test-gpu pytest lint format lock clean
+.PHONY: help env demo doctor test test-slow test-gpu pytest lint format docs lock clean
 
 help:
 	@echo "make demo       teach a simulated pendulum its swing-up (RUN=folder, ARGS='--seed 1')"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-gpu   the tests that need an NVIDIA GPU and a torch with CUDA"
 	@echo "make lint       ruff, mypy, codespell"
 	@echo "make format     let ruff rewrite the files"
+	@echo "make docs       build the documentation's site into build/site"
 	@echo "make env        make or update .venv"
 	@echo "make lock       choose new versions for requirements*.txt"
 	@echo "make clean      remove .venv and build outputs; runs/ stays"
@@ -54,6 +55,9 @@ lint: env
 format: env
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: env
+	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lock:
 	.ci/lock

@@ -43,7 +43,7 @@ def up(
         Option(
             "--no-simulator",
             help="a robot stands in its place, in real time: it publishes joint states, takes "
-            "commands and answers simulator/reset (docs/your_robot.md)",
+            "commands and answers simulator/reset (docs/hardware.md)",
         ),
     ] = False,
 ) -> None:

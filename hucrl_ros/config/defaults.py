@@ -43,11 +43,12 @@ def _range_text(annotation: object, constraints: Sequence[object]) -> str:
         return "true | false"
     if get_origin(annotation) is Literal:
         return " | ".join(get_args(annotation))
-    if annotation is str:
-        return ""
     if get_origin(annotation) is tuple:  # of its entries, not of its length
-        given = get_args(get_args(annotation)[0])[1:]  # from Annotated[int, ...]; none from int
+        entry = get_args(annotation)[0]
+        annotation, *given = get_args(entry) or (entry,)  # from Annotated[int, ...], or from int
         constraints = [bound for each in given for bound in getattr(each, "metadata", [each])]
+    if annotation not in (int, float):
+        return ""
     bounds = {
         kind: f"{bound:.10g}"
         for constraint in constraints
@@ -60,7 +61,7 @@ def _range_text(annotation: object, constraints: Sequence[object]) -> str:
 
 
 def _lines(group: type[Settings], indent: str) -> Iterator[str]:
-    meanings = _docstrings(group)
+    meanings = docstrings(group)
     for name, field in group.model_fields.items():
         annotation = field.annotation
         if isinstance(annotation, type) and issubclass(annotation, Settings):
@@ -70,17 +71,17 @@ def _lines(group: type[Settings], indent: str) -> Iterator[str]:
             yield f"{indent}{name}:"
             yield from _lines(annotation, indent + "  ")
         else:
-            yield from _comment(*_described(meanings[name], field), indent=indent)
+            yield from _comment(*described(meanings[name], field), indent=indent)
             value = field.default if isinstance(field.default, str) else json.dumps(field.default)
             yield f"{indent}{'# ' if field.default == () else ''}{name}: {value}"
 
 
-def _described(meaning: str, field: FieldInfo) -> tuple[str, str]:
+def described(docstring: str, field: FieldInfo) -> tuple[str, str]:
     """Meaning; unit and range. The docstring of a field has its unit in brackets."""
-    unit, accepted = UNIT.search(meaning), _range_text(field.annotation, field.metadata)
+    unit, accepted = UNIT.search(docstring), _range_text(field.annotation, field.metadata)
     facts = [f"Unit: {unit[1]}."] if unit else []
     facts += [f"Range: {accepted}."] if accepted else []
-    return UNIT.sub("", meaning), " ".join(facts)
+    return UNIT.sub("", docstring), " ".join(facts)
 
 
 def _comment(*sentences: str, indent: str) -> list[str]:
@@ -96,7 +97,7 @@ def _comment(*sentences: str, indent: str) -> list[str]:
     return joined if len(joined) == 1 else [line for text in sentences for line in wrapped(text)]
 
 
-def _docstrings(group: type[Settings]) -> dict[str, str]:
+def docstrings(group: type) -> dict[str, str]:
     """The docstring below each field, in one line."""
     # pydantic's own `use_attribute_docstrings` would read sources at every start of a node.
     (definition,) = ast.parse(inspect.getsource(group)).body

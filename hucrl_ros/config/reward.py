@@ -233,6 +233,7 @@ class RewardSettings(Settings):
     terms: tuple[AnyTerm, ...] = ()
     """Summed."""
     success: SuccessSettings | None = None
+    """Distance at the end of an episode that counts as success: `of`, `to`, `within`."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "RewardSettings":

@@ -162,6 +162,7 @@ class Draw(Settings):
     low: float | None = None
     """With `high`: of a uniform distribution [the entry's unit]."""
     high: float | None = None
+    """With `low`: of a uniform distribution [the entry's unit]."""
     origin: float = 0.0
     """Added to what is drawn [the entry's unit]."""
 

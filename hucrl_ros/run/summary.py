@@ -36,9 +36,13 @@ class TickStatistics(_Record):
     """Distribution of the control ticks' durations over an episode [ms]."""
 
     p50: float
+    """Half of the ticks were faster [ms]."""
     p99: float
+    """99% of them [ms]."""
     p999: float
+    """99.9% of them [ms]."""
     max: float
+    """The slowest [ms]."""
 
     @classmethod
     def of(cls, tick_ms: NDArray[np.float64]) -> TickStatistics | None:
@@ -61,6 +65,7 @@ class EpisodeSummary(_Record):
     steps: int = Field(ge=0)
     """Transitions recorded [1]."""
     tick_ms: TickStatistics | None = None
+    """From receiving a joint state to sending its command [ms]."""
     misses: int | None = None
     """Ticks later than the control period [1]."""
     fallbacks: int | None = None
@@ -86,10 +91,15 @@ class Summary(_Record):
     """A whole run, as far as it got."""
 
     task: str
+    """Name of the task."""
     strategy: str
+    """Exploration strategy."""
     action_penalty: float
+    """ρ, weight of the action's cost in the reward [1]."""
     seed: int
+    """Seed of everything random [1]."""
     mode: Literal["lockstep", "real_time", "in_process"]
+    """How it was played last; `in_process`: by `hucrl train`."""
     optimum: float | None
     """Best achievable return, where it is known."""
     best_return: float | None
@@ -104,9 +114,11 @@ class Summary(_Record):
     cpu_s: float
     """Processor time of all its processes [s]."""
     versions: dict[str, str]
+    """Of Python and the libraries that decide the outcome."""
     events: tuple[str, ...]
     """What a person should know of: lost nodes, interruptions; one line each."""
     episodes: tuple[EpisodeSummary, ...]
+    """One entry for each finished episode."""
 
     @classmethod
     def of(
