@@ -98,7 +98,7 @@ def test_ros_reads_the_parameters_as_they_were_meant(ros_domain, tmp_path, name)
 
 def test_no_other_code_lists_the_nodes():
     package = Path(importlib.util.find_spec("hucrl_ros").origin).parent
-    starters = [package / "run" / "session.py", package / "cli" / "up.py"]
+    starters = [package / "run" / "session.py", package / "cli" / "runs.py"]
     starters += (share_directory() / "launch").glob("*.launch.py")
     for path in starters:
         named = {name for name in NODES if re.search(rf"['\"]{name}['\"]", path.read_text())}

@@ -9,9 +9,6 @@ from typing import Annotated, Literal, NamedTuple
 
 from typer import Argument
 
-from hucrl_ros.config import plugins
-from hucrl_ros.config.files import share_directory
-from hucrl_ros.config.task_file import known_tasks, read_description
 from hucrl_ros.errors import ConfigError
 
 Member = type | FunctionType
@@ -86,6 +83,8 @@ def run(
 
 def entries(kind: Kind) -> list[Entry]:
     """The choices of one kind, sorted by name."""
+    from hucrl_ros.config import plugins
+
     module, variable, _, plugin_kind = REGISTRIES[kind]
     if not module:
         return _described(kind)
@@ -107,6 +106,8 @@ def entries(kind: Kind) -> list[Entry]:
 
 
 def _described(kind: str) -> list[Entry]:
+    from hucrl_ros.config.files import share_directory
+    from hucrl_ros.config.task_file import known_tasks, read_description
 
     found: dict[str, Entry] = {}
     for path in known_tasks().values():

@@ -37,7 +37,7 @@ Schema = TypeVar("Schema", bound=BaseModel)
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Refuses aliases, as ROS's own parser does: a few lines of them expand to gigabytes."""
+    """Refuses aliases: a few lines of them expand to gigabytes."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -61,11 +61,14 @@ def read_mapping(path: Path, error: type[HucrlError] = ConfigError) -> dict[str,
         raise error(f"{shortened(path)}: {problem.strerror}") from None
     except ValueError as problem:  # a null character
         raise error(f"{shortened(path)}: {problem}") from None
-    return parse_mapping(content, path, error)
+    return parse_mapping(content, path, error, yaml.SafeLoader)
 
 
 def parse_mapping(
-    content: bytes, path: Path, error: type[HucrlError] = ConfigError
+    content: bytes,
+    path: Path,
+    error: type[HucrlError] = ConfigError,
+    loader: type[yaml.SafeLoader] = _PlainLoader,
 ) -> dict[str, Any]:
     """Keys and values in the content of a file.
 
@@ -73,12 +76,13 @@ def parse_mapping(
         content: UTF-8.
         path: Where it is from.
         error: What to raise.
+        loader: By default one that refuses aliases, for what somebody else wrote.
 
     Raises:
-        HucrlError: it isn't YAML, has aliases, or holds something else.
+        HucrlError: it isn't YAML, or holds something else.
     """
     try:
-        document = yaml.load(content.decode(), Loader=_PlainLoader)
+        document = yaml.load(content.decode(), Loader=loader)
     except Exception as problem:  # PyYAML lets out what int, datetime and deep nesting raise.
         raise error(f"{shortened(path)}: not YAML: {shortened(problem)}") from None
     if not isinstance(document, dict):
