@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.util
 import subprocess
 import sys
 from collections import defaultdict
@@ -140,3 +141,24 @@ def test_nothing_is_unpickled():
                 if called == "np.load":
                     given = {word.arg: ast.unparse(word.value) for word in node.keywords}
                     assert given.get("allow_pickle") == "False", f"{module}: np.load"
+
+
+def assigned(cls):
+    """Names of the attributes that a class's methods give to `self`."""
+    for node in ast.walk(cls):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for target in (t for part in targets for t in getattr(part, "elts", [part])):
+            if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
+                yield target.attr
+
+
+def test_no_node_hides_what_rclpy_keeps_in_its_own():
+    theirs = set()
+    for module in ("rclpy.node", "rclpy.lifecycle.node"):
+        source = Path(importlib.util.find_spec(module).origin).read_text()
+        theirs |= {name for cls in ast.walk(ast.parse(source)) for name in assigned(cls)}
+    assert "_clients" in theirs
+    for path in ROOT.rglob("nodes/*.py"):
+        for cls in ast.walk(ast.parse(path.read_text())):
+            if isinstance(cls, ast.ClassDef) and "Node" in "".join(map(ast.unparse, cls.bases)):
+                assert not theirs & set(assigned(cls)), f"{path.name}: {cls.name}"

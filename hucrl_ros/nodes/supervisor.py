@@ -57,9 +57,9 @@ class Supervisor(Node):
         self._ledger.write()
         self._progress.steps, self._progress.optimum = task.steps, task.optimum
         self._progress.finished = list(self._ledger.episodes)
-        self._clients = NodeClients(self, self._advance)
+        self._others = NodeClients(self, self._advance)
         self._protocol = Protocol(
-            run, config, self._clients, self._ledger, self._monitor, self._progress
+            run, config, self._others, self._ledger, self._monitor, self._progress
         )
         self._script = self._protocol.script()
         self._wait: Wait | None = None
@@ -79,7 +79,7 @@ class Supervisor(Node):
         self.create_subscription(JointState, topics.JOINT_STATES, self._on_state, ARCHIVE)
         self.create_subscription(Float64MultiArray, topics.TICKS, self._on_tick, ARCHIVE)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timers = [
+        self._ticking = [
             self.create_timer(ADVANCE_PERIOD, self._look, clock=steady),
             self.create_timer(VIEW_PERIOD, self._show, clock=steady),
         ]
@@ -139,7 +139,7 @@ class Supervisor(Node):
             self._heard = rest if newline else line
             return line if newline else ""
         # Nobody watches the processes. Silence may also mean that a machine is overloaded.
-        silent = self._clients.silent()
+        silent = self._others.silent()
         return f"{silent[0]} gives no sign of life" if silent else ""
 
     # The end of a run that can't go on
@@ -153,11 +153,11 @@ class Supervisor(Node):
         playing = self._progress.phase is Phase.RUNNING
         self._expect_trip = playing and reason.startswith("controller ")
         self._progress.enter(Phase.STOPPED)
-        self._clients.deactivate()
+        self._others.deactivate()
 
     def _finish_giving_up(self) -> None:
-        trip, late = self._clients.trip, time.monotonic() > self._give_up_at
-        done = trip is not None if self._expect_trip else not self._clients.active
+        trip, late = self._others.trip, time.monotonic() > self._give_up_at
+        done = trip is not None if self._expect_trip else not self._others.active
         if not (done or late):
             return
         if self._expect_trip:
