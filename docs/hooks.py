@@ -52,7 +52,7 @@ QOS = {
     "ARCHIVE": "reliable",
     "LATCHED": "reliable, transient local",
 }
-"""Names in `nodes/qos.py`, and what the other side needs to know of them."""
+"""Names in `nodes/topics.py`, and what the other side needs to know of them."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -210,13 +210,13 @@ def reached(process: str, modules: dict[str, ast.Module]) -> Iterator[ast.AST]:
         yield part
         names = {ast.unparse(n) for n in ast.walk(part) if isinstance(n, ast.Name | ast.Attribute)}
         for module, tree in modules.items():
-            prefix = "" if module == here or module in imported(modules[here]) else f"{module}."
+            plain = module == here or module in imported(modules[here])
             if module not in PROCESSES:
                 waiting += [
                     (module, inner)
                     for inner in tree.body
                     if isinstance(inner, ast.ClassDef | ast.FunctionDef)
-                    if f"{prefix}{inner.name}" in names
+                    if f"{module}.{inner.name}" in names or (plain and inner.name in names)
                 ]
 
 
@@ -231,14 +231,16 @@ def uses(part: ast.AST) -> Iterator[Use]:
     for node in ast.walk(part):
         given = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
         words = [ast.unparse(argument) for argument in given]
+        plain = [word.removeprefix("topics.") for word in words]
         for kind, topic in pairwise(words):
             if topic.startswith("topics.") and kind.isidentifier():
                 call = node.func.attr if isinstance(node, ast.Call) else "subscription"
                 verb = VERBS[call.rpartition("_")[2]]
-                delivery = [QOS[word] for word in words if word in QOS] or ["reliable"]
+                delivery = [QOS[word] for word in plain if word in QOS] or ["reliable"]
                 service = verb.endswith(" by")
                 name = getattr(topics, topic.removeprefix("topics."))
-                yield Use(name, kind, verb, "service" if service else delivery[0])
+                if isinstance(name, str):
+                    yield Use(name, kind, verb, "service" if service else delivery[0])
 
 
 def _topics() -> Iterator[str]:

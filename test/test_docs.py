@@ -326,6 +326,23 @@ def test_the_site_asks_no_other_host(site):
             assert "//" not in tag or 'rel="canonical"' in tag, f"{page.name}: {tag}"
 
 
+def test_the_topics_page_says_what_the_contracts_say(site):
+    page = re.sub(r"<[^>]+>", " ", (site / "reference" / "topics.html").read_text())
+    for row in table(CONTRACTS, "name", "type", "from → to", "meaning"):
+        kind, latched, _ = row[1].partition(", latched")
+        if "srv" in kind or kind.startswith("lifecycle") or "/diagnostics" in row[0]:
+            continue
+        for name in quoted(row[0]):
+            told = re.search(
+                rf"\n\s*{name}\s+{kind}\s+from: ([^;\n]*)(?:; to: ([^\n]*))?\n([^\n]*)", page
+            )
+            assert told, name
+            assert ("transient local" in told[3]) == bool(latched), name
+            _, _, readers = row[2].partition(" → ")
+            if told[2] and readers != "all":
+                assert set(re.findall(r"\w+", readers)) <= set(re.findall(r"\w+", told[2])), name
+
+
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
