@@ -258,6 +258,10 @@ def test_the_name_is_that_of_the_file_and_the_settings_lie_next_to_it(tmp_path):
         ({"model": None}, "robot.model is missing"),
         ({"period": -1}, "robot.period = -1: Input should be greater than or equal to 0.0001"),
         ({"perod": 1}, "unknown key 'robot.perod'; did you mean 'period'?"),
+        (
+            {"period": None, "perod": 1},
+            "robot.period is missing; is it the unknown key 'perod'?",
+        ),
         ({"name": "a b"}, "robot.name: 'a b': expected letters"),
         ({"model": "none.xml"}, "robot.model = 'none.xml': no such file"),
         ({"model": "mine.yaml"}, "MuJoCo can't read it"),
@@ -339,8 +343,9 @@ def test_a_wrong_reward_is_refused_in_one_line(tmp_path, changes, message):
 @pytest.mark.parametrize(
     ("terms", "message"),
     [
-        ([{"term": "nearr"}], "'nearr' found using 'term' does not match any of the expected"),
+        ([{"term": "nearr"}], "terms.0: unknown 'nearr'; did you mean 'near'? known here: "),
         ([{"term": "near", "of": "hand", "to": "goal"}], "reward.terms.0.near.length is missing"),
+        ([{"term": "speed", "joints": "hip"}], "joint is missing; is it the unknown key 'jo"),
         ([{"term": "speed", "joint": "hip"}], "reward.terms.0 (speed): "),
         ([{"term": "effort"}, {"term": "height", "of": "toe"}], "reward.terms.1 (height): "),
         ([{"term": "effort", "scal": 1}], "unknown key 'reward.terms.0.effort.scal'"),

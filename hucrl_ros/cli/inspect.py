@@ -44,6 +44,7 @@ def run(
     else:
         raise HucrlError(
             f"{path}: neither a bundle (a folder with {MANIFEST}) nor a bag "
-            f"(a folder with {FILE_NAME} or an .mcap file, or that file) nor a robot's YAML"
+            f"(a folder with {FILE_NAME} or an .mcap file, or that file) nor a robot's YAML; "
+            "a run has them in its folders bundles/ and episodes/"
         )
     Console(highlight=False).print(described, soft_wrap=True)

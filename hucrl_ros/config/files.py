@@ -123,7 +123,7 @@ def explain(error: ValidationError, schema: type[BaseModel], section: str = "") 
     location = problem["loc"]
     key = ".".join([*([section] if section else []), *map(str, location)])
     if problem["type"] == "missing":
-        return f"{key} is missing"
+        return f"{key} is missing{_misspelt(error, location)}"
     if problem["type"] == "extra_forbidden":
         name, known = shortened(repr(key), 70), _known_keys(schema, location[:-1])
         if not known:
@@ -133,9 +133,25 @@ def explain(error: ValidationError, schema: type[BaseModel], section: str = "") 
         return f"unknown key {name}; {hint}known here: {', '.join(known)}"
     if problem["type"] == "value_error":
         return f"{key + ': ' if key else ''}{problem['ctx']['error']}"
+    if problem["type"] == "union_tag_invalid":
+        tag, known = problem["ctx"]["tag"], problem["ctx"]["expected_tags"]
+        near = difflib.get_close_matches(str(tag), known.replace("'", "").split(", "), n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"{key}: unknown {shortened(repr(tag), 70)}; {hint}known here: {known}"
     has_value = not key or problem["type"].startswith("union_tag")  # the message, then
     shown = "" if has_value else f" = {shortened(repr(problem['input']), 100)}"
     return f"{key}{shown}: {problem['msg']}".removeprefix(": ")
+
+
+def _misspelt(error: ValidationError, missing: tuple[int | str, ...]) -> str:
+    """An unknown key beside the `missing` one that may be meant for it; empty if none is."""
+    unknown = [
+        str(problem["loc"][-1])
+        for problem in error.errors()
+        if problem["type"] == "extra_forbidden" and problem["loc"][:-1] == missing[:-1]
+    ]
+    near = difflib.get_close_matches(str(missing[-1]), unknown, n=1)
+    return f"; is it the unknown key {shortened(repr(near[0]), 70)}?" if near else ""
 
 
 def _known_keys(schema: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
