@@ -6,6 +6,7 @@ from bag_messages import JOINT_STATES, TICKS, Recording, joint_state, record_epi
 from bundle_factory import write_bundle
 
 from hucrl_ros.cli import main
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.schema import Config
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import make_task
@@ -110,3 +111,10 @@ def test_anything_else_is_refused(tmp_path, capsys, name):
 def test_bundle_cannot_be_repaired(tmp_path, capsys):
     code, _, err = inspect(capsys, write_bundle(tmp_path / "bundle_001"), "--repair")
     assert code == 2 and "--repair is for bags" in err
+
+
+def test_units_in_brackets_are_shown(capsys):
+    path = share_directory() / "config" / "examples" / "furuta" / "furuta.yaml"
+    code, shown, _ = inspect(capsys, path)
+    assert code == 0
+    assert "over the joints [(rad/s)² or (m/s)²]: move" in shown

@@ -63,7 +63,7 @@ def _pairs(values: Mapping[str, str], title: str | None = None) -> Table:
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in values.items():
-        table.add_row(name, value)
+        table.add_row(Text(name), Text(value))  # brackets are units here, not markup
     return table
 
 
