@@ -104,7 +104,7 @@ def test_a_manifest_that_would_grow_without_end_is_refused(folder):
 
 def test_a_manifest_of_any_size_is_refused(folder):
     os.truncate(folder / "manifest.yaml", 2**40)
-    assert "manifest.yaml has 1099511627776 bytes, more than the 1048576 accepted" in refusal(
+    assert "manifest.yaml has 1099511627776 bytes, more than the 131072 accepted" in refusal(
         folder
     )
 

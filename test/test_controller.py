@@ -36,6 +36,18 @@ Agent.act = crash
 sys.exit(main())
 """
 
+MUTE = """
+import sys
+from hucrl_ros.nodes import controller
+tick = controller.ControllerOutputs.tick
+def crash(self, record):
+    if record.step == 1:
+        raise ZeroDivisionError("a bug")
+    tick(self, record)
+controller.ControllerOutputs.tick = crash
+sys.exit(controller.main())
+"""
+
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory):
@@ -273,7 +285,11 @@ def test_a_bundle_of_another_task_is_refused(active, bundles, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("stale_periods: 3.0", "stale_periods: 1e300", "safety.stale_periods: Input should be"),
+        (
+            "stale_periods: 3.0",
+            "stale_periods: 1e300",
+            "Input should be less than or equal to 100",
+        ),
         ("stale_periods: 3.0", "stale_periods: 50.0", "looser than the safety in force"),
         ("effort_limits:\n- 1.0", "effort_limits:\n- 2.0", "another robot: effort_limits"),
         ("seed: 0", "seed: 2001-13-45", "not YAML"),
@@ -485,6 +501,18 @@ def test_a_bug_in_a_tick_ends_the_episode_with_the_safe_command(start, bundles):
     bench.spin_for(0.2)
     assert len(bench.commands) == 2
     assert not bench.transition("deactivate"), "it is inactive already"
+    assert bench.transition("activate")
+    assert bench.ask() is not None
+
+
+def test_a_bug_in_what_is_told_of_a_tick_ends_the_episode_not_the_node(start, bundles):
+    bench, _ = start("-c", MUTE, bundle=bundles[0])
+    begin(bench)
+    assert bench.ask() != SAFE
+    assert bench.ask() != SAFE, "the command leaves first"
+    assert bench.wait(lambda: bench.active[-1] is False)
+    assert bench.wait(lambda: bench.commands[-1][1] == SAFE)
+    assert "ZeroDivisionError: a bug" in bench.health("controller")["message"]
     assert bench.transition("activate")
     assert bench.ask() is not None
 

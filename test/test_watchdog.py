@@ -15,6 +15,18 @@ from hucrl_ros.run.prepare import RunOptions, prepare_run
 pytestmark = pytest.mark.ros
 
 WATCHDOG = ("watchdog", [0.0])
+SLOW_READER = """
+import sys, time
+from hucrl_ros.nodes import watchdog
+read = watchdog.read_manifest
+def read_manifest(path):
+    if path.name == "slow":
+        print("reading", flush=True)
+        time.sleep(3600)
+    return read(path)
+watchdog.read_manifest = read_manifest
+sys.exit(watchdog.main())
+"""
 MANY_STEPS = 100_000
 STALE_PERIODS = 100.0
 """More than a second: these tests run on loaded machines too."""
@@ -254,6 +266,58 @@ def test_whatever_it_is_told_of_bundles_it_stands_by_as_before(ros_domain, tmp_p
     finally:
         watchdog.clean_up()
     assert "Traceback" not in watchdog.text()
+
+
+class ScriptedController:
+    """Speaks for a controller that plays a bundle, sends a command and then no more."""
+
+    def __init__(self, bench, bundle):
+        node, self.bench = bench.node, bench
+        self.bundle = node.create_publisher(String, "controller/bundle", LATCHED)
+        active = node.create_publisher(Bool, "controller/active", LATCHED)
+        commands = node.create_publisher(Float64MultiArray, "controller/commands", STREAM)
+        for publisher in (self.bundle, active, commands):
+            assert bench.wait(lambda publisher=publisher: publisher.get_subscription_count() == 2)
+        self.offer(bundle)
+        assert bench.wait(lambda: bench.health("watchdog")["bundle"] == bundle)
+        active.publish(Bool(data=True))
+        assert bench.wait(lambda: bench.tripped and bench.tripped[-1].message == "armed")
+        bench.commands.clear()
+        assert bench.wait(lambda: commands.publish(Float64MultiArray()) or bench.commands)
+
+    def offer(self, bundle):
+        self.bundle.publish(String(data=bundle))
+
+
+def test_a_watchdog_that_is_stopped_leaves_the_robot_without_effort(ros_domain, tmp_path):
+    damping = {"safety__safe_command": "damping", "safety__damping": 0.1}
+    watchdog = Process("watchdog", tmp_path / "watchdog.log", mode="real_time", **damping)
+    try:
+        with Bench(tmp_path) as bench:
+            ScriptedController(bench, str(write_manifest(tmp_path / "bundle", 1)))
+            damped = ("watchdog", [-0.2])
+            published = bench.wait(
+                lambda: bench.publish(velocity=(2.0,)) or damped in bench.commands
+            )
+            assert published, bench.commands
+            assert watchdog.end() == 0
+            assert bench.wait(lambda: bench.commands[-1] == WATCHDOG), bench.commands
+    finally:
+        watchdog.clean_up()
+
+
+def test_it_watches_on_while_it_reads_a_bundle(ros_domain, tmp_path):
+    program = ("-c", SLOW_READER)
+    watchdog = Process("watchdog", tmp_path / "watchdog.log", program, mode="real_time")
+    try:
+        with Bench(tmp_path) as bench:
+            controller = ScriptedController(bench, str(write_manifest(tmp_path / "bundle", 1)))
+            controller.offer(str(tmp_path / "slow"))
+            assert bench.wait(lambda: watchdog.lines("reading"))
+            bench.publish()
+            assert bench.wait(lambda: bench.commands.count(WATCHDOG) >= 3, 20.0)
+    finally:
+        watchdog.clean_up()
 
 
 def test_a_first_bundle_that_asks_more_than_the_run_s_robot_can_do_is_refused(

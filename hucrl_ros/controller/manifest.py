@@ -19,8 +19,8 @@ from hucrl_ros.errors import BundleError, shortened
 SCHEMA_VERSION = 2
 MANIFEST = "manifest.yaml"
 PLAIN_NAME = re.compile(r"\w[\w.-]{,99}")
-MANIFEST_BYTES = 2**20
-"""Largest `manifest.yaml`."""
+MANIFEST_BYTES = 2**17
+"""Largest `manifest.yaml`; to read as much takes seconds already."""
 
 
 class LearningReport(Settings):

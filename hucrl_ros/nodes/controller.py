@@ -113,7 +113,9 @@ class Controller(LifecycleNode):
 
     def close(self) -> None:
         """End the episode and the threads of this node."""
-        self._finish()
+        if self._active:
+            self._finish()
+            self._outputs.await_arrival()
         self._slot.close()
         self._planning.shutdown(wait=False, cancel_futures=True)
 
@@ -127,6 +129,8 @@ class Controller(LifecycleNode):
             return True
         try:
             answer = self._loop.answer(*heard, self._outputs.command)
+            if answer is not None and answer.record is not None:
+                self._report(answer, answer.record)
         except OutageError as error:
             self._give_up(str(error))
             return True
@@ -138,8 +142,6 @@ class Controller(LifecycleNode):
             return False
         if answer.record is None:
             self._finish()
-        else:
-            self._report(answer, answer.record)
         self._swap()
         return True
 

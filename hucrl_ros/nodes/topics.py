@@ -3,6 +3,7 @@
 All names but that of the diagnostics are relative, so that launch files can remap them.
 """
 
+from rclpy.duration import Duration
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
 from hucrl_ros.controller.topics import ACTIVE as ACTIVE
@@ -23,6 +24,10 @@ RESET = "simulator/reset"
 RECORD = "recorder/record"
 LEARN = "learner/learn"
 CHANGE_STATE = "controller/change_state"
+
+LAST_WORD = Duration(seconds=0.5)
+"""Longest wait of a node that ends until its last messages have arrived: DDS loses what is still
+under way when the process that sent it is gone."""
 
 STREAM = QoSProfile(
     reliability=ReliabilityPolicy.RELIABLE,

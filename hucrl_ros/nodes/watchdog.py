@@ -3,8 +3,11 @@
 import functools
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -17,7 +20,7 @@ from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArra
 
 from hucrl_ros.config.files import override
 from hucrl_ros.controller.guard import Guard, admit
-from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.controller.manifest import Manifest, read_manifest
 from hucrl_ros.controller.state_reader import JointStateReader
 from hucrl_ros.controller.watch import Watch, patience
 from hucrl_ros.errors import HucrlError, StateError, shortened
@@ -27,12 +30,22 @@ from hucrl_ros.nodes.parameters import given_settings, origin, read_config, robo
 from hucrl_ros.nodes.process_liveness import ProcessWatcher, liveness_name
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import LATCHED, NEWEST, STREAM
+from hucrl_ros.nodes.topics import LAST_WORD, LATCHED, NEWEST, STREAM
 
 LABEL = "watchdog"
 """Label in the layout of the watchdog's commands, which tells them from the controller's."""
 CHECKS = 4
 """Looks at the watch in a control period."""
+OFFERS = 0.05
+"""[s] Between two looks whether a bundle has been read."""
+
+
+class Admitted(NamedTuple):
+    """What a bundle that the controller plays says of the robot."""
+
+    name: str
+    manifest: Manifest
+    guard: Guard
 
 
 class Watchdog(Node):
@@ -49,7 +62,8 @@ class Watchdog(Node):
 
     What it must know of the robot it reads from the manifest of the bundle that the controller
     says it plays, so both have to see the same file system. Whatever it hears leaves it standing:
-    a bundle that it can't read or admit changes nothing.
+    a bundle that it can't read or admit changes nothing, and one that takes long to read is read
+    in a thread of its own.
     """
 
     def __init__(self) -> None:
@@ -60,6 +74,10 @@ class Watchdog(Node):
         self._robot = robot_of_run(self, self._config.task)
         self._watch = Watch()
         self._guard: Guard | None = None
+        self._admitted: Guard | None = None  # the reading thread's: it is ahead of the watch
+        self._reading = ThreadPoolExecutor(1, "bundle")
+        self._reading.submit(int).result()  # so that its thread gets no priority
+        self._offers: deque[Future[Admitted]] = deque()
         self._bundle = ""
         self._reader = JointStateReader(())
         self._state: NDArray[np.float64] | None = None
@@ -83,11 +101,16 @@ class Watchdog(Node):
         )
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = self._make_timer(1.0)
+        self.create_timer(OFFERS, self._standing(self._take_offer), clock=self._steady)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
 
     def close(self) -> None:
-        """Watch the controller's process no longer."""
+        """Watch no longer; what this node has been sending ends with zero effort."""
+        if self._watch.tripped:
+            self._send_safe_command(None)
+            self._commands.wait_for_all_acked(LAST_WORD)  # with this process it would be lost
         self._liveness.close()
+        self._reading.shutdown(wait=False, cancel_futures=True)
 
     def _standing(self, callback: Callable[..., None]) -> Callable[..., None]:
         """`callback`, but what it raises becomes one line and ends no watch."""
@@ -112,11 +135,22 @@ class Watchdog(Node):
     def _on_bundle(self, message: String) -> None:
         if message.data.startswith("error:"):
             return
-        path = Path(message.data)
+        self._offers.append(self._reading.submit(self._admit, message.data))
+
+    def _admit(self, name: str) -> Admitted:
+        path = Path(name)
         manifest = override(read_manifest(path), self._given, f"{path} with {origin(self)}")
-        safety = manifest.safety
-        guard = admit(path, manifest, self._config.task, safety, self._robot, self._guard)
-        self._guard, self._bundle, self._period = guard, message.data, manifest.period
+        self._admitted = admit(
+            path, manifest, self._config.task, manifest.safety, self._robot, self._admitted
+        )
+        return Admitted(name, manifest, self._admitted)
+
+    def _take_offer(self) -> None:
+        """Stand by for a bundle that has been read and admitted; raises why it wasn't."""
+        if not self._offers or not self._offers[0].done():
+            return
+        self._bundle, manifest, self._guard = self._offers.popleft().result()
+        self._period = manifest.period
         self._reader = JointStateReader(manifest.joint_names)
         count = manifest.spec.action_dim
         dimension = MultiArrayDimension(label=LABEL, size=count, stride=count)
@@ -132,9 +166,9 @@ class Watchdog(Node):
         self._timer = self._make_timer(manifest.period / CHECKS)
 
     def _on_active(self, message: Bool) -> None:
+        if self._watch.tripped:
+            self._send_safe_command(None)  # the last one before silence is zero effort
         if not message.data:
-            if self._watch.tripped:
-                self._send_safe_command(None)  # the last one before silence is zero effort
             self._watch.disarm()
             return
         self._watch.arm()
