@@ -21,7 +21,7 @@ from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord
 from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE, RateCheck
 from hucrl_ros.nodes import conversions, topics
 from hucrl_ros.nodes.conversions import tick_layout, tick_message
-from hucrl_ros.nodes.topics import LAST_WORD, LATCHED, NEWEST, STREAM
+from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, NEWEST, STREAM
 
 Trajectory = NDArray[np.float32]
 PLAN_PERIOD = 0.1
@@ -190,7 +190,7 @@ class ControllerOutputs:
     def await_arrival(self) -> None:
         """Wait a moment for what was sent; to be called before the process ends."""
         for publisher in (self._commands, self._activity):
-            publisher.wait_for_all_acked(LAST_WORD)
+            publisher.wait_for_all_acked(ARRIVAL_WAIT)
 
 
 class PlanPublisher:

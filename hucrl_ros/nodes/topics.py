@@ -25,7 +25,7 @@ RECORD = "recorder/record"
 LEARN = "learner/learn"
 CHANGE_STATE = "controller/change_state"
 
-LAST_WORD = Duration(seconds=0.5)
+ARRIVAL_WAIT = Duration(seconds=0.5)
 """Longest wait of a node that ends until its last messages have arrived: DDS loses what is still
 under way when the process that sent it is gone."""
 

@@ -30,7 +30,7 @@ from hucrl_ros.nodes.parameters import given_settings, origin, read_config, robo
 from hucrl_ros.nodes.process_liveness import ProcessWatcher, liveness_name
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import LAST_WORD, LATCHED, NEWEST, STREAM
+from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, NEWEST, STREAM
 
 LABEL = "watchdog"
 """Label in the layout of the watchdog's commands, which tells them from the controller's."""
@@ -108,7 +108,7 @@ class Watchdog(Node):
         """Watch no longer; what this node has been sending ends with zero effort."""
         if self._watch.tripped:
             self._send_safe_command(None)
-            self._commands.wait_for_all_acked(LAST_WORD)  # with this process it would be lost
+            self._commands.wait_for_all_acked(ARRIVAL_WAIT)  # with this process it would be lost
         self._liveness.close()
         self._reading.shutdown(wait=False, cancel_futures=True)
 
