@@ -1,5 +1,6 @@
 """Every file in `config/` loads; one documents every setting of the schema with unit and range."""
 
+import os
 import re
 
 import pytest
@@ -10,6 +11,7 @@ from hucrl_ros.config.defaults import document_defaults
 from hucrl_ros.config.files import load_config, share_directory, task_config_files
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import known_tasks
+from hucrl_ros.errors import ConfigError
 
 DEFAULTS = share_directory() / "config" / "defaults.yaml"
 FILES = task_config_files()
@@ -93,3 +95,14 @@ def test_a_tasks_file_holds_only_what_differs(task):
         if Config.model_validate({group: {name: value}}) == Config()
     }
     assert same == set()
+
+
+def test_what_is_no_file_of_settings_is_not_opened(tmp_path):
+    pipe, large = tmp_path / "pipe.yaml", tmp_path / "large.yaml"
+    os.mkfifo(pipe)
+    large.touch()
+    os.truncate(large, 2**40)
+    with pytest.raises(ConfigError, match=r"pipe\.yaml is no regular file"):
+        load_config(pipe)
+    with pytest.raises(ConfigError, match=r"large\.yaml has 1099511627776 bytes, more than"):
+        load_config(large)

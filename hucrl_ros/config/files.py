@@ -3,6 +3,7 @@
 import copy
 import difflib
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +37,10 @@ def share_directory() -> Path:
 Schema = TypeVar("Schema", bound=BaseModel)
 
 
+LARGEST = 2**20
+"""[bytes] Largest YAML that is read."""
+
+
 class _PlainLoader(yaml.SafeLoader):
     """Refuses aliases: a few lines of them expand to gigabytes."""
 
@@ -56,6 +61,13 @@ def read_mapping(path: Path, error: type[HucrlError] = ConfigError) -> dict[str,
         HucrlError: it can't be read, isn't YAML, or holds something else.
     """
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a pipe would never end
+            raise error(f"{shortened(path)} is no regular file")
+        if found.st_size > LARGEST:
+            raise error(
+                f"{shortened(path)} has {found.st_size} bytes, more than the {LARGEST} accepted"
+            )
         content = path.read_bytes()
     except OSError as problem:
         raise error(f"{shortened(path)}: {problem.strerror}") from None
