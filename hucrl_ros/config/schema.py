@@ -54,6 +54,10 @@ class ModelSettings(Settings):
     """Hidden units of each layer [1]."""
     activation: Literal["relu", "silu", "tanh"] = "silu"
     """Non-linearity between layers."""
+    prior_units: int = Field(16, ge=1)
+    """Units of each layer that never learn: a random function that tells heads apart [1]."""
+    prior_scale: float = Field(0.15, ge=0)
+    """Deviation of that function; 0: none [standard deviations of the targets]."""
     fit_steps: int = Field(400, ge=1)
     """Adam steps after each episode [1]."""
     batch_size: int = Field(128, ge=1)
@@ -112,6 +116,12 @@ class ExplorationSettings(Settings):
     """Σ of `greedy` and `optimistic`: deviations, or a Cholesky factor of the covariance."""
     random_episodes: int = Field(1, ge=1)
     """Episodes of uniformly random efforts before the first learned one [1]."""
+    validation_episodes: int = Field(2, ge=0)
+    """Episodes in which a new bundle has to do better than the best so far, on models that it was
+    not made with, or that one flies again; 0: each new one flies [1]."""
+    least_gain: float = Field(0.1, ge=0)
+    """Promised gain for which a bundle flies that does worse there, to explore
+    [range of the run's returns]."""
 
     def beta_at(self, episode: int) -> float:
         """Beta of episode `episode`, counted from the first learned one; not for `confidence`."""

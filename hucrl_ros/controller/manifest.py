@@ -50,6 +50,8 @@ class LearningReport(Settings):
     """I(y; f) of the transitions, for a model with a prior [nats]."""
     predicted_return: float | None = Field(None, alias="promised_return")
     """Return of the imagined episode, not discounted."""
+    judged_return: float | None = None
+    """Mean return in episodes imagined by models that the bundle wasn't made with."""
     fit_s: float | None = None
     """Duration of the model's fit [s]."""
     search_s: float | None = None
@@ -68,6 +70,8 @@ class BundleFields(Settings):
     """Seed of the run."""
     episode: int = Field(ge=0)
     """Episode that the bundle plays."""
+    repeats: int | None = None
+    """Episode that the bundle was made for, where a later one plays it again."""
     random: bool
     """Play uniformly random efforts: the networks are untrained."""
     beta: float = Field(ge=0)

@@ -16,10 +16,11 @@ import hucrl_ros
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.bundle import ImaginedEpisode
-from hucrl_ros.controller.manifest import BundleFields, LearningReport
+from hucrl_ros.controller.manifest import BundleFields, LearningReport, read_manifest
 from hucrl_ros.errors import LearningError
 from hucrl_ros.learning.dataset import RecordedEpisode, hash_of, join_transitions
 from hucrl_ros.learning.export import BundleExporter
+from hucrl_ros.learning.judge import Judge
 from hucrl_ros.models import (
     DynamicsModel,
     EpisodeError,
@@ -45,7 +46,7 @@ from hucrl_ros.search import (
 from hucrl_ros.tasks import make_task
 
 Progress = Callable[[str, float], None]
-"""Called with the phase (`fitting`, `searching`, `exporting`) and its done share."""
+"""Called with the phase (`fitting`, `searching`, `exporting`, `judging`) and its done share."""
 START_DRAWS = 8
 """Initial states that are drawn to try policies from."""
 logger = logging.getLogger(__name__)
@@ -76,8 +77,18 @@ class Learner:
         self.actor_critic = ActorCritic(
             self.task, self.dynamics.hallucination_dim, config.search, generator
         )
+        robot = self.task.robot()
+        starts = [
+            robot.initial_state(np.random.default_rng((config.seed, k)))
+            for k in range(START_DRAWS)
+        ]
+        self.first = torch.as_tensor(np.unique(starts, axis=0), dtype=torch.float32)
+        """`(n, p)` states in which episodes start."""
+        self._judge = Judge(self.task, config, self.first)
         # The keys are those of the weights in kept checkpoints.
-        self._modules = torch.nn.ModuleDict({"step": self.dynamics, "actors": self.actor_critic})
+        self._modules = torch.nn.ModuleDict(
+            {"step": self.dynamics, "actors": self.actor_critic, "judge": self._judge}
+        )
         self._untrained = {k: v.clone() for k, v in self._modules.state_dict().items()}
         self._exporter = BundleExporter(
             self.task, self.dynamics, self.actor_critic, config.search.discount
@@ -86,13 +97,6 @@ class Learner:
         kept = [k for k in range(run.finished_episodes()) if run.checkpoint(k).is_file()]
         if kept:  # A run that can't be continued is refused before another episode is played.
             self.restore(kept[-1])
-        robot = self.task.robot()
-        starts = [
-            robot.initial_state(np.random.default_rng((config.seed, k)))
-            for k in range(START_DRAWS)
-        ]
-        self.first = torch.as_tensor(np.unique(starts, axis=0), dtype=torch.float32)
-        """`(n, p)` states in which episodes start."""
 
     def export_initial(self) -> Path:
         """Write bundle 0, which plays uniformly random efforts; returns its folder."""
@@ -143,17 +147,41 @@ class Learner:
             self.dynamics.start_episode(self._learned_episode(following), generator)
             found = self._search(data, generator, lambda share: progress("searching", share))
         searched = time.perf_counter()
+        if self.config.exploration.validation_episodes:
+            self._judge.fit(transitions, torch.Generator().manual_seed(following))
         self._save(last)
         self.actor_critic.load_state_dict(found.weights)
         report = _report(self.model, quality, error, found, fitted - began, searched - fitted)
         self._log_account(episodes, report)
         progress("exporting", 0.0)
+        earned = self._earned(episodes) if self.config.exploration.validation_episodes else {}
+        new = path.with_name(f".new_{path.name}") if earned else path
         self._exporter.write(
-            path,
+            new,
             self._fields(following, report, hash_of(episodes)),
             _imagined_episode(found.episode),
         )
+        if earned:
+            progress("judging", 0.0)
+            returns = self._returns(episodes)
+            self._judge.choose(new, path, earned, self.run.bundle, max(returns) - min(returns))
         return path
+
+    def _earned(self, episodes: Sequence[RecordedEpisode]) -> dict[int, float]:
+        """Mean return of each bundle by the episode that it was made for; the last one last."""
+        returns = self._returns(episodes)
+        flights: dict[int, list[float]] = {}
+        for index in range(self.config.exploration.random_episodes, len(episodes)):
+            repeats = read_manifest(self.run.bundle(index)).repeats
+            origin = index if repeats is None else repeats
+            flights[origin] = [*flights.pop(origin, []), returns[index]]
+        return {origin: sum(found) / len(found) for origin, found in flights.items()}
+
+    def _returns(self, episodes: Sequence[RecordedEpisode]) -> list[float]:
+        return [
+            float(self.task.rewards(episode.states[:-1], episode.actions).sum())
+            for episode in episodes
+        ]
 
     def _search(
         self,
@@ -178,10 +206,7 @@ class Learner:
         return evaluate_episode(self.model, join_transitions([played], self.run.root))
 
     def _log_account(self, episodes: Sequence[RecordedEpisode], report: LearningReport) -> None:
-        returns = [
-            float(self.task.rewards(episode.states[:-1], episode.actions).sum())
-            for episode in episodes
-        ]
+        returns = self._returns(episodes)
         optimum = self.task.optimum
         regret = None if optimum is None else optimum * len(returns) - sum(returns)
         gain = report.information_gain

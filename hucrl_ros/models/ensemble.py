@@ -14,23 +14,32 @@ from hucrl_ros.models.base import DynamicsModel, Prediction, Progress, Sampled
 from hucrl_ros.tasks import Task
 
 ACTIVATIONS = {"relu": torch.relu, "silu": functional.silu, "tanh": torch.tanh}
+PRIOR_PROBES = 512
+"""Standard normal inputs at which the deviation of a prior is taken."""
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Outputs `(heads, batch, o)` and targets `(heads, batch, m)` to losses `(heads, batch)`."""
 
 
 class Heads(nn.Module):
-    """Independent fully connected networks of one shape, and which of them was drawn."""
+    """Independent fully connected networks of one shape, and which of them was drawn.
+
+    Each is the sum of a network that learns and of a random one that never does, a randomised
+    prior function (Osband et al., 2018). Where there are data, what is learned cancels the prior;
+    elsewhere heads go on to differ. Both are one network, of which a block of units is fixed, so
+    that exporting and planning know nothing of it.
+    """
 
     choice: Tensor
 
     def __init__(
-        self, sizes: Sequence[int], settings: ModelSettings, generator: torch.Generator
+        self, sizes: Sequence[int], means: int, settings: ModelSettings, generator: torch.Generator
     ) -> None:
         """Draw initial weights.
 
         Args:
-            sizes: Units of each layer, from the inputs to the outputs.
-            settings: Give number of heads and activation.
+            sizes: Units that learn in each layer, from the inputs to the outputs.
+            means: Outputs, the first ones, that have a prior.
+            settings: Give number of heads, activation and prior.
             generator: Draws the weights.
         """
         super().__init__()
@@ -47,6 +56,44 @@ class Heads(nn.Module):
                 uniform = torch.rand(shape, generator=generator)
                 parameters.append(nn.Parameter(bound * (2.0 * uniform - 1.0)))
         self.register_buffer("choice", torch.eye(settings.heads)[0])
+        self._bootstrap_seed = int(torch.randint(2**31, (), generator=generator))
+        if settings.prior_scale:
+            self._add_prior(means, generator)
+
+    @torch.no_grad()
+    def _add_prior(self, means: int, generator: torch.Generator) -> None:
+        """Add fixed units to each layer, whose output deviates as far as `prior_scale` says."""
+        heads, units = self._settings.heads, self._settings.prior_units
+        hidden = torch.randn(heads, PRIOR_PROBES, self.weights[0].shape[1], generator=generator)
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            fan_in, last = hidden.shape[2], layer == len(self.weights) - 1
+            width = means if last else units
+            fixed = torch.randn(heads, fan_in, width, generator=generator)
+            if last:
+                spread = torch.matmul(hidden, fixed).std(dim=1, keepdim=True)
+                fixed *= self._settings.prior_scale / spread
+            else:
+                fixed *= math.sqrt(2.0 / fan_in)
+                offset = torch.randn(heads, 1, units, generator=generator)
+                hidden = self._activation(torch.matmul(hidden, fixed) + offset)
+                self.biases[layer] = nn.Parameter(torch.cat([bias, offset], dim=2))
+            # What learns and what doesn't share the inputs, and meet again in the outputs.
+            learns, columns = weight.shape[1] if layer else 0, 0 if last else weight.shape[2]
+            both = torch.zeros(heads, learns + fan_in, max(columns + width, weight.shape[2]))
+            both[:, : weight.shape[1], : weight.shape[2]] = weight
+            both[:, learns:, columns : columns + width] = fixed
+            self.weights[layer] = nn.Parameter(both)
+
+    def _hold_prior(self) -> None:
+        """Take what never learns out of the gradients."""
+        units = self._settings.prior_units
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            assert weight.grad is not None and bias.grad is not None
+            if layer:
+                weight.grad[:, -units:] = 0.0
+            if layer < len(self.weights) - 1:
+                weight.grad[..., -units:] = 0.0
+                bias.grad[..., -units:] = 0.0
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs `(heads, n, o)` of inputs `(n, i)`, or `(heads, n, i)` of its own for each."""
@@ -73,6 +120,14 @@ class Heads(nn.Module):
         head = torch.randint(self._settings.heads, (), generator=generator)
         self.choice.copy_(torch.eye(self._settings.heads)[head])
 
+    def bootstrap(self, count: int) -> Tensor:
+        """Weight of each transition for each head, `(heads, count)`; more of them change none."""
+        weights = torch.ones(count, self._settings.heads)
+        if self._settings.bootstrap:
+            own = torch.Generator().manual_seed(self._bootstrap_seed)
+            weights = torch.poisson(weights, generator=own)
+        return weights.T
+
     def combine(self, means: Tensor, aleatoric: Tensor) -> Prediction:
         """One Gaussian with the moments of the heads' mixture (Lakshminarayanan et al., 2017).
 
@@ -98,19 +153,18 @@ class Heads(nn.Module):
         """Descend `loss` from the present weights on.
 
         Each head sees its own Poisson(1) weight of every transition (online bootstrap; Osband
-        et al., 2016), in batches of its own.
+        et al., 2016), in batches of its own. A transition keeps its weights in all fits: drawn
+        anew, every head would have seen everything after some fits.
 
         Args:
-            inputs: Normalised, `(n, i)`.
+            inputs: Normalised, `(n, i)`, in the order of all fits: new ones come last.
             targets: Normalised, `(n, m)`.
             loss: Minimised by gradient descent.
-            generator: Draws bootstrap and batches.
+            generator: Draws batches.
             progress: Called after each step.
         """
         settings, count = self._settings, len(inputs)
-        weights = torch.ones(settings.heads, count)
-        if settings.bootstrap:
-            weights = torch.poisson(weights, generator=generator)
+        weights = self.bootstrap(count).to(inputs.device)
         optimiser = torch.optim.AdamW(
             self.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
@@ -123,6 +177,8 @@ class Heads(nn.Module):
             losses = loss(self(inputs[index]), targets[index])
             optimiser.zero_grad(set_to_none=True)
             (losses * weights.gather(1, index)).mean(dim=1).sum().backward()  # type: ignore[no-untyped-call]
+            if settings.prior_scale:
+                self._hold_prior()
             optimiser.step()
             schedule.step()
             progress((done + 1) / settings.fit_steps)
@@ -137,7 +193,9 @@ class Ensemble(DynamicsModel):
     def __init__(self, task: Task, settings: ModelSettings, generator: torch.Generator) -> None:
         super().__init__(task, settings)
         outputs = (2 if self.noisy else 1) * self.output_dim
-        self.heads = Heads([self.input_dim, *settings.layers, outputs], settings, generator)
+        self.heads = Heads(
+            [self.input_dim, *settings.layers, outputs], self.output_dim, settings, generator
+        )
 
     def gaussians(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Each head's mean and noise.

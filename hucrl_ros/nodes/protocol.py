@@ -69,6 +69,7 @@ LEARNING = {
     "fitting": Phase.FITTING,
     "searching": Phase.SEARCHING,
     "exporting": Phase.EXPORTING,
+    "judging": Phase.JUDGING,
 }
 """What the learner reports while it is busy."""
 

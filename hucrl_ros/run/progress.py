@@ -26,6 +26,7 @@ class Phase(Enum):
     FITTING = "fitting the model"
     SEARCHING = "searching policies"
     EXPORTING = "writing the bundle"
+    JUDGING = "judging the bundle"
     LOADING = "loading the bundle"
     FINISHED = "finished"
     STOPPED = "stopped"

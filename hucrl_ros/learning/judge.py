@@ -1,0 +1,135 @@
+"""Whether a new bundle earns its flight: it is played on models that it was not made with."""
+
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hucrl_ros.config.files import write_atomically
+from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
+from hucrl_ros.models import Transitions, fit, make_model
+from hucrl_ros.models.exploration import ThompsonDynamics
+from hucrl_ros.tasks import Task
+
+ANOTHER = 7919
+"""Added to a run's seed: its judge has other random features, initial weights and bootstraps."""
+KEPT = ("episode", "data_hash", "report", "planner", "safety")
+"""What the manifest of a bundle that flies again has of the one that it is preferred to."""
+logger = logging.getLogger(__name__)
+
+
+class Judged(NamedTuple):
+    """Returns of a bundle's imagined episodes."""
+
+    mean: float
+    """Their mean."""
+    worst: float
+    """The least of them."""
+
+    @property
+    def score(self) -> float:
+        """Between the expected and the pessimistic return."""
+        return (self.mean + self.worst) / 2.0
+
+
+class Judge(torch.nn.Module):
+    """Another model of the same kind; each episode is played on another function drawn from it.
+
+    Whoever searched on a model found its errors, too. So a bundle is believed where models that
+    it has never seen agree, with the planner in the loop and without any optimism: the functions
+    are drawn as Thompson sampling does, and have their noise.
+    """
+
+    def __init__(self, task: Task, config: Config, starts: Tensor) -> None:
+        """Prepare to judge a run's bundles; `fit` has to follow.
+
+        Args:
+            task: The run's task.
+            config: The run's settings.
+            starts: `(n, p)` states in which episodes start, taken in turn.
+        """
+        super().__init__()
+        generator = torch.Generator().manual_seed(config.seed + ANOTHER)
+        self._task, self._settings, self._starts = task, config.exploration, starts
+        self._dynamics = ThompsonDynamics(make_model(task, config.model, generator))
+
+    def fit(self, data: Transitions, generator: torch.Generator) -> None:
+        """Fit to all of a run's transitions."""
+        fit(self._dynamics.model, data, generator)
+
+    @torch.no_grad()
+    def play(self, bundle: Path) -> Judged:
+        """Play a bundle's episodes; functions, noise and starts are the same for each bundle."""
+        loaded, task = load_bundle(bundle, self._task.spec), self._task
+        agent, guard = Agent(loaded, None), Guard(task.spec, loaded.manifest.safety)
+        totals = []
+        for index in range(self._settings.validation_episodes):
+            generator = torch.Generator().manual_seed(index)
+            self._dynamics.start_episode(index, generator)
+            agent.start_episode(index)
+            guard.reset()
+            state, states, efforts = self._starts[index % len(self._starts)], [], []
+            for _ in range(task.steps):
+                states.append(state.double().numpy())
+                efforts.append(guard.check(agent.act(states[-1]).action, states[-1]).effort)
+                applied = torch.as_tensor(efforts[-1], dtype=torch.float32)
+                noise = torch.randn(task.spec.predicted_dim, generator=generator)
+                state = self._dynamics(state, applied, applied[:0], noise)
+            totals.append(float(task.rewards(np.stack(states), np.stack(efforts)).sum()))
+        return Judged(float(np.mean(totals)), min(totals))
+
+    def choose(
+        self,
+        new: Path,
+        path: Path,
+        earned: Mapping[int, float],
+        bundle_of: Callable[[int], Path],
+        span: float,
+    ) -> None:
+        """Let the new bundle fly, or one that flew before, once more.
+
+        The new one flies if it does better than the bundle that earned most and the last one that
+        flew, or if it promises a gain that is worth an exploration.
+
+        Args:
+            new: The new bundle, which is moved or removed.
+            path: What flies.
+            earned: Mean return of each bundle that flew, by its episode; the last one last.
+            bundle_of: Folder of an episode's bundle.
+            span: Largest less least return of the run's episodes.
+        """
+        manifest = read_manifest(new)
+        played = list(dict.fromkeys((max(earned, key=lambda k: earned[k]), list(earned)[-1])))
+        rivals = [new, *map(bundle_of, played)]
+        judged = [self.play(each) for each in rivals]
+        best = max(range(len(rivals)), key=lambda i: judged[i].score)
+        promised = manifest.report.predicted_return or 0.0
+        if promised - judged[best].mean >= self._settings.least_gain * span:
+            best = 0
+        logger.info(
+            "bundle %d: judged %s, the new one first, then %s; promised %.1f; %s flies",
+            manifest.episode,
+            ", ".join(f"{each.mean:.1f} (worst {each.worst:.1f})" for each in judged),
+            played,
+            promised,
+            f"bundle {played[best - 1]}" if best else "it",
+        )
+        report = manifest.report.model_copy(update={"judged_return": judged[best].mean})
+        manifest = manifest.model_copy(update={"report": report})
+        if best:
+            shutil.rmtree(new)
+            shutil.copytree(rivals[best], new)
+            again = {name: getattr(manifest, name) for name in KEPT}
+            manifest = read_manifest(new).model_copy(update={**again, "repeats": played[best - 1]})
+        write_atomically(new / MANIFEST, dump_manifest(manifest))
+        shutil.rmtree(path, ignore_errors=True)
+        new.rename(path)
