@@ -60,7 +60,9 @@ def learner_of(tmp_path, monkeypatch):
     run = RunFolder(tmp_path / "run")
 
     def make(**changes):
-        config = tiny_config(**changes)
+        # Its bundles don't exist, so that they can't be judged.
+        exploration = {"validation_episodes": 0, **changes.pop("exploration", {})}
+        config = tiny_config(exploration=exploration, **changes)
         if not run.config_path.exists():
             RunFolder.create(run.root, config)
         return Learner(config, run)

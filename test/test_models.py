@@ -266,12 +266,86 @@ def test_a_fit_trains_each_head_by_itself():
 def test_a_head_learns_nothing_from_what_its_bootstrap_left_out(bootstrap):
     settings = {"heads": 8, "bootstrap": bootstrap, "holdout": 0.0, "fit_steps": 3}
     model, before = ensemble(**settings), ensemble(**settings)
-    draws = generator(5)
-    weights = torch.poisson(torch.ones(8, 1), generator=draws).flatten()
-    assert 0 < (weights == 0).sum() < 8
+    weights = model.heads.bootstrap(1).flatten()
+    assert bool((weights == 0).any()) == bootstrap
+    assert (weights > 0).any()
     fit(model, Transitions(*transitions(1, generator(1))), generator(5))
     unmoved = [parameters_equal(model, before, head) for head in range(8)]
-    assert unmoved == [bootstrap and bool(weight == 0) for weight in weights]
+    assert unmoved == [bool(weight == 0) for weight in weights]
+
+
+def test_a_transition_keeps_its_weights_when_more_come():
+    heads = ensemble(heads=4).heads
+    weights = heads.bootstrap(4000)
+    assert torch.equal(heads.bootstrap(300), weights[:, :300])
+    assert not torch.equal(ensemble(heads=4, seed=1).heads.bootstrap(300), weights[:, :300])
+    # Poisson(1): mean and variance are 1, and heads are independent.
+    assert weights.mean() == pytest.approx(1.0, abs=0.03)
+    assert weights.var() == pytest.approx(1.0, abs=0.05)
+    assert torch.corrcoef(weights).triu(1).abs().max() < 0.06
+
+
+def test_a_transition_that_a_head_was_denied_stays_unknown_to_it():
+    """One point far away, in many fits: heads without it don't learn of it (fault D1)."""
+    states, actions, following = transitions(60, generator(1), scale=0.2)
+    states[30, 0], following[30] = 2.0, torch.tensor([2.0, 3.0])
+    data = Transitions(states, actions, following)
+    settings = {"heads": 8, "holdout": 0.0, "fit_steps": 100, "learning_rate": 3e-3}
+    model = ensemble(prior_scale=0.0, **settings)
+    for seed in range(6):
+        fit(model, data, generator(seed))
+    inputs = model.network_inputs(states[30:31], actions[30:31])
+    target = model.targets(following[30:31] - states[30:31])
+    errors = (model.gaussians(inputs)[0] - target).abs().amax(dim=(1, 2))
+    denied = model.heads.bootstrap(60)[:, 30] == 0
+    assert 0 < denied.sum() < 8
+    assert errors[denied].min() > 2.0 * errors[~denied].max()
+
+
+def test_a_prior_has_its_deviation_and_no_fit_changes_it():
+    model = ensemble(heads=4, layers=(16, 16), prior_units=8, prior_scale=0.3, fit_steps=50)
+    data = Transitions(*transitions(100, generator(1)))
+    inputs = torch.randn(4000, 3, generator=generator(2))
+
+    def prior():
+        with torch.no_grad():
+            hidden = inputs
+            for weight, bias in zip(
+                model.heads.weights[:-1], model.heads.biases[:-1], strict=True
+            ):
+                fan_in = hidden.shape[-1]
+                hidden = torch.nn.functional.silu(
+                    hidden @ weight[:, -fan_in:, -8:] + bias[..., -8:]
+                )
+            return hidden @ model.heads.weights[-1][:, -8:]
+
+    before = prior()
+    fit(model, data, generator(3))
+    assert torch.equal(prior(), before)
+    means, stds = before.chunk(2, dim=-1)
+    torch.testing.assert_close(means.std(dim=1), torch.full((4, 2), 0.3), rtol=0.15, atol=0.0)
+    assert not stds.any()
+    # Its part of the network neither sees nor feeds hidden units that learn.
+    middle = model.heads.weights[1]
+    assert not middle[:, :16, 16:].any()
+    assert not middle[:, 16:, :16].any()
+
+
+def test_heads_with_a_prior_stay_apart_where_there_are_no_data():
+    data = Transitions(*transitions(300, generator(1)))
+    states = 6.0 + transitions(200, generator(2))[0]
+    actions = torch.zeros(200, 1)
+    settings = {"heads": 5, "layers": (32, 32), "fit_steps": 300, "learning_rate": 3e-3}
+    spread = {}
+    for scale in (0.0, 0.5):
+        model = ensemble(prior_scale=scale, **settings)
+        for seed in range(3):
+            report = fit(model, data, generator(seed))
+        with torch.no_grad():
+            far = (model.predict(states, actions).epistemic / model.targets.std).mean()
+        assert report.quality.model_error < 0.05
+        spread[scale] = float(far)
+    assert spread[0.5] > 1.5 * spread[0.0]
 
 
 def test_a_hundred_heads_are_trained_in_one_pass_a_step(monkeypatch):

@@ -1,0 +1,144 @@
+"""The judge: returns against closed forms, and which bundle flies."""
+
+import logging
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from bundle_factory import fields
+from linear_system import LIMIT, A, B, PushedMass, optimal_gain, transitions
+
+from hucrl_ros.config.schema import Config, ExplorationSettings, PlannerSettings
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.manifest import LearningReport, read_manifest
+from hucrl_ros.learning.export import BundleExporter
+from hucrl_ros.learning.judge import Judge, Judged
+from hucrl_ros.models import Transitions, make_model
+from hucrl_ros.models.exploration import HallucinatedDynamics
+from hucrl_ros.search import ActorCritic
+
+START = np.array([0.5, 0.0])
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory):
+    """Two bundles that follow their policies: the optimal one, and one that does nothing."""
+    task, config = PushedMass(), Config()
+    generator = torch.Generator().manual_seed(0)
+    model = make_model(task, config.model, generator)
+    dynamics = HallucinatedDynamics(model, config.exploration)
+    actors = ActorCritic(task, dynamics.hallucination_dim, config.search, generator)
+    exporter = BundleExporter(task, dynamics, actors, 0.9)
+    optimiser = torch.optim.Adam(actors.policy.parameters(), 3e-3)
+    gain = torch.tensor(optimal_gain(), dtype=torch.float32)
+    for _ in range(1500):
+        states = 1.2 * torch.rand(256, 2, generator=generator) - 0.6
+        error = actors.policy(states) + states @ gain.T / LIMIT
+        optimiser.zero_grad()
+        (error**2).mean().backward()
+        optimiser.step()
+    folder = tmp_path_factory.mktemp("bundles")
+    follow = PlannerSettings(algorithm="policy")
+
+    def write(name, episode):
+        report = LearningReport(predicted_return=-1.0)
+        exporter.write(folder / name, fields(episode=episode, planner=follow, report=report), None)
+
+    write("optimal", 1)
+    with torch.no_grad():
+        for parameter in actors.policy.parameters():
+            parameter.zero_()
+    write("idle", 2)
+    return folder
+
+
+def judge_of(**exploration):
+    model = {"kind": "rff", "features": 64, "holdout": 0.0}
+    config = Config(model=model, exploration=ExplorationSettings(**exploration))
+    return Judge(PushedMass(), config, torch.tensor(START, dtype=torch.float32)[None])
+
+
+def true_return(gain):
+    """Return of the effort −Ks from the start, by the matrices."""
+    task, state, states, efforts = PushedMass(), START, [], []
+    for _ in range(task.steps):
+        states.append(state)
+        efforts.append(np.clip(-gain @ state, -LIMIT, LIMIT))
+        state = A @ state + B @ efforts[-1]
+    return float(task.rewards(np.array(states), np.array(efforts)).sum())
+
+
+def test_bundles_are_judged_by_what_they_earn(bundles):
+    judge = judge_of(validation_episodes=2)
+    generator = torch.Generator().manual_seed(1)
+    judge.fit(Transitions(*transitions(300, generator)), generator)
+    optimal, idle = (judge.play(bundles / name) for name in ("optimal", "idle"))
+    assert optimal.mean == pytest.approx(true_return(optimal_gain()), rel=0.03)
+    assert idle.mean == pytest.approx(true_return(np.zeros((1, 2))), rel=0.03)
+    assert optimal.worst <= optimal.mean
+    assert idle.score < optimal.score
+    assert judge.play(bundles / "optimal") == optimal
+
+
+def test_where_functions_disagree_the_worst_counts():
+    assert Judged(10.0, -10.0).score < Judged(5.0, 4.0).score
+
+
+class Flights:
+    """A run whose bundles have the scores that a test gives them."""
+
+    def __init__(self, bundles, tmp_path, monkeypatch):
+        self._bundles, self._root, self._patch = bundles, tmp_path, monkeypatch
+
+    def choose(self, scores, earned, promised):
+        """The manifest of what flies in episode 3; `scores` are of new and of 1 and 2."""
+        for number, source in ((1, "optimal"), (2, "idle")):
+            shutil.copytree(self._bundles / source, self._root / f"bundle_{number:03d}")
+        new = self._root / ".new"
+        shutil.copytree(self._bundles / "idle", new)
+        text = (new / "manifest.yaml").read_text()
+        text = text.replace("episode: 2", "episode: 3").replace("-1.0", str(promised), 1)
+        (new / "manifest.yaml").write_text(text)
+        judge = judge_of(least_gain=0.1)
+        found = {new: scores[0]} | {self.bundle(k): scores[k] for k in (1, 2)}
+        self._patch.setattr(judge, "play", lambda path: Judged(found[path], found[path]))
+        judge.choose(new, self.bundle(3), earned, self.bundle, span=100.0)
+        assert not new.exists()
+        load_bundle(self.bundle(3), PushedMass().spec)
+        return read_manifest(self.bundle(3))
+
+    def bundle(self, episode):
+        return self._root / f"bundle_{episode:03d}"
+
+
+@pytest.fixture
+def flights(bundles, tmp_path, monkeypatch):
+    return Flights(bundles, tmp_path, monkeypatch)
+
+
+def test_a_better_bundle_flies(flights):
+    flying = flights.choose((70.0, 60.0, 50.0), {1: 61.0, 2: 52.0}, promised=71.0)
+    assert (flying.episode, flying.repeats) == (3, None)
+    assert flying.report.judged_return == 70.0
+
+
+def test_the_bundle_that_proved_itself_flies_again_instead_of_a_worse_one(flights, caplog):
+    caplog.set_level(logging.INFO)
+    flying = flights.choose((50.0, 60.0, 40.0), {1: 61.0, 2: 39.0}, promised=69.0)
+    assert (flying.episode, flying.repeats) == (3, 1)
+    assert flying.report.judged_return == 60.0
+    assert flying.report.predicted_return == 69.0
+    assert flying.files == read_manifest(flights.bundle(1)).files
+    assert "judged 50.0" in caplog.text
+    assert "bundle 1 flies" in caplog.text
+
+
+def test_the_last_bundle_may_be_the_best_though_another_earned_more(flights):
+    flying = flights.choose((50.0, 40.0, 60.0), {1: 61.0, 2: 39.0}, promised=50.0)
+    assert flying.repeats == 2
+
+
+def test_a_bundle_that_promises_enough_explores(flights):
+    flying = flights.choose((50.0, 60.0, 40.0), {1: 61.0, 2: 39.0}, promised=70.0)
+    assert flying.repeats is None
