@@ -21,7 +21,6 @@ from hucrl_ros.tasks.kinematics import ForwardKinematics
 
 NO_NOISE = -100.0
 """The kernel's softplus makes an exact 0 of it."""
-_NONE: Floats = np.zeros((0, 0), np.float32)
 
 
 def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networks | None:
@@ -32,19 +31,19 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
     if not (known_features and _known_dynamics(dynamics)):
         return None
     model = dynamics.model
-    drawn = isinstance(dynamics, ThompsonDynamics)
+    drawn, activation = isinstance(dynamics, ThompsonDynamics), str(WAVES)
     # A subclass, e.g. of a plug-in, may compute something else.
     if type(model) in (Ensemble, DeterministicEnsemble):
         assert isinstance(model, Ensemble)
         layers, activation = _heads(model, drawn), model.settings.activation
-        scale, whitener, heads = model.epistemic_scale, _NONE, len(layers[0].weights)
+        scale, whitener = model.epistemic_scale, np.zeros((0, 0), np.float32)
+        heads = len(layers[0].weights)
         least = model.settings.min_aleatoric_std if model.noisy else 0.0
     elif type(model) is FourierModel:
-        layers, activation = _waves(model, drawn), WAVES
+        layers, least = _waves(model, drawn), 0.0
         scale, whitener, heads = model.epistemic_scale * model.prior_std, _whitener(model), 2
-        least = 0.0
         if drawn:
-            whitener, heads = _NONE, 1
+            whitener, heads = whitener[:0, :0], 1
     else:
         return None
     policy, hallucination = policies_of(actor_critic)

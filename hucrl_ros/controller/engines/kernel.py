@@ -295,7 +295,7 @@ def _act(
 
 @njit(nogil=True, error_model="numpy")
 def _whiten(program: Program, scratch: Scratch, depth: int, side: int, vectors: int) -> None:
-    """‖Wφ‖ of the features φ `(depth,)` in half `side` of `hidden`, into the other half's row 0."""
+    """‖Wφ‖ of the `depth` features φ in half `side` of `hidden`, into the other half's row 0."""
     zeros = program.whitener.ctypes.data
     x, found = scratch.hidden[side].ctypes.data, scratch.hidden[1 - side]
     weights = zeros + 4 * BLOCK

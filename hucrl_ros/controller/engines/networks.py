@@ -36,7 +36,7 @@ class Networks(NamedTuple):
     hallucination: list[Dense]
     """η, like π; empty for a strategy without one."""
     model: list[Dense]
-    """Features and efforts, normalised, to 2 m outputs; `(heads, ...)` of an ensemble, else one."""
+    """Each head: features and efforts, normalised, to 2 m outputs."""
     activation: str
     """Of the model: relu, silu, tanh or `WAVES`."""
     whitener: Floats

@@ -109,7 +109,7 @@ def _dense(rows: int, vectors: int) -> Callable[..., None]:
 def _waves(
     context: _Builder, builder: _Builder, signature: _Signature, args: list[_Vector]
 ) -> _Vector:
-    """x = n π/2 + r, |r| ≤ π/4; n tells which of ±cos r and ±sin r they are."""
+    # x = n π/2 + r, |r| ≤ π/4; n tells which of ±cos r and ±sin r they are.
     x = _limited(builder, _load(builder, args[0], 0, _FLOATS), 1e6)
     shifted = _fma(builder, x, _all(2.0 / math.pi), _all(_ROUNDING))
     n, r = builder.fsub(shifted, _all(_ROUNDING)), x
