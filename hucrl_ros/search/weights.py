@@ -31,21 +31,23 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
     if not (known_features and _known_dynamics(dynamics)):
         return None
     model = dynamics.model
-    drawn, activation = isinstance(dynamics, ThompsonDynamics), str(WAVES)
+    drawn = isinstance(dynamics, ThompsonDynamics)
+    activation: str = WAVES
+    whitener: Floats = np.zeros((0, 0), np.float32)
     # A subclass, e.g. of a plug-in, may compute something else.
     if type(model) in (Ensemble, DeterministicEnsemble):
         assert isinstance(model, Ensemble)
         layers, activation = _heads(model, drawn), model.settings.activation
-        scale, whitener = model.epistemic_scale, np.zeros((0, 0), np.float32)
-        heads = len(layers[0].weights)
+        scale = model.epistemic_scale
         least = model.settings.min_aleatoric_std if model.noisy else 0.0
     elif type(model) is FourierModel:
         layers, least = _waves(model, drawn), 0.0
-        scale, whitener, heads = model.epistemic_scale * model.prior_std, _whitener(model), 2
-        if drawn:
-            whitener, heads = whitener[:0, :0], 1
+        scale = model.epistemic_scale * model.prior_std
+        if not drawn:
+            whitener = _whitener(model)
     else:
         return None
+    heads = 2 if len(whitener) else len(layers[0].weights)
     policy, hallucination = policies_of(actor_critic)
     return Networks(
         policy=policy,
