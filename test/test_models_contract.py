@@ -274,15 +274,19 @@ def assert_planned_alike(bundle, parts, engine):
 
 @pytest.mark.parametrize(
     ("kind", "strategy"),
-    [*EXPORTED.items(), pytest.param("qff", "optimistic", marks=pytest.mark.slow)],
+    [
+        *EXPORTED.items(),
+        ("rff", "optimistic"),
+        pytest.param("qff", "optimistic", marks=pytest.mark.slow),
+    ],
 )
 def test_the_controller_imagines_what_torch_imagines(kind, strategy, tmp_path):
     bundle, parts = exported(kind, strategy, tmp_path)
     assert_planned_alike(bundle, parts, "onnx")
-    if "ensemble" in kind:
-        assert_planned_alike(bundle, parts, "compiled")
-    else:
+    if kind == "gp":
         assert bundle.networks is None
+    else:
+        assert_planned_alike(bundle, parts, "compiled")
 
 
 def test_a_full_covariance_is_imagined_in_the_controller_too(tmp_path):
