@@ -33,9 +33,9 @@ MODELS: dict[str, Maker] = {
 }
 
 
-FEW_ENTRIES = 4
-"""Predicted entries of the state up to which `auto` takes a kernel model: random features of more
-dimensions would have to be many."""
+FEW_ENTRIES = 2
+"""Predicted entries of the state up to which `auto` takes a kernel model. With more, a random
+episode tells too little about length-scales; see docs/models.md for what was measured."""
 logger = logging.getLogger(__name__)
 
 
