@@ -119,19 +119,23 @@ def test_what_was_held_out_once_is_held_out_for_ever():
         ({"exploration": {"schedule": "confidence"}}, "needs the information gain of a prior"),
         (
             {"model": {"kind": "gp"}, "exploration": {"covariance": "full"}},
-            "the outputs of model.kind = 'gp' are independent",
+            "needs outputs that may depend on each other, which model.kind = 'gp' doesn't promise",
+        ),
+        (
+            {"model": {"kind": "auto"}, "exploration": {"covariance": "full"}},
+            "which model.kind = 'auto' doesn't promise",
         ),
         (
             {"strategy": "thompson", "exploration": {"covariance": "full"}},
             "'thompson' follows one function",
         ),
         (
-            {"model": {"kind": "rff"}, "control": {"engine": "compiled"}},
-            "knows only ensembles with diagonal covariance, not model.kind = 'rff'",
+            {"model": {"kind": "gp"}, "control": {"engine": "compiled"}},
+            "'compiled' doesn't know model.kind = 'gp'",
         ),
         (
             {"exploration": {"covariance": "full"}, "control": {"engine": "compiled"}},
-            "not a full covariance",
+            "'compiled' doesn't know a full covariance",
         ),
         ({"model": {"features": 33}}, "model.features = 33"),
     ],

@@ -177,6 +177,27 @@ def test_activations_are_right_to_float32(function, reference):
     np.testing.assert_allclose(found, reference(x.astype(np.float32).astype(float)), 1e-6, 3e-7)
 
 
+def test_waves_are_right_to_float32_where_floats_are_dense_enough_to_have_any():
+    @njit
+    def apply(cosine, sine):
+        for i in range(0, len(cosine), simd.VECTOR):
+            simd.waves(cosine[i:].ctypes.data, sine[i:].ctypes.data)
+
+    near, far = np.linspace(-10.0, 10.0, 8192), np.geomspace(10.0, 1e6, 4096)
+    quarters = np.arange(-2048, 2048) * np.pi / 4
+    phases = np.concatenate([near, far, -far, quarters]).astype(np.float32)
+    beyond = np.array([1e7, -3e38, np.inf, np.nan] * 8, np.float32)
+    cosine = np.concatenate([phases, beyond])
+    sine = np.zeros_like(cosine)
+    apply(cosine, sine)
+    exact, count = phases.astype(float), len(phases)
+    np.testing.assert_allclose(cosine[:count], np.cos(exact), 0.0, 2e-7)
+    np.testing.assert_allclose(sine[:count], np.sin(exact), 0.0, 2e-7)
+    for values in (cosine[count:], sine[count:]):
+        assert (np.abs(values[np.isfinite(beyond)]) <= 1.0).all()
+        assert np.isnan(values[np.isnan(beyond)]).all()
+
+
 def test_activations_stay_finite_beyond_the_range_of_exp():
     @njit
     def apply(array):
@@ -275,6 +296,67 @@ def test_a_geometry_that_the_state_does_not_have_is_refused(arm, name, column, v
     arrays[name][0, column] = value
     with pytest.raises(ValueError, match=message):
         from_arrays(arrays, arm.manifest)
+
+
+@pytest.fixture(scope="module")
+def fourier(tmp_path_factory):
+    return untrained_bundle(
+        tmp_path_factory.mktemp("fourier") / "bundle",
+        "pendulum",
+        ModelSettings(kind="rff", features=10),
+        PlannerSettings(particles=8, horizon=2),
+        SearchSettings(policy_layers=(4,), critic_layers=(4,)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "shape", "message"),
+    [
+        ("whitener", (12, 12), r"whitener has the shape \(12, 12\)"),
+        ("whitener", (10, 8), r"whitener has the shape \(10, 8\)"),
+        ("whitener", (10,), r"whitener has the shape \(10,\)"),
+        ("choice", (3,), r"choice has 3"),
+        ("model.0.weights", (1, 4, 10), r"model\.0\.biases has the shape"),
+        ("model.1.weights", (1, 5, 4), r"model\.1\.weights has the shape \(1, 5, 4\)"),
+        ("model.1.weights", (2, 10, 4), r"model\.1\.weights has the shape \(2, 10, 4\)"),
+    ],
+)
+def test_waves_and_whiteners_that_do_not_fit_are_refused(fourier, key, shape, message):
+    arrays = to_arrays(fourier.networks)
+    from_arrays(arrays, fourier.manifest)
+    with pytest.raises(ValueError, match=message):
+        from_arrays({**arrays, key: np.zeros(shape, np.float32)}, fourier.manifest)
+
+
+def test_an_unknown_activation_and_a_whitener_of_an_ensemble_are_refused(bundle, fourier):
+    arrays = to_arrays(bundle.networks)
+    with pytest.raises(ValueError, match="activation is 'sin'"):
+        from_arrays({**arrays, "activation": np.array("sin")}, bundle.manifest)
+    with pytest.raises(ValueError, match="has the shape"):
+        from_arrays({**arrays, "whitener": np.eye(8, dtype=np.float32)}, bundle.manifest)
+    # Without waves, the last layer is given half as many numbers as it takes.
+    with pytest.raises(ValueError, match=r"model\.1\.weights has the shape"):
+        from_arrays(
+            {**to_arrays(fourier.networks), "activation": np.array("silu")}, fourier.manifest
+        )
+
+
+@pytest.mark.parametrize("features", [6, 16, 30])
+def test_an_untrained_fourier_model_deviates_by_its_prior_everywhere(tmp_path, features):
+    """‖φ‖ = 1 for features of any number: η moves the step by βη prior deviations."""
+    bundle = untrained_bundle(
+        tmp_path / "bundle",
+        "pendulum",
+        ModelSettings(kind="rff", features=features),
+        PlannerSettings(particles=16, horizon=1),
+        SearchSettings(policy_layers=(4,), critic_layers=(4,)),
+    )
+    engine = make_engine(bundle, 2, 1, "compiled")
+    engine.set_state(STATE)
+    offsets = np.zeros((2, 1, 3), np.float32)
+    offsets[1, :, 1:] = (1.0, -0.5)
+    found = engine(offsets, np.zeros((1, 2), np.float32), 0.0).states[:, 1]
+    np.testing.assert_allclose(found[1] - found[0], (3.0, -1.5), rtol=1e-5)
 
 
 def test_a_hallucination_that_the_manifest_does_not_know_is_refused(bundle):

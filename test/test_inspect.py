@@ -1,5 +1,7 @@
 """`hucrl inspect` on bundles and bags, good and bad."""
 
+import re
+
 import numpy as np
 import pytest
 from bag_messages import JOINT_STATES, TICKS, Recording, joint_state, record_episode, tick
@@ -20,9 +22,10 @@ def inspect(capsys, *arguments):
 
 
 def test_bundle_is_verified_and_described(tmp_path, capsys):
-    bundle = write_bundle(tmp_path / "bundle_001")
+    bundle = write_bundle(tmp_path / "bundle_001", model="rff")
     code, out, err = inspect(capsys, bundle)
     assert (code, err) == (0, "")
+    assert re.search(r"^model +rff *$", out, re.MULTILINE)
     assert f"Bundle {bundle}" in out and "verified" in out
     for expected in ("pendulum_joint  ±1", "dyna_mpc", "optimistic, beta 1", "policy.onnx"):
         assert expected in out

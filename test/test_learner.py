@@ -174,13 +174,15 @@ def test_every_kind_of_model_is_learned_reported_and_goes_on(learner_of, kind):
         return learner_of(model={"kind": kind, **KERNEL})
 
     one = learner()
-    first, second = learned(one, 1).fields.report, learned(one, 2).fields.report
+    first, fields = learned(one, 1).fields.report, learned(one, 2).fields
+    assert fields.model == ("rff" if kind == "auto" else kind)
+    second = fields.report
     assert (first.surprise, first.complexity) == (None, None)  # Nothing was learned before it.
     assert second.surprise > 0.0
     assert second.complexity > 0.0
     assert 0.0 <= second.calibration_error < 1.0
     assert second.epistemic_scale is None
-    assert (second.information_gain is not None) == (kind in KERNEL_MODELS)
+    assert (second.information_gain is not None) == (fields.model in KERNEL_MODELS)
     again = learned(learner(), 2)
     times = {"fit_s": None, "search_s": None}
     assert again.fields.report.model_copy(update=times) == second.model_copy(update=times)

@@ -19,7 +19,7 @@ from hucrl_ros.config.schema import (
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines.engine import make_engine
 from hucrl_ros.learning.export import BundleExporter, Parts
-from hucrl_ros.models import MODELS, Transitions, fit, make_model
+from hucrl_ros.models import MODELS, Transitions, fit, kind_of, make_model
 from hucrl_ros.models.exploration import make_imagined_dynamics
 from hucrl_ros.models.fit import held_out
 from hucrl_ros.search import ActorCritic
@@ -274,21 +274,37 @@ def assert_planned_alike(bundle, parts, engine):
 
 @pytest.mark.parametrize(
     ("kind", "strategy"),
-    [*EXPORTED.items(), pytest.param("qff", "optimistic", marks=pytest.mark.slow)],
+    [
+        *EXPORTED.items(),
+        ("rff", "optimistic"),
+        pytest.param("qff", "optimistic", marks=pytest.mark.slow),
+    ],
 )
 def test_the_controller_imagines_what_torch_imagines(kind, strategy, tmp_path):
     bundle, parts = exported(kind, strategy, tmp_path)
     assert_planned_alike(bundle, parts, "onnx")
-    if "ensemble" in kind:
-        assert_planned_alike(bundle, parts, "compiled")
-    else:
+    if kind == "gp":
         assert bundle.networks is None
+    else:
+        assert_planned_alike(bundle, parts, "compiled")
 
 
 def test_a_full_covariance_is_imagined_in_the_controller_too(tmp_path):
     bundle, parts = exported("deterministic_ensemble", "greedy", tmp_path, covariance="full")
     assert bundle.networks is None
     assert_planned_alike(bundle, parts, "onnx")
+
+
+@pytest.mark.parametrize(
+    ("task", "kind"), [("pendulum", "rff"), ("cartpole", "probabilistic_ensemble")]
+)
+def test_auto_takes_a_kernel_model_for_few_entries_and_says_so(task, kind, caplog):
+    task, settings = make_task(task, 0.1), ModelSettings(kind="auto")
+    with caplog.at_level("INFO"):
+        model = make_model(task, settings, generator())
+    assert type(model) is type(make_model(task, ModelSettings(kind=kind), generator()))
+    assert kind_of(settings, task) == kind
+    assert f"model.kind = auto: {kind}, for {task.spec.predicted_dim} entries" in caplog.text
 
 
 def test_efforts_are_shares_of_their_limit_for_models_with_a_prior():

@@ -56,10 +56,11 @@ class Timing:
 def tick_gflop(networks: Networks, settings: PlannerSettings) -> float:
     """Operations of a tick's policies and models [1e9]; a multiplication and a sum are two.
 
-    Critic, reward and everything elementwise are work, too, but not counted.
+    Critic, reward and everything elementwise are work, too, but not counted; of a whitener, half
+    is 0.
     """
     layers = [*networks.policy, *networks.hallucination, *networks.model]
-    step = 2.0 * sum(layer.weights.size for layer in layers)
+    step = 2.0 * sum(layer.weights.size for layer in layers) + networks.whitener.size
     rollouts = settings.particles * settings.iterations
     return 1e-9 * rollouts * settings.horizon * step
 

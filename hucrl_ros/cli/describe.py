@@ -93,6 +93,7 @@ def _motors(manifest: Manifest) -> Table:
 def _learning(manifest: Manifest) -> dict[str, str]:
     known = {k: f"{v:.5g}" for k, v in manifest.report if v is not None}
     return {
+        **({"model": manifest.model} if manifest.model else {}),
         **(known or {"report": "nothing learned yet"}),
         "data": manifest.data_hash[:HASH_DIGITS] or "none",
         "revision": manifest.revision,

@@ -27,7 +27,7 @@ PlannerName = Literal[
     "policy",
 ]
 """Names of the planners; plug-ins add others."""
-ModelName = Literal["probabilistic_ensemble", "deterministic_ensemble", "gp", "rff", "qff"]
+ModelName = Literal["auto", "probabilistic_ensemble", "deterministic_ensemble", "gp", "rff", "qff"]
 """Names of the dynamics models; plug-ins add others."""
 SearchName = Literal["lookahead", "pathwise", "bptt", "mpo", "sac", "td3", "ppo"]
 """Names of the policy searches; plug-ins add others."""
@@ -47,7 +47,8 @@ class ModelSettings(Settings):
     kind: Annotated[SerializeAsAny[ModelName], plugins.names_of("models", get_args(ModelName))] = (
         "probabilistic_ensemble"
     )
-    """Which model; `hucrl list models` explains them."""
+    """Which model; `hucrl list models` explains them; `auto`: `rff` where at most 2 entries of the
+    state are to be predicted, else `probabilistic_ensemble`."""
     heads: int = Field(5, ge=1, le=1000)
     """Networks in the ensemble [1]."""
     layers: tuple[PositiveInt, ...] = Field((64, 64), min_length=1)
@@ -333,25 +334,23 @@ class Config(Settings):
         if exploration.schedule == "confidence" and kind not in KERNEL_MODELS:
             raise ValueError(
                 f"exploration.schedule = 'confidence' needs the information gain of a prior, "
-                f"which model.kind = {kind!r} doesn't have; take {', '.join(KERNEL_MODELS)}, "
+                f"which model.kind = {kind!r} doesn't promise; take {', '.join(KERNEL_MODELS)}, "
                 "or geometric or constant"
             )
-        if exploration.covariance == "full" and kind in KERNEL_MODELS:
+        if exploration.covariance == "full" and kind in ("auto", *KERNEL_MODELS):
             raise ValueError(
-                f"exploration.covariance = 'full': the outputs of model.kind = {kind!r} are "
-                "independent, so that its covariance is diagonal; take diagonal, or an ensemble"
+                "exploration.covariance = 'full' needs outputs that may depend on each other, "
+                f"which model.kind = {kind!r} doesn't promise; take diagonal, or an ensemble"
             )
         if exploration.covariance == "full" and self.strategy == "thompson":
             raise ValueError(
                 "exploration.covariance = 'full': strategy = 'thompson' follows one function "
                 "and uses no covariance; take diagonal, greedy or optimistic"
             )
-        if self.control.engine == "compiled" and (
-            kind in KERNEL_MODELS or exploration.covariance == "full"
-        ):
-            cause = f"model.kind = {kind!r}" if kind in KERNEL_MODELS else "a full covariance"
+        unknown = "model.kind = 'gp'" if kind == "gp" else ""
+        unknown = "a full covariance" if exploration.covariance == "full" else unknown
+        if self.control.engine == "compiled" and unknown:
             raise ValueError(
-                f"control.engine = 'compiled' knows only ensembles with diagonal covariance, "
-                f"not {cause}; take auto or onnx"
+                f"control.engine = 'compiled' doesn't know {unknown}; take auto or onnx"
             )
         return self

@@ -66,6 +66,8 @@ class BundleFields(Settings):
 
     strategy: Literal["greedy", "thompson", "optimistic"]
     """Exploration strategy."""
+    model: str = ""
+    """Kind of dynamics model; empty: the bundle's version didn't say."""
     seed: int
     """Seed of the run."""
     episode: int = Field(ge=0)

@@ -28,6 +28,7 @@ from hucrl_ros.models import (
     Transitions,
     evaluate_episode,
     fit,
+    kind_of,
     make_model,
 )
 from hucrl_ros.models.exploration import HallucinatedDynamics, make_imagined_dynamics
@@ -255,6 +256,7 @@ class Learner:
         exploration = self.config.exploration
         return BundleFields(
             strategy=self.config.strategy,
+            model=kind_of(self.config.model, self.task),
             seed=self.config.seed,
             episode=episode,
             random=episode < exploration.random_episodes,

@@ -1,5 +1,6 @@
 """Dynamics models that know how uncertain they are."""
 
+import logging
 from collections.abc import Callable
 from typing import cast
 
@@ -32,6 +33,19 @@ MODELS: dict[str, Maker] = {
 }
 
 
+FEW_ENTRIES = 2
+"""Predicted entries of the state up to which `auto` takes a kernel model. With more, a random
+episode tells too little about length-scales; see docs/models.md for what was measured."""
+logger = logging.getLogger(__name__)
+
+
+def kind_of(settings: ModelSettings, task: Task) -> str:
+    """The kind of model that the settings name, or that `auto` takes for the task."""
+    if settings.kind != "auto":
+        return settings.kind
+    return "rff" if task.spec.predicted_dim <= FEW_ENTRIES else "probabilistic_ensemble"
+
+
 def make_model(task: Task, settings: ModelSettings, generator: torch.Generator) -> DynamicsModel:
     """Build the model that the settings name, untrained.
 
@@ -39,9 +53,13 @@ def make_model(task: Task, settings: ModelSettings, generator: torch.Generator) 
         ConfigError: the settings ask for more than this task's inputs allow, or name a plug-in
             that can't be loaded.
     """
-    make = MODELS.get(settings.kind)
+    kind = kind_of(settings, task)
+    if kind != settings.kind:
+        entries = task.spec.predicted_dim
+        logger.info("model.kind = auto: %s, for %d entries of the state", kind, entries)
+    make = MODELS.get(kind)
     if make is None:
-        plugin = load("models", settings.kind, MODELS, DynamicsModel)  # type: ignore[type-abstract]
+        plugin = load("models", kind, MODELS, DynamicsModel)  # type: ignore[type-abstract]
         make = cast(Maker, plugin)
     return make(task, settings, generator)
 
@@ -60,5 +78,6 @@ __all__ = [
     "evaluate",
     "evaluate_episode",
     "fit",
+    "kind_of",
     "make_model",
 ]

@@ -4,15 +4,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hucrl_ros.controller.engines.networks import GEOMETRY, Dense, Floats, Networks
+from hucrl_ros.controller.engines.networks import GEOMETRY, WAVES, Dense, Floats, Networks
 from hucrl_ros.models import DeterministicEnsemble, Ensemble
-from hucrl_ros.models.ensemble import Heads
 from hucrl_ros.models.exploration import (
     GreedyDynamics,
     HallucinatedDynamics,
     ImaginedDynamics,
     ThompsonDynamics,
 )
+from hucrl_ros.models.fourier import FourierModel
 from hucrl_ros.search.actor_critic import ActorCritic
 from hucrl_ros.tasks import Task
 from hucrl_ros.tasks.contact import NEAR_CONTACT
@@ -31,17 +31,30 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
     if not (known_features and _known_dynamics(dynamics)):
         return None
     model = dynamics.model
+    drawn = isinstance(dynamics, ThompsonDynamics)
+    activation: str = WAVES
+    whitener: Floats = np.zeros((0, 0), np.float32)
     # A subclass, e.g. of a plug-in, may compute something else.
-    if type(model) not in (Ensemble, DeterministicEnsemble):
+    if type(model) in (Ensemble, DeterministicEnsemble):
+        assert isinstance(model, Ensemble)
+        layers, activation = _heads(model, drawn), model.settings.activation
+        scale = model.epistemic_scale
+        least = model.settings.min_aleatoric_std if model.noisy else 0.0
+    elif type(model) is FourierModel:
+        layers, least = _waves(model, drawn), 0.0
+        scale = model.epistemic_scale * model.prior_std
+        if not drawn:
+            whitener = _whitener(model)
+    else:
         return None
-    assert isinstance(model, Ensemble)
+    heads = 2 if len(whitener) else len(layers[0].weights)
     policy, hallucination = policies_of(actor_critic)
-    heads = 1 if isinstance(dynamics, ThompsonDynamics) else len(model.heads.choice)
     return Networks(
         policy=policy,
         hallucination=hallucination,
-        model=_layers(dynamics, model.heads, model.noisy),
-        activation=model.settings.activation,
+        model=layers,
+        activation=activation,
+        whitener=whitener,
         constants={
             "scales": np.array(task.scales, np.float32),
             "limits": _numpy(actor_critic.limits),
@@ -52,10 +65,8 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
             "reach": _numpy(dynamics.bounds),
             # Weight of each head's mean and variance in the imagined next state.
             "choice": np.full(heads, 1.0 / heads, np.float32),
-            "epistemic_scale": _numpy(model.epistemic_scale),
-            "min_aleatoric": np.array(
-                model.settings.min_aleatoric_std if model.noisy else 0.0, np.float32
-            ),
+            "epistemic_scale": _numpy(scale),
+            "min_aleatoric": np.array(least, np.float32),
             "beta": _numpy(dynamics.beta)
             if isinstance(dynamics, HallucinatedDynamics)
             else np.zeros((), np.float32),
@@ -114,19 +125,46 @@ def _known_dynamics(dynamics: ImaginedDynamics) -> bool:
     return isinstance(dynamics, ThompsonDynamics)
 
 
-def _layers(dynamics: ImaginedDynamics, heads: Heads, noisy: bool) -> list[Dense]:
+def _heads(model: Ensemble, only_drawn: bool) -> list[Dense]:
     """The used heads' layers with 2 m outputs; without noise, the last m are `NO_NOISE`."""
+    heads = model.heads
     weights, biases = list(heads.weights), list(heads.biases)
-    if not noisy:
+    if not model.noisy:
         last, bias = weights[-1], biases[-1]
         weights[-1] = torch.cat([last, torch.zeros_like(last)], dim=-1)
         biases[-1] = torch.cat([bias, torch.full_like(bias, NO_NOISE)], dim=-1)
     drawn = int(heads.choice.argmax())
-    used = slice(drawn, drawn + 1) if isinstance(dynamics, ThompsonDynamics) else slice(None)
+    used = slice(drawn, drawn + 1) if only_drawn else slice(None)
     return [
         Dense(_numpy(weight[used]), _numpy(bias[used]).squeeze(1))
         for weight, bias in zip(weights, biases, strict=True)
     ]
+
+
+def _waves(model: FourierModel, drawn: bool) -> list[Dense]:
+    """Frequencies, then weights of cosines and sines; the last m outputs are constant noise."""
+    frequencies = model.features.frequencies / model.kernel.lengthscales
+    weights = _of_waves(model, model.drawn if drawn else model.weights)
+    noise = model.noise_like(model.prior_std).double().expm1().log().clamp_min(NO_NOISE)
+    return [
+        Dense(_numpy(frequencies.T)[None], np.zeros((1, len(frequencies)), np.float32)),
+        Dense(
+            np.pad(_numpy(weights.T), ((0, 0), (0, len(noise))))[None],
+            np.concatenate([np.zeros(len(noise), np.float32), _numpy(noise)])[None],
+        ),
+    ]
+
+
+def _whitener(model: FourierModel) -> Floats:
+    """`(D, D)` for cosines and sines."""
+    columns = _numpy(_of_waves(model, model.whitener))
+    return np.pad(columns, ((0, columns.shape[1] - len(columns)), (0, 0)))
+
+
+def _of_waves(model: FourierModel, matrix: Tensor) -> Tensor:
+    """`(k, D)` on features as `(k, 2 waves)` on cosines and sines: a sine may be no feature."""
+    waves = matrix * model.features.amplitudes
+    return nn.functional.pad(waves, (0, 2 * len(model.features.frequencies) - waves.shape[1]))
 
 
 def _dense(network: nn.Sequential) -> list[Dense]:

@@ -11,6 +11,7 @@ from numba import njit
 
 from hucrl_ros.controller.engines.networks import Floats
 from hucrl_ros.controller.engines.program import (
+    FOURIER,
     NONE,
     RELU,
     ROUNDS,
@@ -33,6 +34,7 @@ from hucrl_ros.controller.engines.simd import (
     silu,
     softplus,
     tanh,
+    waves,
 )
 
 
@@ -68,6 +70,8 @@ def _activate(y: int, rows: int, vectors: int, activation: int) -> None:
                 tanh(at)
             elif activation == RELU:
                 relu(at)
+            elif activation == FOURIER:
+                waves(at, at + rows * ROW_BYTES)
 
 
 @njit(nogil=True, error_model="numpy")
@@ -290,10 +294,36 @@ def _act(
 
 
 @njit(nogil=True, error_model="numpy")
+def _whiten(program: Program, scratch: Scratch, depth: int, side: int, vectors: int) -> None:
+    """‖Wφ‖ of the `depth` features φ in half `side` of `hidden`, into the other half's row 0."""
+    zeros = program.whitener.ctypes.data
+    x, found = scratch.hidden[side].ctypes.data, scratch.hidden[1 - side]
+    weights = zeros + 4 * BLOCK
+    for row in range(0, depth, BLOCK):
+        used = min(row + BLOCK, depth)
+        if vectors == 2:
+            dense_block_2(x, weights, zeros, found[row].ctypes.data, used)
+        else:
+            dense_block_1(x, weights, zeros, found[row].ctypes.data, used)
+        weights += 4 * BLOCK * used
+    for lane in range(vectors * VECTOR):
+        found[0, lane] *= found[0, lane]
+    for row in range(1, depth):
+        for lane in range(vectors * VECTOR):
+            found[0, lane] += found[row, lane] * found[row, lane]
+    for lane in range(vectors * VECTOR):
+        found[0, lane] = np.sqrt(found[0, lane])
+
+
+@njit(nogil=True, error_model="numpy")
 def _believe(program: Program, scratch: Scratch, vectors: int) -> None:
-    """Each head's normalised mean and deviation into `heads`."""
+    """Each head's normalised mean and deviation into `heads`.
+
+    Of a Fourier model, two heads a posterior deviation above and below the mean.
+    """
     first = program.policy_layers + program.hallucination_layers
-    heads, dim, lanes = len(program.choice), len(program.target_mean), vectors * VECTOR
+    dim, lanes, whitened = len(program.target_mean), vectors * VECTOR, len(program.whitener) > 0
+    heads = 1 if whitened else len(program.choice)
     for head in range(heads):
         at = first + head * program.head_layers
         x = scratch.inputs.ctypes.data
@@ -304,6 +334,15 @@ def _believe(program: Program, scratch: Scratch, vectors: int) -> None:
         for row in range(dim, 2 * dim):
             for v in range(vectors):
                 softplus(scratch.heads[head, row].ctypes.data + 4 * VECTOR * v)
+        if whitened:
+            depth = program.layers[at + program.head_layers - 1, 2]
+            _whiten(program, scratch, depth, 1 - side, vectors)
+            above, below = scratch.heads[0], scratch.heads[1]
+            for row in range(2 * dim):
+                for lane in range(lanes):
+                    away = scratch.hidden[side, 0, lane] if row < dim else np.float32(0.0)
+                    below[row, lane] = above[row, lane] - away
+                    above[row, lane] += away
 
 
 @njit(nogil=True, error_model="numpy")

@@ -13,6 +13,8 @@ Arrays = Mapping[str, NDArray[np.generic]]
 Floats = NDArray[np.float32]
 
 
+WAVES = "waves"
+"""Activation of a Fourier model: each number's cosine, then each number's sine."""
 LINK = 18
 """Numbers that describe a link."""
 
@@ -34,9 +36,12 @@ class Networks(NamedTuple):
     hallucination: list[Dense]
     """η, like π; empty for a strategy without one."""
     model: list[Dense]
-    """Ensemble: features and efforts, normalised, to 2 m outputs."""
+    """Each head: features and efforts, normalised, to 2 m outputs."""
     activation: str
-    """Of the model: relu, silu or tanh."""
+    """Of the model: relu, silu, tanh or `WAVES`."""
+    whitener: Floats
+    """`(D, D)` lower triangle W for the D numbers φ that the model's last layer takes: ‖Wφ‖ is
+    the epistemic deviation, in units of `epistemic_scale`. `(0, 0)`: heads have it."""
     constants: dict[str, Floats]
     """`CONSTANTS`, and `limits`, `reach` and `target_std`."""
     angles: tuple[int, ...]
@@ -92,6 +97,8 @@ def to_arrays(networks: Networks) -> dict[str, NDArray[np.generic]]:
         for index, layer in enumerate(getattr(networks, name)):
             arrays[f"{name}.{index}.weights"] = layer.weights
             arrays[f"{name}.{index}.biases"] = layer.biases
+    if len(networks.whitener):
+        arrays["whitener"] = networks.whitener
     return arrays
 
 
@@ -106,6 +113,7 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
         hallucination=_layers(arrays, "hallucination"),
         model=_layers(arrays, "model"),
         activation=str(arrays["activation"]),
+        whitener=np.asarray(arrays.get("whitener", np.zeros((0, 0))), np.float32),
         constants={
             **{name: arrays[name].astype(np.float32) for name in CONSTANTS},
             "limits": np.array(manifest.effort_limits, np.float32),
@@ -129,7 +137,7 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
     features = entries + len(vectors)
     ramps = 2 * len(stops) + 3 * len(networks.geometry["object"])
     seen = entries - len(spec.context) + ramps + moving + actions
-    heads = len(networks.constants["choice"])
+    heads, whitener = len(networks.constants["choice"]), networks.whitener
     shapes = {
         "scales": (spec.state_dim - len(networks.angles),),
         **dict.fromkeys(("input_mean", "input_std"), (seen,)),
@@ -140,12 +148,19 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
     for name, shape in shapes.items():
         if networks.constants[name].shape != shape:
             raise ValueError(f"{name} has the shape {networks.constants[name].shape}, not {shape}")
+    if networks.activation not in ("relu", "silu", "tanh", WAVES):
+        raise ValueError(f"activation is {networks.activation!r}")
     _check_chain("policy", networks.policy, (), features, actions)
     if manifest.hallucination_dim:
         _check_chain("hallucination", networks.hallucination, (), features, predicted)
     elif networks.hallucination:
         raise ValueError("hallucination has layers, but hallucination_dim is 0")
-    _check_chain("model", networks.model, (heads,), seen, 2 * predicted)
+    widening = 2 if networks.activation == WAVES else 1
+    given = 1 if whitener.size else heads
+    _check_chain("model", networks.model, (given,), seen, 2 * predicted, widening)
+    depth = networks.model[-1].weights.shape[1]
+    if whitener.shape != (0, 0) and (whitener.shape != (depth, depth) or heads != 2):
+        raise ValueError(f"whitener has the shape {whitener.shape}, choice has {heads}")
     return networks
 
 
@@ -188,15 +203,22 @@ def _layers(arrays: Arrays, name: str) -> list[Dense]:
 
 
 def _check_chain(
-    name: str, layers: list[Dense], batch: tuple[int, ...], inputs: int, outputs: int
+    name: str,
+    layers: list[Dense],
+    batch: tuple[int, ...],
+    inputs: int,
+    outputs: int,
+    widening: int = 1,
 ) -> None:
-    """Each layer takes what the one before gives."""
+    """Each layer takes what the one before gives, `widening` times as many."""
     for index, layer in enumerate(layers):
         given = layer.weights.shape
         if len(given) != len(batch) + 2 or given[:-1] != (*batch, inputs):
             raise ValueError(f"{name}.{index}.weights has the shape {given}, inputs are {inputs}")
         if layer.biases.shape != (*batch, given[-1]):
             raise ValueError(f"{name}.{index}.biases has the shape {layer.biases.shape}")
-        inputs = given[-1]
-    if not layers or inputs != outputs:
-        raise ValueError(f"{name} has {inputs} outputs in {len(layers)} layers, not {outputs}")
+        inputs = widening * given[-1]
+    if not layers or inputs != widening * outputs:
+        raise ValueError(
+            f"{name} has {inputs // widening} outputs in {len(layers)} layers, not {outputs}"
+        )

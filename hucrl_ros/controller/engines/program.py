@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.controller.engines.networks import Dense, Floats, Networks
+from hucrl_ros.controller.engines.networks import WAVES, Dense, Floats, Networks
 from hucrl_ros.controller.engines.simd import BLOCK, LANES, PAIR, VECTOR
 
 TINY = 1e-6
@@ -16,10 +16,10 @@ ROUNDS = 4
 second half of the turns, of a link and the object."""
 
 
-NONE, RELU, SILU, TANH = range(4)
-ACTIVATIONS = {"relu": RELU, "silu": SILU, "tanh": TANH}
-OUTPUT_ROWS = PAIR - 1
-"""Rows that a layer may write beyond its outputs."""
+NONE, RELU, SILU, TANH, FOURIER = range(5)
+ACTIVATIONS = {"relu": RELU, "silu": SILU, "tanh": TANH, WAVES: FOURIER}
+OUTPUT_ROWS = BLOCK - 1
+"""Rows that a layer or the whitener may write beyond its outputs."""
 
 
 class Layer(NamedTuple):
@@ -46,6 +46,8 @@ class Program(NamedTuple):
     policy_layers: int
     hallucination_layers: int
     head_layers: int
+    whitener: Floats
+    """Of a Fourier model, packed by `pack_triangle`; else empty."""
     critic_layers: int
     """0 where there is no critic: rewards and values of a bundle are ONNX Runtime's."""
     angles: NDArray[np.int64]
@@ -133,6 +135,17 @@ def pack(weights: Floats) -> Floats:
     return np.concatenate(parts)
 
 
+def pack_triangle(matrix: Floats) -> Floats:
+    """A lower triangle `(D, D)` in the order in which `_whiten` reads it, behind a block of 0."""
+    parts = [np.zeros(BLOCK, np.float32)]
+    for first in range(0, len(matrix), BLOCK):
+        rows = np.zeros((BLOCK, min(first + BLOCK, len(matrix))), np.float32)
+        block = matrix[first : first + BLOCK, : rows.shape[1]]
+        rows[: len(block)] = np.tril(block, first)
+        parts.append(rows.T.ravel())
+    return np.concatenate(parts)
+
+
 def padded(particles: int) -> int:
     """Particles rounded up to whole vectors."""
     return -(-particles // VECTOR) * VECTOR
@@ -142,7 +155,7 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
     """Lay the weights out as the kernel reads them."""
     chains = _chain(networks.policy, SILU, TANH) + _chain(networks.hallucination, SILU, TANH)
     inner = ACTIVATIONS[networks.activation]
-    for head in range(len(networks.constants["choice"])):
+    for head in range(len(networks.model[0].weights)):
         layers = [Dense(layer.weights[head], layer.biases[head]) for layer in networks.model]
         chains += _chain(layers, inner, NONE)
     chains += _chain(critic, SILU, NONE)
@@ -171,6 +184,9 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
         policy_layers=len(networks.policy),
         hallucination_layers=len(networks.hallucination),
         head_layers=len(networks.model),
+        whitener=pack_triangle(networks.whitener)
+        if len(networks.whitener)
+        else networks.whitener.ravel(),
         critic_layers=len(critic),
         angles=angles,
         others=np.setdiff1d(np.arange(state_dim), angles).astype(np.int64),
@@ -229,7 +245,8 @@ def _chain(layers: Sequence[Dense], inner: int, outer: int) -> list[tuple[Dense,
 
 def scratch_memory(program: Program, state_dim: int, width: int) -> Scratch:
     """Memory for one thread."""
-    rows = int(program.layers[:, 3].max()) + OUTPUT_ROWS
+    # Waves double the outputs: they are the next layer's inputs.
+    rows = int(program.layers[:, 2:4].max()) + OUTPUT_ROWS
     features = len(program.angles) + state_dim + len(program.vectors)
 
     def lanes(*shape: int) -> Floats:

@@ -8,6 +8,7 @@ order on each, and in any number of threads.
 Addresses are int64, and `(rows, LANES)` arrays of float32 are what they point to.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -40,6 +41,10 @@ _ROUNDING = 1.5 * 2.0**23
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 0.16666665459, 0.5)
 _SERIES = (1 / 11, 1 / 9, 1 / 7, 1 / 5, 1 / 3, 1.0)
 """Of artanh."""
+_HALF_PI = (1.57079637050628662109375, -4.37113900018624283e-8)
+"""Parts of π/2 whose sum has twice the digits of float32."""
+_COSINE = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2, -0.5, 1.0)
+_SINE = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 # llvmlite has no types for mypy.
 _Builder: TypeAlias = Any
 _Vector: TypeAlias = Any
@@ -101,6 +106,37 @@ def _dense(rows: int, vectors: int) -> Callable[..., None]:
     return dense
 
 
+def _waves(
+    context: _Builder, builder: _Builder, signature: _Signature, args: list[_Vector]
+) -> _Vector:
+    # x = n π/2 + r, |r| ≤ π/4; n tells which of ±cos r and ±sin r they are.
+    x = _limited(builder, _load(builder, args[0], 0, _FLOATS), 1e6)
+    shifted = _fma(builder, x, _all(2.0 / math.pi), _all(_ROUNDING))
+    n, r = builder.fsub(shifted, _all(_ROUNDING)), x
+    for part in _HALF_PI:
+        r = _fma(builder, n, _all(-part), r)
+    square = builder.fmul(r, r)
+    cosine = _poly(builder, square, _COSINE)
+    sine = _fma(builder, builder.fmul(square, r), _poly(builder, square, _SINE), r)
+    bits = builder.bitcast(shifted, _INTS)
+    odd = builder.icmp_signed("!=", builder.and_(bits, _every(1)), _every(0))
+    for i, (one, other) in enumerate(((cosine, sine), (sine, cosine))):
+        # cos turns negative for n = 1 and 2, sin for 2 and 3 (modulo 4).
+        turned = builder.add(bits, _every(1 - i))
+        sign = builder.shl(builder.and_(turned, _every(2)), _every(30))
+        value = builder.bitcast(builder.select(odd, other, one), _INTS)
+        _store(builder, builder.bitcast(builder.xor(value, sign), _FLOATS), args[i], 0)
+    return context.get_dummy_value()
+
+
+@intrinsic
+def waves(
+    typing_context: _Builder, cosine: _Address, sine: _Address
+) -> tuple[_Signature, Callable[..., _Vector]]:
+    """Cosine of a vector in memory in its place, and its sine; x is limited to ±1e6."""
+    return types.void(cosine, sine), _waves
+
+
 def _elementwise(function: Callable[[_Builder, _Vector], _Vector]) -> Callable[[int], None]:
     """`function` on one vector in memory, in place."""
 
@@ -144,15 +180,20 @@ def _softplus(builder: _Builder, x: _Vector) -> _Vector:
 
 def _exp(builder: _Builder, x: _Vector) -> _Vector:
     """exp(x) = 2ⁿ exp(r), |r| ≤ ln(2) / 2, to a relative 2e-7; x is limited to ±87."""
-    for limit, beyond in ((87.0, ">"), (-87.0, "<")):
-        x = builder.select(builder.fcmp_ordered(beyond, x, _all(limit)), _all(limit), x)
+    x = _limited(builder, x, 87.0)
     shifted = _fma(builder, x, _all(_LOG2_E), _all(_ROUNDING))
     n = builder.fsub(shifted, _all(_ROUNDING))
     r = _fma(builder, n, _all(-_LN_2_LOW), _fma(builder, n, _all(-_LN_2_HIGH), x))
     series = _poly(builder, r, _EXP)
     value = _fma(builder, builder.fmul(r, r), series, builder.fadd(r, _all(1.0)))
-    exponent = builder.shl(builder.bitcast(shifted, _INTS), ir.Constant(_INTS, [23] * VECTOR))
+    exponent = builder.shl(builder.bitcast(shifted, _INTS), _every(23))
     return builder.bitcast(builder.add(builder.bitcast(value, _INTS), exponent), _FLOATS)
+
+
+def _limited(builder: _Builder, x: _Vector, limit: float) -> _Vector:
+    for bound, beyond in ((limit, ">"), (-limit, "<")):
+        x = builder.select(builder.fcmp_ordered(beyond, x, _all(bound)), _all(bound), x)
+    return x
 
 
 def _poly(builder: _Builder, x: _Vector, coefficients: tuple[float, ...]) -> _Vector:
@@ -167,11 +208,15 @@ def _all(value: float) -> _Vector:
     return ir.Constant(_FLOATS, [float(np.float32(value))] * VECTOR)
 
 
+def _every(value: int) -> _Vector:
+    return ir.Constant(_INTS, [value] * VECTOR)
+
+
 def _splat(builder: _Builder, scalar: _Vector) -> _Vector:
     """`scalar` in every place of a vector."""
     undefined = ir.Constant(_FLOATS, ir.Undefined)
     first = builder.insert_element(undefined, scalar, ir.Constant(_INT32, 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(_INTS, [0] * VECTOR))
+    return builder.shuffle_vector(first, undefined, _every(0))
 
 
 def _fma(builder: _Builder, a: _Vector, b: _Vector, c: _Vector) -> _Vector:
