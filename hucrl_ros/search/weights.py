@@ -36,11 +36,16 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
         return None
     assert isinstance(model, Ensemble)
     policy, hallucination = policies_of(actor_critic)
-    heads = 1 if isinstance(dynamics, ThompsonDynamics) else len(model.heads.choice)
+    choice, used = torch.full_like(model.heads.choice, 1.0 / len(model.heads.choice)), slice(None)
+    if isinstance(dynamics, ThompsonDynamics):
+        choice = model.heads.choice
+        if not model.settings.recalibrate:  # The others tell how far the drawn one is away.
+            drawn = int(choice.argmax())
+            used = slice(drawn, drawn + 1)
     return Networks(
         policy=policy,
         hallucination=hallucination,
-        model=_layers(dynamics, model.heads, model.noisy),
+        model=_layers(model.heads, model.noisy, used),
         activation=model.settings.activation,
         constants={
             "scales": np.array(task.scales, np.float32),
@@ -51,7 +56,7 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
             "target_std": _numpy(model.targets.std),
             "reach": _numpy(dynamics.bounds),
             # Weight of each head's mean and variance in the imagined next state.
-            "choice": np.full(heads, 1.0 / heads, np.float32),
+            "choice": _numpy(choice[used]),
             "epistemic_scale": _numpy(model.epistemic_scale),
             "min_aleatoric": np.array(
                 model.settings.min_aleatoric_std if model.noisy else 0.0, np.float32
@@ -59,7 +64,7 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
             "beta": _numpy(dynamics.beta)
             if isinstance(dynamics, HallucinatedDynamics)
             else np.zeros((), np.float32),
-            "total": np.array(isinstance(dynamics, GreedyDynamics), np.float32),
+            "total": np.array(dynamics.total, np.float32),
         },
         angles=task.angles,
         joints=len(task.spec.joint_names),
@@ -114,15 +119,13 @@ def _known_dynamics(dynamics: ImaginedDynamics) -> bool:
     return isinstance(dynamics, ThompsonDynamics)
 
 
-def _layers(dynamics: ImaginedDynamics, heads: Heads, noisy: bool) -> list[Dense]:
+def _layers(heads: Heads, noisy: bool, used: slice) -> list[Dense]:
     """The used heads' layers with 2 m outputs; without noise, the last m are `NO_NOISE`."""
     weights, biases = list(heads.weights), list(heads.biases)
     if not noisy:
         last, bias = weights[-1], biases[-1]
         weights[-1] = torch.cat([last, torch.zeros_like(last)], dim=-1)
         biases[-1] = torch.cat([bias, torch.full_like(bias, NO_NOISE)], dim=-1)
-    drawn = int(heads.choice.argmax())
-    used = slice(drawn, drawn + 1) if isinstance(dynamics, ThompsonDynamics) else slice(None)
     return [
         Dense(_numpy(weight[used]), _numpy(bias[used]).squeeze(1))
         for weight, bias in zip(weights, biases, strict=True)
