@@ -145,10 +145,14 @@ class NumpyEngine:
         variances = (constants["min_aleatoric"] + np.logaddexp(raw, 0)) ** 2
         aleatoric = np.tensordot(constants["choice"], variances, axes=1)
         epistemic = means.var(axis=0) * constants["epistemic_scale"] ** 2
-        deviation = np.sqrt(aleatoric + constants["total"] * epistemic)
-        change = np.tensordot(constants["choice"], means, axes=1) + deviation * noise
+        total = aleatoric + epistemic if constants["total"] else None
+        away = np.tensordot(constants["choice"], means, axes=1) - means.mean(axis=0)
+        change = means.mean(axis=0) + constants["epistemic_scale"] * away
         if self._networks.hallucination:
-            change += constants["beta"] * np.sqrt(epistemic) * applied[:, actions:]
+            reach = epistemic if total is None else total
+            change += constants["beta"] * np.sqrt(reach) * applied[:, actions:]
+        if total is None or not self._networks.hallucination:
+            change += np.sqrt(aleatoric if total is None else total) * noise
         following = state.copy()
         following[:, :predicted] += constants["target_mean"] + change * constants["target_std"]
         following[:, :predicted] = np.clip(following[:, :predicted], *constants["reach"])

@@ -75,6 +75,22 @@ def test_optimistic_moves_the_mean_by_beta_epistemic_deviations():
     torch.testing.assert_close(step(state, action, eta, noise), expected)
 
 
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_optimism_about_all_deviations_leaves_nothing_to_noise(covariance):
+    step = step_of("optimistic", hallucinate="total", beta=1.7, covariance=covariance)
+    state, action, eta, noise = drawn()
+    imagined = step(state, action, eta, noise)
+    assert torch.equal(imagined, step(state, action, eta, 0.0 * noise))
+    belief = step.model.predict(state, action)
+    matrix = torch.diag_embed(belief.epistemic**2)
+    if covariance == "full":
+        heads = belief.deviations.permute(1, 2, 0)
+        matrix = heads @ heads.transpose(1, 2)
+    factor = torch.linalg.cholesky(matrix + torch.diag_embed(belief.aleatoric**2))
+    expected = belief.mean + 1.7 * (factor @ eta.unsqueeze(-1)).squeeze(-1)
+    torch.testing.assert_close(imagined, expected, atol=1e-4, rtol=1e-4)
+
+
 def test_thompson_follows_one_head_and_its_own_noise():
     step = step_of("thompson")
     state, action, eta, noise = drawn()

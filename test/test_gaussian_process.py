@@ -132,6 +132,19 @@ def test_fitting_raises_the_evidence():
     assert log_evidence(kernel.cholesky(inputs.double()), y).sum() > before + 1.0
 
 
+@pytest.mark.parametrize("kind", ["gp", "rff"])
+def test_a_fit_owes_nothing_to_the_fits_before_it(kind):
+    """Smooth data pull the length-scales up as far as the prior lets them, each time anew."""
+    inputs, smooth = problem(80)
+    smooth = torch.stack([inputs[:, 0] + 0.1 * inputs[:, 1], inputs[:, 2]], dim=-1)
+    model = learned(kind, inputs, smooth, hyperparameters="fitted", max_points=40)
+    first = {name: value.clone() for name, value in model.state_dict().items()}
+    for last in (problem(60, seed=3), (inputs, smooth)):
+        model.learn(*last, generator(), lambda share: None)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, first[name]), name
+
+
 # Which points are kept
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from bundle_factory import fields, imagined_episode
 from linear_system import LIMIT, PushedMass, next_state, transitions
+from numpy_engine import NumpyEngine
 from safetensors.torch import load_file, save_file
 
 from hucrl_ros.config.schema import (
@@ -195,6 +196,23 @@ def test_draws_scatter_like_the_belief(kind):
 
 
 @EACH_KIND
+def test_a_recalibrated_draw_is_as_far_from_the_mean_as_the_scale_says(kind):
+    model = model_of(kind, recalibrate=True, holdout=0.3)
+    fit(model, data(60), generator())
+    model.draw(generator(1))
+    states, actions, _ = transitions(8, generator(4), scale=2.0)
+    model.epistemic_scale.fill_(1.0)
+    belief, plain = predictions(model, states, actions)
+    scale = torch.tensor([0.4, 2.5])
+    model.epistemic_scale.copy_(scale)
+    drawn = predictions(model, states, actions)[1]
+    expected = belief.mean + scale * (plain.mean - belief.mean)
+    torch.testing.assert_close(drawn.mean, expected, atol=1e-5, rtol=1e-4)
+    assert (plain.mean - belief.mean).abs().max() > 1e-3
+    assert torch.equal(drawn.aleatoric, plain.aleatoric)
+
+
+@EACH_KIND
 def test_it_survives_a_checkpoint(kind, tmp_path):
     model, fresh = fitted(kind), model_of(kind, seed=5)
     path = tmp_path / "model.safetensors"
@@ -237,11 +255,11 @@ def test_data_that_were_seen_twice_change_no_shape(kind):
 # In the controller
 
 
-def exported(kind, strategy, tmp_path, **exploration):
+def exported(kind, strategy, tmp_path, recalibrate=False, **exploration):
     """A bundle of a model that learned after the graphs were traced, and its parts."""
     task, draws = make_task("pendulum", 0.2), generator()
     changes = {"layers": (8,), "fit_steps": 5, "features": 20, "nodes": 2, "max_points": 20}
-    model = model_of(kind, task, **changes)
+    model = model_of(kind, task, recalibrate=recalibrate, **changes)
     step = make_imagined_dynamics(strategy, model, ExplorationSettings(**exploration))
     networks = SearchSettings(policy_layers=(8,), critic_layers=(8,), eta_lipschitz=0.5)
     actors = ActorCritic(task, step.hallucination_dim, networks, draws)
@@ -262,7 +280,7 @@ def assert_planned_alike(bundle, parts, engine):
     width = bundle.manifest.width
     offsets = draws.standard_normal((11, 5, width)).astype(np.float32)
     noise = draws.standard_normal((5, 2)).astype(np.float32)
-    planning = make_engine(bundle, 11, 5, engine)
+    planning = make_engine(bundle, 11, 5, engine) if isinstance(engine, str) else engine
     planning.set_state(np.array([3.0, -0.5]))
     found = planning(offsets, noise, 1.0)
     with torch.no_grad():
@@ -273,20 +291,26 @@ def assert_planned_alike(bundle, parts, engine):
 
 
 @pytest.mark.parametrize(
-    ("kind", "strategy"),
+    ("kind", "strategy", "changes"),
     [
-        *EXPORTED.items(),
-        ("rff", "optimistic"),
-        pytest.param("qff", "optimistic", marks=pytest.mark.slow),
+        *((kind, strategy, {}) for kind, strategy in EXPORTED.items()),
+        ("probabilistic_ensemble", "optimistic", {"hallucinate": "total"}),
+        ("probabilistic_ensemble", "thompson", {"recalibrate": True}),
+        ("rff", "optimistic", {}),
+        ("rff", "thompson", {"recalibrate": True}),
+        pytest.param("qff", "optimistic", {}, marks=pytest.mark.slow),
     ],
 )
-def test_the_controller_imagines_what_torch_imagines(kind, strategy, tmp_path):
-    bundle, parts = exported(kind, strategy, tmp_path)
+def test_the_controller_imagines_what_torch_imagines(kind, strategy, changes, tmp_path):
+    bundle, parts = exported(kind, strategy, tmp_path, **changes)
     assert_planned_alike(bundle, parts, "onnx")
     if kind == "gp":
         assert bundle.networks is None
-    else:
-        assert_planned_alike(bundle, parts, "compiled")
+        return
+    assert_planned_alike(bundle, parts, "compiled")
+    if "ensemble" in kind:
+        engine = NumpyEngine(bundle.networks, bundle.graphs["score"])
+        assert_planned_alike(bundle, parts, engine)
 
 
 def test_a_full_covariance_is_imagined_in_the_controller_too(tmp_path):

@@ -243,6 +243,53 @@ def test_equal_values_get_equal_weights():
     assert divergence_of(values, e_step_temperature(values, 0.1)) == pytest.approx(0.0, abs=1e-9)
 
 
+def improved_by_mpo(task, rounds=1, **changes):
+    """Actors after some rounds, whose critic knows nothing, and their mean KL in the last one."""
+    settings = settings_of("mpo", candidates=64, batch_size=256, **changes)
+    actors, states, draws = actors_of(settings, task=task), some_states(), generator(3)
+    with torch.no_grad():
+        for parameter in actors.critic.parameters():
+            parameter.zero_()
+    optimiser = GuardedAdam(actors.policy_parameters(), settings.learning_rate)
+    for _ in range(rounds):
+        batch = states[
+            torch.randint(len(states), (256,), generator=generator().set_state(draws.get_state()))
+        ]
+        old = actors.joint(batch).detach()
+        Mpo(settings).improve_policies(states, ModelRollout(actors, ExactStep()), optimiser, draws)
+        moved = ((actors.joint(batch).detach() - old) ** 2).sum(dim=-1).mean()
+    return actors, float(moved) / (2.0 * settings.candidate_noise**2)
+
+
+class Push(PushedMass):
+    """The more effort the better."""
+
+    def reward(self, state, action):
+        return action[..., 0]
+
+
+@pytest.mark.parametrize("bound", [0.001, 0.03, 0.3])
+@pytest.mark.parametrize("steps", [1, 60])
+def test_the_m_step_stays_within_its_bound_and_uses_it(bound, steps):
+    """An E-step that may go far asks for more than each of these bounds."""
+    changes = {"mpo_epsilon": 2.0, "mpo_epsilon_mean": bound, "policy_steps": steps}
+    _, moved = improved_by_mpo(Push(0.0), **changes)
+    assert moved <= bound
+    if steps == 60:
+        assert moved > 0.9 * bound
+
+
+def test_an_m_step_that_asks_for_less_than_its_bound_gets_it():
+    _, moved = improved_by_mpo(Push(0.0), mpo_epsilon=0.02, mpo_epsilon_mean=10.0, policy_steps=60)
+    # The tilted Gaussian has a KL of as much, whatever its mean's is.
+    assert 0.01 < moved < 0.05
+
+
+def test_mpo_reaches_the_limit_of_the_effort():
+    actors, _ = improved_by_mpo(Push(0.0), rounds=60, learning_rate=3e-2)
+    assert actors.policy(some_states()).mean() > 0.98
+
+
 def test_weights_of_the_samples_sum_to_one_and_prefer_better_ones():
     settings = settings_of("mpo")
     actors, states = actors_of(settings, task=Climb(0.0)), some_states(6)

@@ -115,6 +115,9 @@ class ExplorationSettings(Settings):
     """`confidence`: δ, probability that the dynamics leave the intervals [1]."""
     covariance: Literal["diagonal", "full"] = "diagonal"
     """Σ of `greedy` and `optimistic`: deviations, or a Cholesky factor of the covariance."""
+    hallucinate: Literal["epistemic", "total"] = "epistemic"
+    """`optimistic`: the deviation that η chooses from; of the `total` one, nothing is left to be
+    noise."""
     random_episodes: int = Field(1, ge=1)
     """Episodes of uniformly random efforts before the first learned one [1]."""
     validation_episodes: int = Field(2, ge=0)

@@ -180,12 +180,19 @@ class DynamicsModel(nn.Module, ABC):
         )
 
     def sample(self, state: Tensor, action: Tensor) -> Sampled:
-        """Next state that the drawn function predicts; arguments as of `predict`."""
+        """Next state that the drawn function predicts; arguments as of `predict`.
+
+        A recalibrated model takes it nearer to the mean, or farther, like its deviation.
+        """
         inputs = self.network_inputs(state, action)
-        drawn = self.sample_normalised(inputs.reshape(-1, inputs.shape[-1]))
-        present = self._predicted(state)
+        inputs = inputs.reshape(-1, inputs.shape[-1])
+        drawn = self.sample_normalised(inputs)
+        present, mean = self._predicted(state), drawn.mean
+        if self.settings.recalibrate:
+            expected = self.predict_normalised(inputs).mean
+            mean = expected + self.epistemic_scale * (mean - expected)
         return Sampled(
-            mean=present + self.targets.inverse(drawn.mean.reshape(present.shape)),
+            mean=present + self.targets.inverse(mean.reshape(present.shape)),
             aleatoric=drawn.aleatoric.reshape(present.shape) * self.targets.std,
         )
 

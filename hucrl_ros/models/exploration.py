@@ -2,7 +2,8 @@
 
 greedy       s' = μ(s, a) + √(Σ² + noise²) ε
 Thompson     s' = f(s, a) + noise ε, with f drawn from the model once an episode
-optimistic   s' = μ(s, a) + β Σ(s, a) η(s) + noise ε, with η chosen like an action (H-UCRL)
+optimistic   s' = μ(s, a) + β Σ(s, a) η(s) + noise ε, with η chosen like an action (H-UCRL);
+             with `hallucinate: total`, s' = μ(s, a) + β √(Σ² + noise²) η(s)
 
 μ and Σ are mean and epistemic deviation of the dynamics model, ε is standard normal.
 """
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hucrl_ros.config.schema import ExplorationSettings
-from hucrl_ros.models import DynamicsModel
+from hucrl_ros.models import DynamicsModel, Prediction
 
 JITTER = 1e-6
 """Share of each variance added to it, so that float32 finds a factor of few heads' covariance."""
@@ -28,6 +29,8 @@ class ImaginedDynamics(nn.Module, ABC):
     bounds: Tensor
     hallucination_dim: int
     """Length h of the hallucinated action: m for the optimistic strategy, else 0."""
+    total = False
+    """Whether Σ has the noise's deviation as well."""
 
     def __init__(self, model: DynamicsModel) -> None:
         super().__init__()
@@ -68,6 +71,8 @@ class ImaginedDynamics(nn.Module, ABC):
 class GreedyDynamics(ImaginedDynamics):
     """PE-DS: sample from the ensemble's mean and covariance (Chua et al., 2018)."""
 
+    total = True
+
     def __init__(self, model: DynamicsModel, settings: ExplorationSettings) -> None:
         super().__init__(model)
         self.settings = settings
@@ -75,10 +80,7 @@ class GreedyDynamics(ImaginedDynamics):
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
         """Mean plus total deviation times noise; `eta` is empty."""
         prediction = self.model.predict(state, action)
-        if self.settings.covariance == "full":
-            total = covariance(prediction.deviations) + torch.diag_embed(prediction.aleatoric**2)
-            return prediction.mean + times(cholesky(total), noise)
-        return prediction.mean + (prediction.epistemic**2 + prediction.aleatoric**2).sqrt() * noise
+        return prediction.mean + spread(prediction, noise, self.settings, self.total)
 
 
 class ThompsonDynamics(ImaginedDynamics):
@@ -95,7 +97,10 @@ class ThompsonDynamics(ImaginedDynamics):
 
 
 class HallucinatedDynamics(ImaginedDynamics):
-    """H-UCRL: next = μ + βΣη + noise, with η chosen like an action."""
+    """H-UCRL: next = μ + βΣη + noise, with η chosen like an action (Eq. 7).
+
+    With `hallucinate: total`, η moves by the noise's deviation too, in place of the noise.
+    """
 
     beta: Tensor
 
@@ -103,6 +108,7 @@ class HallucinatedDynamics(ImaginedDynamics):
         super().__init__(model)
         self.settings = settings
         self.hallucination_dim = model.task.spec.predicted_dim
+        self.total = settings.hallucinate == "total"
         self.register_buffer("beta", torch.tensor(beta_of(settings, 1, model)))
 
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
@@ -110,13 +116,11 @@ class HallucinatedDynamics(ImaginedDynamics):
         self.beta.fill_(beta_of(self.settings, episode, self.model))
 
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
-        """Mean, shifted by up to β epistemic deviations, plus aleatoric noise."""
+        """Mean, shifted by up to β deviations, plus aleatoric noise that η doesn't choose."""
         prediction = self.model.predict(state, action)
-        if self.settings.covariance == "full":
-            shift = times(cholesky(covariance(prediction.deviations)), eta)
-        else:
-            shift = prediction.epistemic * eta
-        return prediction.mean + self.beta * shift + prediction.aleatoric * noise
+        shift = spread(prediction, eta, self.settings, self.total)
+        shifted = prediction.mean + self.beta * shift
+        return shifted if self.total else shifted + prediction.aleatoric * noise
 
 
 STRATEGIES: dict[str, type[ImaginedDynamics]] = {
@@ -148,6 +152,19 @@ def beta_of(settings: ExplorationSettings, episode: int, model: DynamicsModel) -
         return settings.beta_at(episode)
     root = math.sqrt(gain + 1.0 + math.log(1.0 / settings.failure_probability))
     return settings.norm_bound + 4.0 * noise * root
+
+
+def spread(
+    belief: Prediction, direction: Tensor, settings: ExplorationSettings, total: bool
+) -> Tensor:
+    """Σ times `direction` `(..., m)`; Σ² is the epistemic covariance, or the total one."""
+    if settings.covariance == "full":
+        matrix = covariance(belief.deviations)
+        if total:
+            matrix = matrix + torch.diag_embed(belief.aleatoric**2)
+        return times(cholesky(matrix), direction)
+    deviation = (belief.epistemic**2 + belief.aleatoric**2).sqrt() if total else belief.epistemic
+    return deviation * direction
 
 
 def covariance(deviations: Tensor) -> Tensor:

@@ -94,6 +94,7 @@ class GaussianProcess(KernelModel):
         """Keep points, fit hyper-parameters if asked to, and condition on the points."""
         x, y = inputs.double(), targets.double()
         if self.settings.hyperparameters == "fitted":
+            self.kernel.reset()  # Which points it is fitted to hangs on no earlier fit either.
             some = self.farthest(x, min(FITTED_POINTS, self.settings.max_points))
             self.kernel.fit(x[some], y[some])
         progress(0.5)

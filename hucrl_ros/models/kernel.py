@@ -37,9 +37,16 @@ class SquaredExponential(nn.Module):
     def __init__(self, input_dim: int, kernels: int, settings: ModelSettings) -> None:
         super().__init__()
         shape, kind = (kernels, input_dim), torch.float64
+        self._settings = settings
         # `(kernels, d)` ℓ and `(kernels,)` ν.
-        self.register_buffer("lengthscales", torch.full(shape, settings.lengthscale, dtype=kind))
-        self.register_buffer("noise", torch.full(shape[:1], settings.noise_ratio, dtype=kind))
+        self.register_buffer("lengthscales", torch.empty(shape, dtype=kind))
+        self.register_buffer("noise", torch.empty(shape[:1], dtype=kind))
+        self.reset()
+
+    def reset(self) -> None:
+        """Take the settings' ℓ and ν again, around which the prior of `fit` lies."""
+        self.lengthscales.fill_(self._settings.lengthscale)
+        self.noise.fill_(self._settings.noise_ratio)
 
     def scaled(self, inputs: Tensor) -> Tensor:
         """Inputs `(n, d)` in length-scales: `(kernels, n, d)`."""
@@ -52,7 +59,8 @@ class SquaredExponential(nn.Module):
     def fit(self, inputs: Tensor, targets: Tensor) -> None:
         """Maximise the marginal likelihood of the data times a prior over the hyper-parameters.
 
-        The prior is log-normal around the present values; it decides what the data don't tell.
+        The prior is log-normal around the settings' values; it decides what the data don't tell.
+        The search starts there too, so that what is found depends on the data alone.
 
         Args:
             inputs: `(n, d)`.
@@ -61,15 +69,16 @@ class SquaredExponential(nn.Module):
         Raises:
             LearningError: the kernel matrix is singular.
         """
+        self.reset()
         x, y = inputs.double(), targets.double().T.unsqueeze(-1)
-        present = [self.lengthscales.log(), self.noise.log()]
-        logs = [value.clone().requires_grad_() for value in present]
+        settings = [self.lengthscales.log(), self.noise.log()]
+        logs = [value.clone().requires_grad_() for value in settings]
         optimiser = torch.optim.LBFGS(logs, max_iter=ITERATIONS, line_search_fn="strong_wolfe")
 
         def loss() -> float:
             optimiser.zero_grad()
             factor = torch.linalg.cholesky(_noisy(x, logs[0].exp(), _bounded(logs[1])))
-            away = torch.cat([(log - p).flatten() for log, p in zip(logs, present, strict=True)])
+            away = torch.cat([(log - p).flatten() for log, p in zip(logs, settings, strict=True)])
             result = 0.5 * (away / PRIOR_WIDTH).square().sum() - log_evidence(factor, y).sum()
             result.backward()  # type: ignore[no-untyped-call]
             return float(result.detach())

@@ -1,14 +1,19 @@
 """Searches that try candidate actions: lookahead takes the best, MPO weights them."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from hucrl_ros.search.base import GuardedAdam, PolicySearch, descend
 from hucrl_ros.search.model_rollout import ModelRollout
+
+HALVINGS = 12
+"""Of the way to a bound: it is met to a four-thousandth of the M-step."""
 
 
 class Lookahead(PolicySearch):
@@ -54,8 +59,8 @@ class Mpo(PolicySearch):
     The policies are Gaussians around (π, η) with a fixed standard deviation. E-step: actions
     sampled from the old policies are weighted by exp(Q / temperature), where Q is one imagined
     step plus the critic, and the temperature keeps the weights within `mpo_epsilon` of uniform.
-    M-step: weighted maximum likelihood with a penalty that holds the mean KL divergence from
-    the old policies near `mpo_epsilon_mean`.
+    M-step: weighted maximum likelihood, then back towards the old policies until the mean KL
+    divergence from them is within `mpo_epsilon_mean`.
     """
 
     def improve_policies(
@@ -69,17 +74,21 @@ class Mpo(PolicySearch):
             old = actor_critic.joint(batch)
             shape = (settings.candidates, *old.shape)
             std = settings.candidate_noise
-            samples = (old + std * torch.randn(shape, generator=generator)).clamp(-1.0, 1.0)
-            weights = self._weights(batch, samples, rollout, generator)
-        multiplier = 1.0
+            samples = old + std * torch.randn(shape, generator=generator)
+            # A sample is worth what its effort is, but likely as drawn: means of clipped ones
+            # would never reach the limit.
+            weights = self._weights(batch, samples.clamp(-1.0, 1.0), rollout, generator)
+            parameters = actor_critic.policy_parameters()
+            before = [parameter.clone() for parameter in parameters]
         for _ in range(settings.policy_steps):
-            mean = actor_critic.joint(batch)
-            distance = ((samples - mean) ** 2).sum(dim=-1) / (2.0 * std**2)
-            divergence = (((mean - old) ** 2).sum(dim=-1) / (2.0 * std**2)).mean()
-            likelihood = (weights * distance).sum(dim=0).mean()
-            descend(likelihood + multiplier * divergence, optimiser)
-            excess = float(divergence.detach()) / settings.mpo_epsilon_mean - 1.0
-            multiplier = min(max(multiplier * float(np.exp(0.1 * excess)), 1e-3), 1e3)
+            distance = ((samples - actor_critic.joint(batch)) ** 2).sum(dim=-1) / (2.0 * std**2)
+            descend((weights * distance).sum(dim=0).mean(), optimiser)
+
+        def too_far() -> bool:
+            divergence = ((actor_critic.joint(batch) - old) ** 2).sum(dim=-1).mean()
+            return bool(divergence / (2.0 * std**2) > settings.mpo_epsilon_mean)
+
+        go_back(parameters, before, too_far)
 
     def _weights(
         self, states: Tensor, samples: Tensor, rollout: ModelRollout, generator: Generator
@@ -88,6 +97,26 @@ class Mpo(PolicySearch):
         values = rollout.values_of(states, samples, self.settings.discount, generator)
         temperature = e_step_temperature(values.double().cpu().numpy(), self.settings.mpo_epsilon)
         return torch.softmax(values / temperature, dim=0)
+
+
+@torch.no_grad()
+def go_back(
+    parameters: list[nn.Parameter], before: list[Tensor], too_far: Callable[[], bool]
+) -> None:
+    """Go straight back to the weights `before` till they aren't `too_far`, by bisection."""
+    after = [parameter.clone() for parameter in parameters]
+
+    def go(share: float) -> None:
+        for parameter, start, end in zip(parameters, before, after, strict=True):
+            parameter.copy_(torch.lerp(start, end, share))
+
+    if too_far():
+        near, far = 0.0, 1.0
+        for _ in range(HALVINGS):
+            middle = (near + far) / 2.0
+            go(middle)
+            near, far = (near, middle) if too_far() else (middle, far)
+        go(near)
 
 
 def e_step_temperature(values: NDArray[np.float64], epsilon: float) -> float:

@@ -30,24 +30,24 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
     known_features &= type(task).model_features is Task.model_features
     if not (known_features and _known_dynamics(dynamics)):
         return None
-    model = dynamics.model
-    drawn = isinstance(dynamics, ThompsonDynamics)
+    model, drawn = dynamics.model, isinstance(dynamics, ThompsonDynamics)
     activation: str = WAVES
     whitener: Floats = np.zeros((0, 0), np.float32)
+    choice = torch.ones(1)
     # A subclass, e.g. of a plug-in, may compute something else.
     if type(model) in (Ensemble, DeterministicEnsemble):
         assert isinstance(model, Ensemble)
-        layers, activation = _heads(model, drawn), model.settings.activation
+        used, choice = _used_heads(model, drawn)
+        layers, activation = _heads(model, used), model.settings.activation
         scale = model.epistemic_scale
         least = model.settings.min_aleatoric_std if model.noisy else 0.0
     elif type(model) is FourierModel:
         layers, least = _waves(model, drawn), 0.0
         scale = model.epistemic_scale * model.prior_std
         if not drawn:
-            whitener = _whitener(model)
+            whitener, choice = _whitener(model), torch.full((2,), 0.5)
     else:
         return None
-    heads = 2 if len(whitener) else len(layers[0].weights)
     policy, hallucination = policies_of(actor_critic)
     return Networks(
         policy=policy,
@@ -64,13 +64,13 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
             "target_std": _numpy(model.targets.std),
             "reach": _numpy(dynamics.bounds),
             # Weight of each head's mean and variance in the imagined next state.
-            "choice": np.full(heads, 1.0 / heads, np.float32),
+            "choice": _numpy(choice),
             "epistemic_scale": _numpy(scale),
             "min_aleatoric": np.array(least, np.float32),
             "beta": _numpy(dynamics.beta)
             if isinstance(dynamics, HallucinatedDynamics)
             else np.zeros((), np.float32),
-            "total": np.array(isinstance(dynamics, GreedyDynamics), np.float32),
+            "total": np.array(dynamics.total, np.float32),
         },
         angles=task.angles,
         joints=len(task.spec.joint_names),
@@ -125,7 +125,18 @@ def _known_dynamics(dynamics: ImaginedDynamics) -> bool:
     return isinstance(dynamics, ThompsonDynamics)
 
 
-def _heads(model: Ensemble, only_drawn: bool) -> list[Dense]:
+def _used_heads(model: Ensemble, drawn: bool) -> tuple[slice, Tensor]:
+    """The heads that the kernel needs, and the weight of each in the imagined mean."""
+    choice = model.heads.choice
+    if not drawn:
+        return slice(None), torch.full_like(choice, 1.0 / len(choice))
+    if model.settings.recalibrate:  # The others tell how far the drawn one is away.
+        return slice(None), choice
+    head = int(choice.argmax())
+    return slice(head, head + 1), torch.ones(1)
+
+
+def _heads(model: Ensemble, used: slice) -> list[Dense]:
     """The used heads' layers with 2 m outputs; without noise, the last m are `NO_NOISE`."""
     heads = model.heads
     weights, biases = list(heads.weights), list(heads.biases)
@@ -133,8 +144,6 @@ def _heads(model: Ensemble, only_drawn: bool) -> list[Dense]:
         last, bias = weights[-1], biases[-1]
         weights[-1] = torch.cat([last, torch.zeros_like(last)], dim=-1)
         biases[-1] = torch.cat([bias, torch.full_like(bias, NO_NOISE)], dim=-1)
-    drawn = int(heads.choice.argmax())
-    used = slice(drawn, drawn + 1) if only_drawn else slice(None)
     return [
         Dense(_numpy(weight[used]), _numpy(bias[used]).squeeze(1))
         for weight, bias in zip(weights, biases, strict=True)
@@ -144,7 +153,10 @@ def _heads(model: Ensemble, only_drawn: bool) -> list[Dense]:
 def _waves(model: FourierModel, drawn: bool) -> list[Dense]:
     """Frequencies, then weights of cosines and sines; the last m outputs are constant noise."""
     frequencies = model.features.frequencies / model.kernel.lengthscales
-    weights = _of_waves(model, model.drawn if drawn else model.weights)
+    means = model.drawn if drawn else model.weights
+    if drawn and model.settings.recalibrate:  # As far from the mean as the scale says.
+        means = model.weights + model.epistemic_scale.unsqueeze(1) * (means - model.weights)
+    weights = _of_waves(model, means)
     noise = model.noise_like(model.prior_std).double().expm1().log().clamp_min(NO_NOISE)
     return [
         Dense(_numpy(frequencies.T)[None], np.zeros((1, len(frequencies)), np.float32)),

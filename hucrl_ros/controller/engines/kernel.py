@@ -367,7 +367,10 @@ def _imagine(
                 epistemic += away * away
             epistemic *= share * program.epistemic_scale[i] * program.epistemic_scale[i]
             if program.total:
-                aleatoric += epistemic
+                epistemic += aleatoric
+                aleatoric = np.float32(0.0) if hallucinated else epistemic
+            # What one head says in place of all is as far away as the scale says.
+            chosen += (program.epistemic_scale[i] - np.float32(1.0)) * (chosen - mean)
             change = chosen + np.sqrt(aleatoric) * noise[t, i, first + lane]
             if hallucinated:
                 eta = scratch.applied[actions + i, lane]

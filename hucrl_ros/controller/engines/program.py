@@ -102,7 +102,7 @@ class Program(NamedTuple):
     min_aleatoric: np.float32
     beta: np.float32
     total: bool
-    """Noise has the epistemic deviation as well."""
+    """The noise has the epistemic deviation as well; where there is η, η has both."""
 
 
 class Scratch(NamedTuple):
