@@ -127,9 +127,9 @@ class ModelRollout:
             discount: γ.
             generator: Draws the noise, the same for all candidates of a state: none is better
                 by luck.
-            draws: K, an even number of draws that each value is the mean of. Half of them are
-                the others with the sign changed, so that candidates can't counteract their mean.
-                0: no noise.
+            draws: K, an even number of draws that each value is the mean over, half of them the
+                others with the sign changed: the best candidate would counteract their mean. 0:
+                no noise.
             steps: How long a candidate lasts.
 
         Returns:
