@@ -1,5 +1,6 @@
 """`hucrl bench tick` counts what a tick computes and says how it compares."""
 
+import itertools
 import json
 
 import numpy as np
@@ -19,6 +20,7 @@ KEYS = [
     "particles",
     "horizon",
     "iterations",
+    "noise_draws",
     "threads",
     "p50_ms",
     "p99_ms",
@@ -41,13 +43,16 @@ def bench(*arguments):
 
 def test_operations_are_those_of_the_matrix_products(folder):
     """π: 3-8-1, η: 3-8-2, three heads: 4-8-8-4 (two means, two deviations)."""
-    settings = PLANNER.model_copy(update={"particles": 10, "horizon": 5, "iterations": 2})
+    changes = {"particles": 10, "horizon": 5, "iterations": 2, "noise_draws": 0}
+    settings = PLANNER.model_copy(update=changes)
     weights = (3 * 8 + 8 * 1) + (3 * 8 + 8 * 2) + 3 * (4 * 8 + 8 * 8 + 8 * 4)
     expected = 2e-9 * weights * 10 * 5 * 2
     networks = load_bundle(folder).networks
     assert tick_gflop(networks, settings) == pytest.approx(expected)
     fourier = networks._replace(whitener=np.zeros((6, 6), np.float32))
     assert tick_gflop(fourier, settings) == pytest.approx(expected * (1 + 36 / 2 / weights))
+    settings = settings.model_copy(update={"noise_draws": 4})
+    assert tick_gflop(networks, settings) == pytest.approx(4 * expected)
 
 
 def test_the_rate_is_that_of_the_median_tick():
@@ -59,12 +64,8 @@ def test_the_rate_is_that_of_the_median_tick():
 def test_the_table_as_json_has_every_engine_and_number_of_threads(folder, capsys):
     assert bench(folder, "--sizes", "8x3x1", "--seconds", "0.01", "--json") == 0
     rows = json.loads(capsys.readouterr().out)
-    assert {(row["engine"], row["threads"]) for row in rows} == {
-        ("compiled", 1),
-        ("compiled", 2),
-        ("onnx", 1),
-        ("onnx", 2),
-    }
+    ways = [(row["noise_draws"], row["engine"], row["threads"]) for row in rows]
+    assert ways == list(itertools.product((0, 2), ("compiled", "onnx"), (1, 2)))
     for row in rows:
         assert set(KEYS) <= set(row)
         assert (row["system"], row["heads"], row["layers"]) == ("pendulum", 3, [8, 8])
@@ -78,7 +79,7 @@ def test_a_folder_gets_table_figure_and_command(folder, tmp_path, capsys):
     words = ["--sizes", "8x3x1", "--seconds", "0.01", "--engines", "compiled", "--out", out]
     assert bench(folder, *words) == 0
     assert "share" in capsys.readouterr().out
-    assert len(json.loads((out / "ticks.json").read_text())) == 2
+    assert len(json.loads((out / "ticks.json").read_text())) == 4
     assert "hucrl bench tick" in (out / "README.md").read_text()
     with Image.open(out / "ticks.png") as picture:
         assert picture.width > 400

@@ -17,6 +17,7 @@ from planning_system import (
 
 from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.planners import DynaMpc, make_planner
+from hucrl_ros.planners.base import Rollouts, expect
 from hucrl_ros.planners.icem import refits
 from hucrl_ros.planners.mppi import softmax
 from hucrl_ros.planners.shooting import Noise, constant, geometric, power_law, root, shifted
@@ -71,6 +72,36 @@ def test_the_policy_planner_does_what_the_policy_says():
     gain = np.array([[0.4, 0.3]])
     plan = planner(algorithm="policy").plan(SYSTEM.imagine(START, gain), always)
     np.testing.assert_allclose(plan.actions[0], -gain @ START, rtol=1e-6)
+
+
+def test_half_of_the_draws_are_the_others_with_the_sign_changed():
+    noises = []
+
+    def imagine(offsets, noise, feedback):
+        noises.append(noise.copy())
+        return SYSTEM.imagine(START)(offsets, noise, feedback)
+
+    made = planner(noise_draws=4, iterations=2)
+    for _ in range(2):
+        made.plan(imagine, always)
+    one, again, other, _ = np.reshape(noises, (4, 4, HORIZON, 2))
+    np.testing.assert_array_equal(one, again)  # in all iterations of a tick
+    assert not np.isin(other, one).any()
+    np.testing.assert_array_equal(one[:2], -one[2:])
+    assert not np.isin(one[0], one[1]).any()
+
+
+def test_a_particle_is_worth_the_mean_over_the_draws():
+    noise = np.array([0.5, 2.0])[:, None, None]
+
+    def imagine(offsets, noise, feedback):
+        returns, states, actions = (factor * offsets * noise for factor in (1.0, 2.0, 3.0))
+        overwritten[:] = returns  # As engines do it.
+        return Rollouts(overwritten, states, actions)
+
+    offsets, overwritten = np.ones((3, 1, 1)), np.zeros((3, 1, 1))
+    for factor, mean in enumerate(expect(imagine, offsets, noise, 1.0), start=1):
+        np.testing.assert_allclose(mean, 1.25 * factor)
 
 
 def test_random_shooting_never_narrows_and_cem_does():

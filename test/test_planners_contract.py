@@ -9,10 +9,12 @@ from planning_system import (
     START,
     SYSTEM,
     Recorder,
+    Walk,
     allow,
     always,
     closed_loop_cost,
     planner,
+    plans_of_walks,
 )
 from pydantic import ValidationError
 
@@ -123,6 +125,44 @@ def test_a_tick_costs_iterations_times_particles(name):
         shape = (1 if name == "policy" else particles, HORIZON, 1)
         assert {offsets.shape for offsets in recorder.offsets} == {shape}
         assert made.particles == shape[0]
+
+
+@every_planner
+@pytest.mark.parametrize("draws", [0, 2, 4])
+def test_an_iteration_imagines_each_particle_in_every_draw(name, draws):
+    made, recorder = planner(algorithm=name, noise_draws=draws), Recorder(SYSTEM.imagine(START))
+    plan = made.plan(recorder, allow(2))
+    assert plan.iterations == (1 if name == "policy" else 2)
+    assert len(recorder.offsets) == plan.iterations * max(draws, 1)
+
+
+SHOOTING = [name for name in PLANNERS if name != "policy"]
+
+
+@pytest.mark.parametrize("name", SHOOTING)
+@pytest.mark.parametrize("draws", [0, 2, 8])
+def test_no_planner_counteracts_noise_that_the_robot_does_not_know(name, draws):
+    """Whoever counteracts it plans a first effort of the noise's deviation, 0.3."""
+    first = [plan.actions[0, 0] for plan in plans_of_walks(name, draws)]
+    assert np.sqrt(np.mean(np.square(first))) < 0.1
+
+
+@pytest.mark.parametrize("name", [name for name in SENDING_THE_BEST if name in SHOOTING])
+def test_a_plan_promises_no_more_than_the_best_expected_return(name):
+    promised = [plan.planned_return for plan in plans_of_walks(name, draws=2)]
+    error = np.std(promised) / np.sqrt(len(promised))
+    assert np.mean(promised) == pytest.approx(Walk.best_open_loop, abs=3 * error)
+    assert error < 0.2
+
+
+def test_policies_answer_noise_and_offsets_do_not():
+    """The best plan adds nothing to the policy that answers every noise a step later."""
+    plans = plans_of_walks("dyna_mpc", draws=8, gain=1.0)
+    promised = [plan.planned_return for plan in plans]
+    error = np.std(promised) / np.sqrt(len(promised))
+    assert np.mean(promised) == pytest.approx(Walk.best, abs=3 * error)
+    assert error < 0.05
+    assert max(abs(plan.actions[0, 0]) for plan in plans) < 0.1
 
 
 @every_planner

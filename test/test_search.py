@@ -145,21 +145,23 @@ def test_a_candidate_without_a_value_counts_as_the_worst():
     candidates = torch.tensor([-0.9, 0.0, 0.3, 0.9])[:, None, None].expand(4, 6, 1)
     with torch.no_grad():
         values = ModelRollout(actors, ExactStep()).values_of(
-            states, candidates, DISCOUNT, generator()
+            states, candidates, DISCOUNT, generator(), draws=2
         )
     assert torch.equal(values[[0, 3]], values[1:3].amin(dim=0).expand(2, 6))
     with torch.no_grad():
         hopeless = ModelRollout(actors, ExactStep()).values_of(
-            states, candidates[[0, 3]], DISCOUNT, generator()
+            states, candidates[[0, 3]], DISCOUNT, generator(), draws=2
         )
     assert torch.equal(hopeless, torch.zeros(2, 6))
 
 
+@pytest.mark.parametrize("draws", [0, 2])
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_a_candidate_lasts_for_the_steps_that_are_asked_for(steps):
+def test_a_candidate_lasts_for_the_steps_that_are_asked_for(steps, draws):
     actors, step, states = actors_of(settings_of(), 2), ExactStep(0.1), some_states(6)
     candidates = 2.0 * torch.rand(3, 6, 3, generator=generator(1)) - 1.0
-    values = ModelRollout(actors, step).values_of(states, candidates, 0.7, generator(), steps)
+    rollout = ModelRollout(actors, step)
+    values = rollout.values_of(states, candidates, 0.7, generator(), draws, steps)
     effort, eta = LIMIT * candidates[..., :1], candidates[..., 1:]
     expected, here = 0.0, states.expand(3, 6, 2)
     for t in range(steps):
@@ -168,6 +170,62 @@ def test_a_candidate_lasts_for_the_steps_that_are_asked_for(steps):
     with torch.no_grad():
         expected = expected + 0.7**steps * actors.critic(here)
     torch.testing.assert_close(values, expected)
+
+
+SIGMA = 0.5
+
+
+class Shaken(ExactStep):
+    """Noise of deviation `SIGMA` in the speed."""
+
+    def forward(self, state, action, eta, noise):
+        shaken = torch.tensor([0.0, SIGMA]) * noise
+        return super().forward(state, action, eta, noise) + shaken
+
+
+class Slowness(nn.Module):
+    """V = −v²."""
+
+    def forward(self, states):
+        return -(states[..., 1] ** 2)
+
+
+def resting(algorithm, **changes):
+    """A search, its rollout and states at rest, where the best candidate is to do nothing.
+
+    A share u of the limit costs 0.8 u² and makes the speed 0.8 u + SIGMA ε, so that it is worth
+    −1.44 u² − SIGMA² on average. Who knows ε chooses −0.56 SIGMA ε.
+    """
+    settings = settings_of(algorithm, discount=1.0 - 1e-6, **changes)
+    actors = actors_of(settings)
+    actors.critic = Slowness()
+    rest = torch.zeros(400, 2)
+    return make_search(settings), ModelRollout(actors, Shaken()), rest
+
+
+@pytest.mark.parametrize("draws", [0, 2, 4])
+def test_no_candidate_counteracts_noise_that_the_robot_does_not_know(draws):
+    searching, rollout, rest = resting("lookahead", noise_draws=draws)
+    chosen = searching._best_candidates(rest, rollout, generator())
+    assert float(chosen.square().mean().sqrt()) < 0.1
+    searching, rollout, rest = resting("mpo", noise_draws=draws)
+    samples = torch.linspace(-1.0, 1.0, 41)[:, None, None].expand(41, len(rest), 1)
+    weights = searching._weights(rest, samples, rollout, generator())
+    means = (weights[..., None] * samples).sum(dim=0)
+    assert float(means.square().mean().sqrt()) < 0.01
+
+
+@pytest.mark.parametrize("draws", [2, 8])
+def test_a_candidate_is_worth_its_expected_value(draws):
+    _, rollout, rest = resting("lookahead")
+    shares = torch.linspace(-1.0, 1.0, 5)
+    candidates = shares[:, None, None].expand(5, len(rest), 1)
+    values = rollout.values_of(rest, candidates, 1.0, generator(), draws)
+    found, error = values.mean(dim=1), values.std(dim=1) / len(rest) ** 0.5
+    expected = -1.44 * shares**2 - SIGMA**2
+    assert ((found - expected).abs() < 3.0 * error).all()
+    best = values.amax(dim=0).mean()
+    assert float(best) == pytest.approx(-(SIGMA**2), abs=3.0 * float(error[2]))
 
 
 @pytest.mark.parametrize(("steps", "share"), [(1, 0.0), (3, 1.0)])

@@ -155,13 +155,14 @@ def test_contacts_are_seen_as_torch_sees_them(tmp_path, geom):
         assert_alike(found, expected)
 
 
-@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize(("draws", "steps"), [(0, 1), (2, 3)])
 @EACH
-def test_values_of_candidates_are_those_of_torch(task, strategy, kind, steps):
+def test_values_of_candidates_are_those_of_torch(task, strategy, kind, draws, steps):
     actors, step = modules(task, strategy, kind)
     states = states_of(actors)
+    candidates = candidates_of(actors, len(states))
     values = [
-        each.values_of(states, candidates_of(actors, len(states)), DISCOUNT, generator(5), steps)
+        each.values_of(states, candidates, DISCOUNT, generator(5), draws, steps)
         for each in (make_model_rollout(actors, step), ModelRollout(actors, step))
     ]
     assert values[0].shape == (5, len(states))

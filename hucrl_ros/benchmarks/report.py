@@ -32,7 +32,7 @@ FEW_DECIMALS = 20.0
 TICKS = Table[TickRow](
     (
         Column("system", lambda row: row.case[0], "<26"),
-        Column("size", lambda row: row.case[1], ">9"),
+        Column("size", lambda row: row.case[1], ">18"),
         Column("engine", lambda row: row.engine, ">9"),
         Column("threads", lambda row: f"{row.threads}", ">7"),
         Column("ticks", lambda row: f"{row.ticks}", ">6"),

@@ -27,6 +27,7 @@ class TickRow(NamedTuple):
     particles: int
     horizon: int
     iterations: int
+    noise_draws: int
     engine: str
     threads: int
     ticks: int
@@ -43,7 +44,8 @@ class TickRow(NamedTuple):
     def case(self) -> tuple[str, str]:
         """Model and size, for people."""
         model = f"{self.system} {self.heads}x[{','.join(map(str, self.layers))}]"
-        return model, f"{self.particles}x{self.horizon}x{self.iterations}"
+        size = f"{self.particles}x{self.horizon}x{self.iterations}"
+        return model, f"{size}, {self.noise_draws} draws"
 
 
 class Tail(NamedTuple):

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,7 +62,7 @@ def tick_gflop(networks: Networks, settings: PlannerSettings) -> float:
     """
     layers = [*networks.policy, *networks.hallucination, *networks.model]
     step = 2.0 * sum(layer.weights.size for layer in layers) + networks.whitener.size
-    rollouts = settings.particles * settings.iterations
+    rollouts = settings.particles * max(settings.noise_draws, 1) * settings.iterations
     return 1e-9 * rollouts * settings.horizon * step
 
 
@@ -139,6 +140,7 @@ SYSTEMS = (
 def run(
     path: Path | None,
     sizes: Sequence[str],
+    noise_draws: Sequence[int],
     threads: Sequence[int],
     engines: Sequence[str],
     seconds: float,
@@ -150,7 +152,7 @@ def run(
     output.say(report.TICKS.header)
     with tempfile.TemporaryDirectory() as folder:
         for system, bundle in _bundles(path, Path(folder)):
-            for row in measure(system, bundle, parsed, threads, engines, seconds):
+            for row in measure(system, bundle, parsed, noise_draws, threads, engines, seconds):
                 rows.append(row)
                 output.say(report.TICKS.line(row))
     report.finish(output, rows, lambda folder: report.write_ticks(folder, rows, output))
@@ -174,22 +176,24 @@ def measure(
     system: System,
     bundle: Bundle,
     sizes: Sequence[Size],
+    noise_draws: Sequence[int],
     threads: Sequence[int],
     engines: Sequence[str],
     seconds: float,
 ) -> Iterator[TickRow]:
     """A row for each combination."""
-    for size in sizes:
-        settings = bundle.manifest.planner.model_copy(
-            update={**size._asdict(), "elites": min(8, size.particles), "algorithm": "dyna_mpc"}
-        )
+    for size, draws in product(sizes, noise_draws):
+        changes = {**size._asdict(), "elites": min(8, size.particles), "noise_draws": draws}
+        settings = bundle.manifest.planner.model_copy(update={**changes, "algorithm": "dyna_mpc"})
         for engine in engines:
             for count in threads:
                 timed = time_engine(engine, bundle, settings, count, seconds)
-                yield _row(system, size, engine, count, timed)
+                yield _row(system, size, draws, engine, count, timed)
 
 
-def _row(system: System, size: Size, engine: str, threads: int, timed: Timing) -> TickRow:
+def _row(
+    system: System, size: Size, draws: int, engine: str, threads: int, timed: Timing
+) -> TickRow:
     tails = (timed.percentile(percent) for percent in QUANTILES)
     p50, p99, p999, longest = (round(value, 4) for value in tails)
     return TickRow(
@@ -199,6 +203,7 @@ def _row(system: System, size: Size, engine: str, threads: int, timed: Timing) -
         particles=size.particles,
         horizon=size.horizon,
         iterations=size.iterations,
+        noise_draws=draws,
         engine=engine,
         threads=threads,
         ticks=len(timed.ticks_ms),

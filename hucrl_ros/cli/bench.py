@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 ENGINES = ["compiled", "onnx"]
 TICKS = ["64x5x3", "200x10x3"]
+NOISE_DRAWS = ["0", "2", "4", "8"]
 THREADS = [1, 2]
 RATES = [80.0, 250.0, 500.0]
 PLANNING = ["off", "on"]
@@ -40,6 +41,14 @@ def tick(
     sizes: Annotated[
         list[str], Option(metavar="NxHxI...", help="particles x horizon x iterations")
     ] = TICKS,
+    noise_draws: Annotated[
+        list[str],
+        Option(
+            metavar=f"<{'|'.join(NOISE_DRAWS)}>...",
+            callback=one_of(*NOISE_DRAWS),
+            help="planner.noise_draws",
+        ),
+    ] = NOISE_DRAWS[:2],
     threads: Annotated[list[int], Option(metavar="T...", min=1, help="of the engine")] = THREADS,
     engines: Annotated[
         list[str],
@@ -58,15 +67,15 @@ def tick(
 ) -> None:
     """How long a planning tick takes, beside what the processor can do.
 
-    A tick is particles x horizon x iterations of policies, every head of the model, the imagined
-    step, reward and critic, and the planner's sampling and selection. The peak rate is that of
-    a 512 x 512 x 512 matrix product in float32 by torch, measured between the ticks with as many
-    threads. Without a bundle, untrained ones are measured: the pendulum with 5 x (64, 64), the arm
-    of the reacher with 5 x (200, 200) and 5 x (200, 200, 200, 200).
+    A tick is particles x horizon x iterations, for each draw of noise, of policies, every head of
+    the model, the imagined step, reward and critic, and the planner's sampling and selection. The
+    peak rate is that of a 512 x 512 x 512 matrix product in float32 by torch, measured between the
+    ticks with as many threads. Without a bundle, untrained ones are measured: the pendulum with
+    5 x (64, 64), the arm of the reacher with 5 x (200, 200) and 5 x (200, 200, 200, 200).
     """
     from hucrl_ros.benchmarks.tick import run
 
-    run(bundle, sizes, threads, engines, seconds, _output(ctx))
+    run(bundle, sizes, [int(n) for n in noise_draws], threads, engines, seconds, _output(ctx))
 
 
 @app.command(cls=Command)

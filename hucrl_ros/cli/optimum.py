@@ -70,6 +70,7 @@ def run(
         "iterations": iterations,
         "elites": max(particles // 10, 2),
         "noise": noise,
+        "noise_draws": 0,  # The true dynamics have none.
     }
     if method == "grid":
         for penalty in penalties:

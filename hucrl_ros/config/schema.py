@@ -177,6 +177,9 @@ class SearchSettings(Settings):
     candidate_noise: float = Field(0.2, gt=0)
     """Standard deviation of the actions tried around π and η (for `ppo` before they are squashed);
     for `pathwise` and `bptt` the noise that smooths the reward [shares of the limit]."""
+    noise_draws: int = Field(2, ge=0, multiple_of=2)
+    """`lookahead`, `mpo`: draws of noise that a tried action's value is the mean over, as those of
+    the planner [1]."""
     candidate_steps: int = Field(1, ge=1)
     """`lookahead`: imagined steps that a tried action lasts [1]."""
     gradient_steps: int = Field(2, ge=1)
@@ -217,7 +220,10 @@ class PlannerSettings(Settings):
     ] = "dyna_mpc"
     """`dyna_mpc`: Algorithm 7; `policy`: send π(s); `hucrl list planners` explains them all."""
     particles: int = Field(64, ge=2)
-    """Trajectories in each iteration [1]."""
+    """Sequences of efforts tried in each iteration [1]."""
+    noise_draws: int = Field(2, ge=0, multiple_of=2)
+    """Draws of noise that a sequence's return is the mean over, half of them the others with the
+    sign changed; each takes as long as the one trajectory without noise of 0 [1]."""
     horizon: int = Field(20, ge=1)
     """Control periods looked ahead [1]."""
     iterations: int = Field(2, ge=1)

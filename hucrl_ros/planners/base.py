@@ -75,11 +75,11 @@ class Plan(NamedTuple):
     """The plan of one tick."""
 
     actions: Array
-    """`(H, q + h)` efforts and hallucinated actions, in [-1, 1]."""
+    """`(H, q + h)` efforts and hallucinated actions, in [-1, 1]; means, where policies react."""
     states: Array
-    """`(H + 1, p)` trajectory that the strategy imagines for them."""
+    """`(H + 1, p)` mean of the trajectories that the strategy imagines for them."""
     planned_return: float
-    """Return of the plan: discounted rewards, then the critic of the last state."""
+    """Expected return: discounted rewards, then the critic of the last state."""
     iterations: int
     """Refinements done."""
 
@@ -123,10 +123,20 @@ class Planner(ABC):
         """
 
 
-def draw_noise(rng: np.random.Generator, horizon: int, state_dim: int) -> Array:
-    """Standard normal `(H, state_dim)` for one tick.
+def draw_noise(rng: np.random.Generator, settings: PlannerSettings, state_dim: int) -> Array:
+    """Standard normal `(K, H, state_dim)` for one tick, K = `noise_draws`; or one of zeros.
 
-    All particles of a tick share it: with noise of their own, the luckiest one would win, and
-    a plan could be better or worse than another by chance.
+    All particles of a tick share them (common random numbers): with noise of its own, the
+    luckiest one would win. Half of them are the others with the sign changed (antithetic
+    variates, Hammersley & Morton 1956): a plan knows all draws, and where their mean isn't zero
+    it would counteract that, which no robot can.
     """
-    return rng.standard_normal((horizon, state_dim), dtype=np.float32)
+    shape = (settings.noise_draws // 2, settings.horizon, state_dim)
+    drawn = rng.standard_normal(shape, dtype=np.float32)
+    return np.concatenate([drawn, -drawn]) if len(drawn) else np.zeros((1, *shape[1:]), np.float32)
+
+
+def expect(imagine: Imagine, offsets: Array, noise: Array, feedback: float) -> Rollouts:
+    """Means of the rollouts under each of the noises `(K, H, m)`, in new arrays."""
+    drawn = [[array.copy() for array in imagine(offsets, each, feedback)] for each in noise]
+    return Rollouts(*(np.mean(arrays, axis=0) for arrays in zip(*drawn, strict=True)))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hucrl_ros.config.schema import PlannerSettings
-from hucrl_ros.planners.base import Imagine, Plan, Planner, draw_noise
+from hucrl_ros.planners.base import Imagine, Plan, Planner, draw_noise, expect
 
 
 class PolicyPlanner(Planner):
@@ -25,9 +25,9 @@ class PolicyPlanner(Planner):
         """One particle without offsets."""
         if not go_on():
             return None
-        noise = draw_noise(self._rng, self.settings.horizon, self.state_dim)
-        rollouts = imagine(self._offsets, noise, 1.0)
+        noise = draw_noise(self._rng, self.settings, self.state_dim)
+        rollouts = expect(imagine, self._offsets, noise, 1.0)
         value = float(rollouts.returns[0])
         if not np.isfinite(value):
             return None
-        return Plan(rollouts.actions[0].copy(), rollouts.states[0].copy(), value, 1)
+        return Plan(rollouts.actions[0], rollouts.states[0], value, 1)

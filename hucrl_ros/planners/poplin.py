@@ -38,12 +38,11 @@ class SequencesProposal(ElitesProposal):
 
     def learn(self, offsets: Array, rollouts: Rollouts) -> None:
         """Follow the elites' actions, whatever they were offsets from."""
-        actions = rollouts.actions.copy()
         if self.feedback == AROUND_POLICIES:
             start = 0 if np.isfinite(rollouts.returns[0]) else int(np.argmax(rollouts.returns))
-            self.mean = actions[start]
+            self.mean = rollouts.actions[start]
             self.feedback = OPEN_LOOP
-        super().learn(actions, rollouts)
+        super().learn(rollouts.actions, rollouts)
 
     def outcome(self, best: Shot) -> Shot:
         """The best particle; its actions are remembered, not what they were offsets from."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.config.schema import PlannerSettings
-from hucrl_ros.planners.base import Array, Imagine, Plan, Planner, Rollouts, draw_noise
+from hucrl_ros.planners.base import Array, Imagine, Plan, Planner, Rollouts, draw_noise, expect
 
 Matrix = NDArray[np.float64]
 """`(H, H)`."""
@@ -43,8 +43,8 @@ class Proposal(ABC):
 
         Args:
             offsets: `(N, H, q + h)` as sampled.
-            rollouts: Their outcome; a return that isn't finite has become −inf, and some is
-                finite. The arrays are overwritten by the next iteration.
+            rollouts: Their expected outcome; a return that isn't finite has become −inf, and
+                some is finite.
         """
 
     @abstractmethod
@@ -88,7 +88,7 @@ class ShootingPlanner(Planner):
         """Plan one tick, from the last one's plan shifted by a step."""
         settings = self.settings
         self._memory = shifted(self._memory)
-        noise = draw_noise(self._rng, settings.horizon, self.state_dim)
+        noise = draw_noise(self._rng, settings, self.state_dim)
         proposal = self._proposal(self._memory if settings.warm_start else self._nothing)
         shot = shoot(proposal, imagine, noise, settings.iterations, go_on)
         if shot is None:
@@ -121,8 +121,8 @@ def shoot(
     Args:
         proposal: Where particles come from.
         imagine: Rolls them out.
-        noise: `(H, p)`, the same for all particles of a tick.
-        iterations: Calls of `imagine`, at most.
+        noise: `(K, H, m)`, the same for all particles of a tick.
+        iterations: Populations, at most; each one is K calls of `imagine`.
         go_on: Asked before each iteration; False means that the time is up.
 
     Returns:
@@ -132,30 +132,20 @@ def shoot(
     done = 0
     while done < iterations and go_on():
         offsets = proposal.sample()
-        rollouts = imagine(offsets, noise, proposal.feedback)
+        rollouts = expect(imagine, offsets, noise, proposal.feedback)
         done += 1
         returns = np.where(np.isfinite(rollouts.returns), rollouts.returns, -np.inf)
         index = int(np.argmax(returns))
         if returns[index] == -np.inf:
             continue
         if best is None or returns[index] > best.plan.planned_return:
-            best = _shot(index, offsets, rollouts)
+            plan = Plan(rollouts.actions[index], rollouts.states[index], float(returns[index]), 0)
+            best = Shot(plan, offsets[index : index + 1].copy())
         proposal.learn(offsets, rollouts._replace(returns=returns))
     if best is None:
         return None
     shot = proposal.outcome(best)
     return shot._replace(plan=shot.plan._replace(iterations=done))
-
-
-def _shot(index: int, offsets: Array, rollouts: Rollouts) -> Shot:
-    """One particle, copied from arrays that will be overwritten."""
-    plan = Plan(
-        rollouts.actions[index].copy(),
-        rollouts.states[index].copy(),
-        float(rollouts.returns[index]),
-        0,
-    )
-    return Shot(plan, offsets[index : index + 1].copy())
 
 
 def root(covariance: Matrix) -> Array:

@@ -48,7 +48,12 @@ class Lookahead(PolicySearch):
         first_wide = settings.candidates // 2
         candidates = torch.cat([own[None], near[1:first_wide], wide[first_wide:]]).clamp(-1.0, 1.0)
         values = rollout.values_of(
-            states, candidates, settings.discount, generator, settings.candidate_steps
+            states,
+            candidates,
+            settings.discount,
+            generator,
+            settings.noise_draws,
+            settings.candidate_steps,
         )
         return candidates[values.argmax(dim=0), torch.arange(len(states))]
 
@@ -94,8 +99,11 @@ class Mpo(PolicySearch):
         self, states: Tensor, samples: Tensor, rollout: ModelRollout, generator: Generator
     ) -> Tensor:
         """Weights `(samples, n)` of the E-step, summing to 1 over the samples."""
-        values = rollout.values_of(states, samples, self.settings.discount, generator)
-        temperature = e_step_temperature(values.double().cpu().numpy(), self.settings.mpo_epsilon)
+        settings = self.settings
+        values = rollout.values_of(
+            states, samples, settings.discount, generator, settings.noise_draws
+        )
+        temperature = e_step_temperature(values.double().cpu().numpy(), settings.mpo_epsilon)
         return torch.softmax(values / temperature, dim=0)
 
 

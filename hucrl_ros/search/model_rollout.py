@@ -116,6 +116,7 @@ class ModelRollout:
         candidates: Tensor,
         discount: float,
         generator: Generator,
+        draws: int,
         steps: int = 1,
     ) -> Tensor:
         """Q of candidates that are held for n imagined steps: Σ γ^t r(s_t, u) + γ^n V(s_n).
@@ -124,22 +125,30 @@ class ModelRollout:
             states: `(n, p)`.
             candidates: (u, η) to try at each state `(m, n, q + h)`, in [-1, 1].
             discount: γ.
-            generator: Draws one noise for all candidates of a state: none is better by luck.
+            generator: Draws the noise, the same for all candidates of a state: none is better
+                by luck.
+            draws: K, an even number of draws that each value is the mean over, half of them the
+                others with the sign changed: the best candidate would counteract their mean. 0:
+                no noise.
             steps: How long a candidate lasts.
 
         Returns:
             `(m, n)`. A candidate whose value isn't finite counts as the worst of its state.
         """
         tried, count = candidates.shape[:2]
-        noise = torch.randn(
-            steps, count, self.actor_critic.task.spec.predicted_dim, generator=generator
-        )
+        shape = (1, count, self.actor_critic.task.spec.predicted_dim)
+        drawn = torch.randn(steps, draws // 2, *shape, generator=generator)
+        noise = torch.cat([drawn, -drawn], dim=1) if draws else torch.zeros(steps, 1, *shape)
+        repeats = noise.shape[1]
         visited, rewards = self.hold(
-            states.repeat(tried, 1), candidates.flatten(0, 1), noise.repeat(1, tried, 1)
+            states.repeat(repeats * tried, 1),
+            candidates.repeat(repeats, 1, 1).flatten(0, 1),
+            noise.expand(-1, -1, tried, -1, -1).flatten(1, 3),
         )
         weights = discount ** torch.arange(steps)
         returns = (weights[:, None] * rewards).sum(dim=0)
-        values = (returns + discount**steps * self._values(visited[-1])).reshape(tried, count)
+        values = returns + discount**steps * self._values(visited[-1])
+        values = values.reshape(-1, tried, count).mean(dim=0)
         return values if values.isfinite().all() else _worst_where_not_finite(values)
 
     def _values(self, states: Tensor) -> Tensor:
