@@ -167,6 +167,7 @@ class Exact(Planner):
         self._system = system
         grid = Grid(*(_axis(i, system) for i in range(2)))
         choices = self._choices(COARSE)
+        # Each grid point under another action: enough to see how large the noise is.
         states, some = grid.states, np.resize(choices, (len(grid.states), self.width))
         moved = system.step(states, some, NOISES[-1])[0] - system.step(states, some)[0]
         cells = np.abs(moved) / (states[-1] - states[0]) * (POINTS - 1)
