@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.agent import Agent, BundleSystem
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.planning_thread import Budget
 from hucrl_ros.controller.ticks import Source
@@ -97,6 +97,26 @@ def test_a_tick_says_what_the_model_says(bundle):
     assert 0.0 < tick.hallucination <= 1.0
     assert tick.optimistic.shape == (PLANNER.horizon + 1, 2)
     np.testing.assert_allclose(tick.optimistic[0], STATE, rtol=1e-6)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "thompson", "optimistic"])
+def test_the_system_of_a_bundle_has_the_noise_of_its_strategy(tmp_path, strategy):
+    """The total deviation for greedy, the aleatoric one for the others."""
+    found = load_bundle(write_bundle(tmp_path / "bundle", strategy))
+    states, applied = 0.1 * np.ones((4, 2)), 0.3 * np.ones((4, found.manifest.width))
+    noise = np.array([0.5, -0.2])
+    system = BundleSystem(found)
+    moved = system.step(states, applied, noise)[0] - system.step(states, applied)[0]
+    efforts = applied[:, :1] * found.manifest.effort_limits
+    _, epistemic, aleatoric = found.run(
+        "dynamics", state=states.astype("f"), action=efforts.astype("f")
+    )
+    if strategy == "greedy":
+        np.testing.assert_allclose(moved, np.hypot(epistemic, aleatoric) * noise, atol=1e-5)
+    elif strategy == "optimistic":
+        np.testing.assert_allclose(moved, aleatoric * noise, atol=1e-5)
+    else:  # of the drawn head
+        assert (np.sign(moved) == np.sign(noise)).all()
 
 
 def test_a_planned_return_is_at_least_the_policies(bundle):

@@ -21,8 +21,11 @@ class Asked:
     angles = ()
     state_bounds = np.array([[-2.0, -3.0], [2.0, 3.0]], np.float32)
 
-    def step(self, states, actions):
-        return states @ SYSTEM.a.T + actions @ SYSTEM.b.T, self.rewards(states, actions)
+    deviation = 0.0
+
+    def step(self, states, actions, noise=0.0):
+        following = states @ SYSTEM.a.T + actions @ SYSTEM.b.T + self.deviation * noise
+        return following, self.rewards(states, actions)
 
     def rewards(self, states, actions):
         cost = np.einsum("ni,ij,nj->n", states, SYSTEM.q, states)
@@ -161,7 +164,7 @@ def test_exact_programming_hallucinates_where_that_pays():
     """η moves the second state entry; what it is worth is known at once: as much as it can."""
 
     class Uncertain(Undiscounted):
-        def step(self, states, actions):
+        def step(self, states, actions, noise=0.0):
             following, rewards = super().step(states, actions[:, :1])
             return following + 0.3 * actions[:, 1:] * [0.0, 1.0], rewards
 
@@ -171,6 +174,43 @@ def test_exact_programming_hallucinates_where_that_pays():
     plan = made.plan(Imagine((1.5, 1.5)), always)
     assert plan.actions[0, 0] == -1.0
     assert plan.actions[0, 2] == -1.0
+
+
+def test_exact_programming_counts_the_noise_of_each_step():
+    """Noise costs Σ tr(P_k) σ² over the steps to come, as V_k(x) = -x'P_k x."""
+
+    class Noisy(Undiscounted):
+        deviation = 0.05
+
+    plans = [exact(kind()).plan(Imagine(NEAR), always) for kind in (Undiscounted, Noisy)]
+    trace, p = 0.0, np.zeros((2, 2))
+    for k in riccati_gains(Noisy.steps)[::-1]:
+        trace += np.trace(p)
+        closed = SYSTEM.a - SYSTEM.b @ k
+        p = SYSTEM.q + SYSTEM.rho * k.T @ k + closed.T @ p @ closed
+    lost = plans[0].planned_return - plans[1].planned_return
+    assert lost == pytest.approx(trace * Noisy.deviation**2, rel=0.1)
+
+
+@pytest.mark.parametrize(("deviation", "best"), [(0.0, 0.5), (0.0005, 0.5), (0.1, 0.3)])
+def test_exact_programming_keeps_away_from_a_cliff_that_noise_may_cross(deviation, best):
+    """A place is worth its x up to 0.5, beyond it -1; efforts are 0.05 apart.
+
+    At 0.35 and beyond a node of the quadrature, 0.17 further on, falls: a sixth of 1.5 or more.
+    """
+
+    class Cliff(Undiscounted):
+        steps = 2
+        state_bounds = np.array([[-1.0, -1.0], [1.0, 1.0]], np.float32)
+
+        def step(self, states, actions, noise=0.0):
+            following = np.concatenate([actions, states[:, 1:]], axis=1) + deviation * noise
+            return following, np.where(states[:, 0] <= 0.5, states[:, 0], -1.0)
+
+    plan = exact(Cliff()).plan(Imagine((0.0, 0.0)), always)
+    assert plan.actions[0, 0] == pytest.approx(best)
+    assert plan.planned_return == pytest.approx(best, abs=1e-6)
+    np.testing.assert_allclose(plan.states[1], [best, 0.0], atol=1e-6)
 
 
 def test_exact_programming_is_for_two_entries_with_bounds():

@@ -2,23 +2,23 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
-from linear_system import DISCOUNT, LIMIT, ExactStep, next_state
+from linear_system import DISCOUNT, LIMIT, ExactStep, PushedMass, next_state
 from searching import actors_of, generator, settings_of, some_states, starts_of
 
 from hucrl_ros.models import Transitions
 from hucrl_ros.search import ModelRollout, make_search
 from hucrl_ros.search.base import GuardedAdam
 from hucrl_ros.search.gradients import imagined_value
-from hucrl_ros.search.off_policy import Replay
 
 UNCERTAIN = 0.1
 
 
 def replay_of(settings, recorded=None):
-    actors, step = actors_of(settings, 2), ExactStep(UNCERTAIN)
-    return Replay(ModelRollout(actors, step), recorded, settings), actors, step
+    searching, actors, _ = begun(settings, recorded)
+    return searching._replay, actors, ExactStep(UNCERTAIN)
 
 
 def some_joint(count, seed=1):
@@ -36,9 +36,9 @@ def imagination_of(actors):
     return ModelRollout(actors, ExactStep(UNCERTAIN))
 
 
-def begun(settings, recorded=None):
+def begun(settings, recorded=None, task=None):
     """A search ready to improve policies; its actors and the optimiser of the policies."""
-    actors = actors_of(settings, 2)
+    actors = actors_of(settings, 2, task)
     optimiser = GuardedAdam(actors.policy_parameters(), settings.learning_rate)
     searching = make_search(settings)
     searching.begin(imagination_of(actors), starts_of(actors.task, recorded), optimiser)
@@ -79,6 +79,37 @@ def test_expanded_targets_follow_the_present_policies():
     torch.testing.assert_close(batch.rewards[:, 0] * actors.critic.scale, total)
     torch.testing.assert_close(batch.next_observations, states)
     assert batch.discounts[0, 0] == pytest.approx(DISCOUNT**steps)
+
+
+class Idle(PushedMass):
+    """Only efforts cost, so every state is worth the same."""
+
+    def reward(self, state, action):
+        return -(action[..., 0] ** 2)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_the_expanded_targets_of_sac_are_soft_values(steps):
+    """Of tanh(x) with x normal, whose cost and entropy are integrals over one number."""
+    mean, std, weight = 0.4, 0.5, 0.3
+    settings = settings_of("sac", expansion_steps=steps, entropy_weight=weight)
+    searching, actors, _ = begun(settings, task=Idle())
+    outputs = [actors.policy.network[-1], actors.hallucination.network[-1], actors.log_std[-1]]
+    with torch.no_grad():
+        for layer, value in zip(outputs, (mean, mean, math.log(std)), strict=True):
+            layer.weight.zero_()
+            layer.bias.fill_(value)
+    nodes, shares = np.polynomial.hermite_e.hermegauss(60)
+    action, shares = np.tanh(mean + std * nodes), shares / shares.sum()
+    entropy = 0.5 * np.log(2 * np.pi * np.e * std**2) + shares @ np.log(1 - action**2)
+    cost = LIMIT**2 * shares @ action**2 / float(actors.critic.scale)
+    value = (3 * weight * entropy - cost) / (1 - DISCOUNT)
+
+    torch.manual_seed(0)  # the library's draws
+    searching._replay.add(some_states(20), torch.zeros(20, 3))
+    batch = searching._replay.sample(20000)
+    target = float(batch.rewards.mean()) + float(batch.discounts[0, 0]) * value
+    assert target == pytest.approx(DISCOUNT * value, abs=0.02 * abs(value))
 
 
 def test_real_transitions_get_a_hallucinated_action_from_a_standard_normal():

@@ -32,7 +32,6 @@ class BundleSystem:
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
-        self._noise = np.zeros(bundle.manifest.spec.predicted_dim, np.float32)
         self._only_rewards = onnxruntime.RunOptions()
         self._only_rewards.only_execute_path_to_fetches = True
         self.steps = bundle.manifest.steps
@@ -40,9 +39,11 @@ class BundleSystem:
         self.angles = bundle.manifest.angles
         self.state_bounds = bundle.manifest.bounds
 
-    def step(self, states: Array, actions: Array) -> tuple[Array, Array]:
-        """Next states `(N, p)` and rewards `(N,)` of the strategy's step, without noise."""
-        following, rewards = self._bundle.run("step", **self._inputs(states, actions))
+    def step(
+        self, states: Array, actions: Array, noise: Array | float = 0.0
+    ) -> tuple[Array, Array]:
+        """Next states `(N, p)` and rewards `(N,)` of the strategy's step."""
+        following, rewards = self._bundle.run("step", **self._inputs(states, actions, noise))
         return following.astype(np.float64), rewards.astype(np.float64)
 
     def rewards(self, states: Array, actions: Array) -> Array:
@@ -57,11 +58,13 @@ class BundleSystem:
         (values,) = self._bundle.run("critic", state=states.astype(np.float32))
         return values.astype(np.float64)
 
-    def _inputs(self, states: Array, actions: Array) -> dict[str, NDArray[np.float32]]:
+    def _inputs(
+        self, states: Array, actions: Array, noise: Array | float = 0.0
+    ) -> dict[str, NDArray[np.float32]]:
         return {
             "state": states.astype(np.float32),
             "applied": actions.astype(np.float32),
-            "noise": self._noise,
+            "noise": np.full(self._bundle.manifest.spec.predicted_dim, noise, np.float32),
         }
 
 

@@ -53,13 +53,17 @@ class System(Protocol):
     """`(2, m)` least and largest value of each predicted entry; infinite where there are none."""
 
     def step(
-        self, states: NDArray[np.float64], actions: NDArray[np.float64]
+        self,
+        states: NDArray[np.float64],
+        actions: NDArray[np.float64],
+        noise: NDArray[np.float64] | float = 0.0,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Next states `(N, p)`, without noise, and rewards `(N,)`.
+        """Next states `(N, p)` and rewards `(N,)`.
 
         Args:
             states: `(N, p)`.
             actions: `(N, q + h)` efforts and hallucinated actions, in [-1, 1].
+            noise: `(m,)` standard normal, the same for all; or one number for all entries.
         """
 
     def rewards(

@@ -22,8 +22,16 @@ COARSE, FINE = 15, 41
 """Efforts to choose from when the table is made, and in a tick."""
 HALLUCINATIONS = (-1.0, 0.0, 1.0)
 """Values of each entry of η: values are nearly linear in η, so corners suffice."""
+NOISES: Array = np.array(list(itertools.product((-np.sqrt(3.0), 0.0, np.sqrt(3.0)), repeat=2)))
+"""Nodes `(K, 2)` of Gauss-Hermite quadrature over standard normal noise, three for each entry;"""
+SHARES: Array = np.array([1, 4, 1, 4, 16, 4, 1, 4, 1], np.float64) / 36.0
+"""their probabilities `(K,)`. Exact for polynomials up to the fifth degree in each entry."""
+NEGLIGIBLE = 0.1
+"""Noise counts if a node moves a state further than this [grid cells]: linear interpolation alone
+spreads a state by 0.4 on average."""
 Step = Callable[[Array, Array], tuple[Array, Array]]
-"""Next states `(N, 2)` of states `(N, 2)` under actions `(N, a)`, and rewards `(N,)`."""
+"""Next states `(N, 2)`, or `(N, K, 2)` under K noises, of states `(N, 2)` under actions `(N, a)`,
+and rewards `(N,)`."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ class Axis:
         return np.linspace(self.lower, self.upper, self.count, endpoint=ends, dtype=np.float64)
 
     def locate(self, x: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
-        """Neighbours below and above `x` `(N,)`, and the share of the one above.
+        """Neighbours below and above `x` of any shape, and the share of the one above.
 
         Values beyond the ends of an axis that isn't periodic count as the end.
         """
@@ -72,13 +80,13 @@ class Grid:
         return np.stack([part.ravel() for part in mesh], axis=-1)
 
     def stencil(self, states: Array) -> tuple[NDArray[np.intp], Array]:
-        """Indices and weights `(N, 4)` of the bilinear interpolation at `states` `(N, 2)`.
+        """Indices and weights `(..., 4)` of the bilinear interpolation at `states` `(..., 2)`.
 
         Linear, because a cubic overshoots at the kinks of the value function, and the maximum
         over actions feeds each overshoot into the next stage.
         """
-        i0, i1, a = self.first.locate(states[:, 0])
-        j0, j1, b = self.second.locate(states[:, 1])
+        i0, i1, a = self.first.locate(states[..., 0])
+        j0, j1, b = self.second.locate(states[..., 1])
         width = self.second.count
         corners = (i0 * width + j0, i0 * width + j1, i1 * width + j0, i1 * width + j1)
         weights = ((1 - a) * (1 - b), (1 - a) * b, a * (1 - b), a * b)
@@ -94,19 +102,22 @@ class ValueTable:
     """`(T + 1, G)`; the last row is zero."""
 
     def at(self, step: int, states: Array) -> Array:
-        """Interpolated values `(N,)` of `states` `(N, 2)` at a step of the episode."""
+        """Interpolated values `(...)` of `states` `(..., 2)` at a step of the episode."""
         indices, weights = self.grid.stencil(states)
         return np.asarray((self.values[step][indices] * weights).sum(axis=-1))
 
 
-def backward_induction(step: Step, grid: Grid, actions: Array, steps: int) -> ValueTable:
-    """V_k(s) = max_a r(s, a) + V_{k+1}(f(s, a)), V_T = 0, on a grid, without discount.
+def backward_induction(
+    step: Step, grid: Grid, actions: Array, steps: int, shares: Array | float = 1.0
+) -> ValueTable:
+    """V_k(s) = max_a r(s, a) + E[V_{k+1}(f(s, a))], V_T = 0, on a grid, without discount.
 
     Args:
         step: Equation of motion f over one control period, and reward r.
         grid: Grid over the states.
         actions: Actions to choose from `(A, a)`.
         steps: Length T of an episode [control periods].
+        shares: Probabilities `(K,)` of the noises under which `step` gives next states.
     """
     states = grid.states
     count = len(states)
@@ -115,7 +126,8 @@ def backward_induction(step: Step, grid: Grid, actions: Array, steps: int) -> Va
         repeated = np.repeat(action[None], count, axis=0)
         following, rewards = step(states, repeated)
         indices, weights = grid.stencil(following)
-        rows = np.arange(0, 4 * count + 1, 4, dtype=np.int32)
+        weights = weights * np.asarray(shares)[..., None]
+        rows = np.arange(0, weights.size + 1, weights.size // count, dtype=np.int32)
         entries = (weights.ravel().astype(np.float32), indices.ravel().astype(np.int32), rows)
         transitions.append(scipy.sparse.csr_matrix(entries, shape=(count, count)))
         gains.append(rewards.astype(np.float32))
@@ -132,8 +144,9 @@ class Exact(Planner):
     """Exact dynamic programming on the imagined system, for states with two entries.
 
     It shows how much of a result is due to the exploration strategy and how much to the
-    optimiser. Making the table takes seconds, whenever a bundle is loaded; the noise of the
-    imagined step is left out.
+    optimiser. It maximises the expected return under the noise of the imagined step, which for
+    `greedy` holds the model's uncertainty (PE-DS). Making the table takes seconds to minutes,
+    whenever a bundle is loaded.
     """
 
     def __init__(self, settings: PlannerSettings, state_dim: int, width: int) -> None:
@@ -144,6 +157,7 @@ class Exact(Planner):
                 f"and this one has {state_dim}; the others plan for any number"
             )
         self.particles = 1
+        self._noises, self._shares = NOISES, SHARES
         self._system: System | None = None
         self._table: ValueTable | None = None
         self._tick = 0
@@ -153,7 +167,13 @@ class Exact(Planner):
         self._system = system
         grid = Grid(*(_axis(i, system) for i in range(2)))
         choices = self._choices(COARSE)
-        self._table = backward_induction(system.step, grid, choices, system.steps)
+        # Each grid point under another action: enough to see how large the noise is.
+        states, some = grid.states, np.resize(choices, (len(grid.states), self.width))
+        moved = system.step(states, some, NOISES[-1])[0] - system.step(states, some)[0]
+        cells = np.abs(moved) / (states[-1] - states[0]) * (POINTS - 1)
+        if cells.max() < NEGLIGIBLE:
+            self._noises, self._shares = np.zeros((1, 2)), np.array([1.0])
+        self._table = backward_induction(self._step, grid, choices, system.steps, self._shares)
         self._fine = self._choices(FINE)
 
     def reset(self, rng: np.random.Generator) -> None:
@@ -170,17 +190,23 @@ class Exact(Planner):
             return None
         state = imagine.state.astype(np.float64)
         here = np.repeat(state[None], len(self._fine), axis=0)
-        states, rewards = self._system.step(here, self._fine)
-        values = rewards + self._table.at(following, states)
+        states, rewards = self._step(here, self._fine)
+        values = rewards + self._table.at(following, states) @ self._shares
         best = int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))
         if not np.isfinite(values[best]):
             return None
         return Plan(
             actions=self._fine[best][None].astype(np.float32),
-            states=np.stack([state, states[best]]).astype(np.float32),
+            states=np.stack([state, self._shares @ states[best]]).astype(np.float32),
             planned_return=float(values[best]),
             iterations=1,
         )
+
+    def _step(self, states: Array, actions: Array) -> tuple[Array, Array]:
+        """Next states `(N, K, 2)` under the noises of the quadrature, and rewards `(N,)`."""
+        assert self._system is not None
+        outcomes = [self._system.step(states, actions, noise) for noise in self._noises]
+        return np.stack([following for following, _ in outcomes], axis=1), outcomes[0][1]
 
     def _choices(self, efforts: int) -> Array:
         """Actions `(A, 1 + h)` to choose from: efforts by hallucinations."""

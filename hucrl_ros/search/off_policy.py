@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, NamedTuple, cast
 
@@ -39,20 +40,30 @@ class Data(NamedTuple):
     """`(n,)`"""
 
 
+Follow = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""(u, η) `(n, q + h)` of policies at states `(n, p)`; what they earn besides rewards `(n,)`."""
+
+
 class Replay:
     """Imagined transitions of the last rounds, and all real ones."""
 
     def __init__(
-        self, rollout: ModelRollout, recorded: Transitions | None, settings: SearchSettings
+        self,
+        rollout: ModelRollout,
+        recorded: Transitions | None,
+        settings: SearchSettings,
+        follow: Follow,
     ) -> None:
         """An empty memory.
 
         Args:
-            rollout: Imagined dynamics, with the policies that expand values.
+            rollout: Imagined dynamics.
             recorded: Real transitions; None or empty: imagined ones alone.
             settings: Sizes and shares.
+            follow: The policies that expand values.
         """
         self._rollout, self._actor_critic, self._settings = rollout, rollout.actor_critic, settings
+        self._follow = follow
         self._recorded = recorded
         self._rounds: deque[Data] = deque(maxlen=settings.replay_rounds)
         self._imagined: Data | None = None
@@ -62,10 +73,7 @@ class Replay:
     @torch.no_grad()
     def add(self, states: Tensor, joint: Tensor) -> None:
         """Imagine one step of (u, η) `joint` `(n, q + h)` from `states` `(n, p)`; store it."""
-        width = self._actor_critic.task.spec.predicted_dim
-        noise = torch.randn(len(states), width, generator=self.generator)
-        visited, earned = self._rollout.hold(states, joint, noise[None])
-        following, rewards = visited[1], earned[0]
+        following, rewards = self._step(states, joint)
         finite = rewards.isfinite() & following.isfinite().all(dim=-1)
         data = Data(states, joint, following, rewards)
         self._rounds.append(Data(*(entry[finite] for entry in data)))
@@ -75,7 +83,7 @@ class Replay:
         """A batch for the library's `train`, which names and calls it.
 
         Rewards are those of `expansion_steps` steps, the first as stored and the others imagined
-        with the present policies, in units of the critic's scale.
+        with the present policies, with what these earn besides, in units of the critic's scale.
         """
         data = self._draw(batch_size)
         following, rewards = self._expanded(data)
@@ -89,14 +97,22 @@ class Replay:
             discounts=torch.full((batch_size, 1), discount),
         )
 
+    def _step(self, states: Tensor, joint: Tensor) -> tuple[Tensor, Tensor]:
+        """Imagined states `(n, p)` that follow, and rewards `(n,)`."""
+        width = self._actor_critic.task.spec.predicted_dim
+        noise = torch.randn(1, len(states), width, generator=self.generator)
+        visited, earned = self._rollout.hold(states, joint, noise)
+        return visited[1], earned[0]
+
+    @torch.no_grad()
     def _expanded(self, data: Data) -> tuple[Tensor, Tensor]:
         """States `(n, p)` after H = `expansion_steps`, discounted rewards until then `(n,)`."""
-        further = self._settings.expansion_steps - 1
-        if not further:
-            return data.following, data.rewards
-        expanded = self._rollout.imagine(data.following, further, self.generator)
-        powers = self._settings.discount ** torch.arange(1.0, further + 1)
-        return expanded.states[-1], data.rewards + powers @ expanded.rewards
+        states, total = data.following, data.rewards
+        for t in range(1, self._settings.expansion_steps):
+            joint, bonus = self._follow(states)
+            states, rewards = self._step(states, joint)
+            total = total + self._settings.discount**t * (rewards + bonus)
+        return states, total
 
     def _draw(self, count: int) -> Data:
         assert self._imagined is not None
@@ -144,6 +160,10 @@ class OffPolicy(PolicySearch):
     def _act(self, states: Tensor, actor_critic: ActorCritic, generator: Generator) -> Tensor:
         """Noisy (u, η) `(n, q + h)` of the policies at `states` `(n, p)`."""
 
+    @abstractmethod
+    def _follow(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Follow`: the policies whose values are learned."""
+
     def begin(
         self, rollout: ModelRollout, starts: InitialStates, optimiser: GuardedAdam
     ) -> list[GuardedAdam]:
@@ -160,7 +180,7 @@ class OffPolicy(PolicySearch):
         of_values = GuardedAdam(actor_critic.action_values.parameters(), settings.learning_rate)
         algorithm.critic.optimizer = of_values
         algorithm.actor.optimizer = optimiser
-        self._replay = Replay(rollout, starts.recorded, settings)
+        self._replay = Replay(rollout, starts.recorded, settings, self._follow)
         # The library only ever asks it for samples.
         algorithm.replay_buffer = cast(ReplayBuffer, self._replay)
         self._put_policies(actor_critic)
@@ -200,6 +220,9 @@ class Td3(OffPolicy):
         noise = torch.randn(joint.shape, generator=generator)
         return (joint + self.settings.candidate_noise * noise).clamp(-1.0, 1.0)
 
+    def _follow(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        return self._algorithm.actor(states), torch.zeros(len(states))
+
 
 class Sac(OffPolicy):
     """SAC (Haarnoja et al., 2018; stable-baselines3) on hallucinated data, with HVE.
@@ -220,10 +243,15 @@ class Sac(OffPolicy):
         assert actor_critic.log_std is not None
         self._algorithm.actor.add_module("mu", Means(actor_critic))
         self._algorithm.actor.add_module("log_std", actor_critic.log_std)
+        self._scale = actor_critic.critic.scale
 
     def _act(self, states: Tensor, actor_critic: ActorCritic, generator: Generator) -> Tensor:
-        joint: Tensor = self._algorithm.actor(states)
-        return joint
+        return self._follow(states)[0]
+
+    def _follow(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Drawn (u, η) and the reward of their entropy, as in the values that close the target."""
+        joint, log_prob = self._algorithm.actor.action_log_prob(states)
+        return joint, -self._algorithm.ent_coef_tensor * self._scale * log_prob
 
     def improve_policies(
         self, states: Tensor, rollout: ModelRollout, optimiser: GuardedAdam, generator: Generator
