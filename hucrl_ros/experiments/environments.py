@@ -60,7 +60,7 @@ class Environment(gymnasium.Env[Array, NDArray[np.float32]]):
         self._features = features
         self._renderer: mujoco.Renderer | None = None
         self._limits = np.asarray(self.task.spec.effort_limits)
-        self._first: tuple[int, int] | None = None
+        self._seed: int | None = None
         seen = self.task.feature_dim if features else self.task.spec.state_dim
         self.observation_space = spaces.Box(-np.inf, np.inf, (seen,), np.float64)
         self.action_space = spaces.Box(-1.0, 1.0, self._limits.shape, np.float32)
@@ -75,18 +75,16 @@ class Environment(gymnasium.Env[Array, NDArray[np.float32]]):
             options: Not used.
         """
         super().reset(seed=seed)
-        if self._first is None or seed is not None:
-            drawn = int(self.np_random.integers(2**31)) if seed is None else seed
-            self._first = (drawn, 0)
+        if seed is not None or self._seed is None:
+            self._seed = int(self.np_random.integers(2**31)) if seed is None else seed
+            self._episode = 0
         else:
-            self._first = (self._first[0], self._first[1] + 1)
-        self._state = self.robot.reset(np.random.default_rng(self._first))
+            self._episode += 1
+        self._state = self.robot.reset(np.random.default_rng([self._seed, self._episode]))
         self._periods = 0
         return self._observation(), {}
 
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+    def step(self, action: NDArray[np.float32]) -> tuple[Array, float, bool, bool, dict[str, Any]]:
         """One control period under `action` `(q,)`, clipped to [-1, 1]."""
         effort = self._limits * np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         reward = float(self.task.rewards(self._state[None], effort[None])[0])
@@ -100,7 +98,7 @@ class Environment(gymnasium.Env[Array, NDArray[np.float32]]):
         with torch.no_grad():
             return self.task.features(torch.as_tensor(self._state)).numpy()
 
-    def render(self) -> Frame | None:  # type: ignore[override]
+    def render(self) -> Frame | None:
         """The robot as `hucrl report` films it, `(SIZE, SIZE, 3)`; None without a mode."""
         if self.render_mode is None:
             return None
