@@ -78,7 +78,7 @@ def compared():
 
 
 def test_the_table_compares_at_equal_movement(tmp_path, compared):
-    figure, page = write_comparison(tmp_path, compared, 5.0, 40.5, "python baseline.py")
+    figure, page = write_comparison(tmp_path / "out", compared, 5.0, 40.5, "python baseline.py")
     header, _, ours, theirs = page.read_text().split("\n\n")[4].splitlines()[:4]
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in (header, ours, theirs)]
     of = {title: values for title, *values in zip(*cells, strict=True)}

@@ -36,6 +36,7 @@ def write_comparison(
         The files.
     """
     results, reading = collect(rows), folder / READING
+    folder.mkdir(parents=True, exist_ok=True)
     page = write_page(
         folder / "README.md",
         f"{results.task}: other algorithms beside ours",
