@@ -40,7 +40,7 @@ def train(env: Environment, algorithm: str, seed: int, episodes: int) -> list[Ro
 
 
 def main(words: list[str]) -> None:
-    """Train what isn't in `returns.csv` yet, run by run, then write table and figure."""
+    """Train what `returns.csv` lacks, or has fewer episodes of; then write table and figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("task", help="its name, or the YAML of a robot of your own")
     parser.add_argument("--algorithms", choices=("sac", "td3"), nargs="*", default=["sac", "td3"])
@@ -55,17 +55,19 @@ def main(words: list[str]) -> None:
     table = asked.out / "returns.csv"
     rows = read_rows(table) if table.is_file() else list[Row]()
     penalties = asked.action_penalties or [config.action_penalty]
+    episodes = asked.episodes or TIMES_OURS * config.episodes
     for seed in asked.seeds:
         for penalty in penalties:
             env = Environment(asked.task, penalty, features=True)
             for name in asked.algorithms:
-                if (name, penalty, seed) not in {
-                    (r.strategy, r.action_penalty, r.seed) for r in rows
-                }:
-                    rows += train(env, name, seed, asked.episodes or TIMES_OURS * config.episodes)
+                of_run = (name, penalty, seed)
+                others = [r for r in rows if (r.strategy, r.action_penalty, r.seed) != of_run]
+                if len(rows) - len(others) < episodes:
+                    rows = [*others, *train(env, name, seed, episodes)]
                     write_rows(table, rows)
-                    print(f"{name}, ρ = {penalty:g}, seed {seed}: {rows[-1].return_:.1f}, "
-                          f"{rows[-1].wall_s:.0f} s", flush=True)  # fmt: skip
+                    last = rows[-1]
+                    print(f"{name}, ρ = {penalty:g}, seed {seed}: last return {last.return_:.1f}, "
+                          f"{last.wall_s:.0f} s", flush=True)  # fmt: skip
     beside = read_rows(asked.beside) if asked.beside else []
     ours = [r for r in beside if r.task == rows[0].task and r.action_penalty in penalties]
     command = shlex.join(["python", "examples/baseline_sb3.py", *words])
