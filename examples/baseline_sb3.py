@@ -69,7 +69,8 @@ def main(words: list[str]) -> None:
                     print(f"{name}, ρ = {penalty:g}, seed {seed}: last return {last.return_:.1f}, "
                           f"{last.wall_s:.0f} s", flush=True)  # fmt: skip
     beside = read_rows(asked.beside) if asked.beside else []
-    ours = [r for r in beside if r.task == rows[0].task and r.action_penalty in penalties]
+    shown = {(row.task, row.action_penalty) for row in rows}
+    ours = [row for row in beside if (row.task, row.action_penalty) in shown]
     command = shlex.join(["python", "examples/baseline_sb3.py", *words])
     seconds = env.task.steps * env.task.spec.period
     write_comparison(asked.out, [*ours, *rows], seconds, asked.goal, command)

@@ -164,7 +164,7 @@ def draw_learning_curves(path: Path, results: Results, seconds: float | None = N
             else:
                 axes.set_xscale("log")
                 axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        _title(figure, results, "mean" if seconds is None else "interquartile mean")
+        _title(figure, results, "mean" if seconds is None else "IQM")
         _legend(figure, grid[0, 0], results)
     return path
 
