@@ -19,8 +19,11 @@ BLUE, VERMILION, GREEN, AMBER = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 """Of the palette of Okabe and Ito."""
 INK, GREY, PALE = "#1F2933", "#7B8794", "#CBD2D9"
 
-STRATEGY_COLOURS = {"greedy": AMBER, "thompson": GREEN, "optimistic": BLUE}
-STRATEGY_MARKERS = {"greedy": "s", "thompson": "^", "optimistic": "o"}
+STRATEGY_COLOURS = {
+    "greedy": AMBER, "thompson": GREEN, "optimistic": BLUE, "sac": VERMILION, "td3": "#CC79A7",
+}  # fmt: skip
+STRATEGY_MARKERS = {"greedy": "s", "thompson": "^", "optimistic": "o", "sac": "D", "td3": "v"}
+"""Of our strategies, and of other people's algorithms that they are compared with."""
 
 EFFORT_COLOURS = LinearSegmentedColormap.from_list(
     "effort", ["#A6CFE5", "#4C8EC6", "#6A4FA3", "#A8277F"]

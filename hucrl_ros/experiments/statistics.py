@@ -1,5 +1,6 @@
 """Numbers of many runs: one row an episode, means over seeds with confidence intervals."""
 
+import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -8,6 +9,7 @@ import numpy as np
 import scipy.stats
 from matplotlib.colors import to_hex
 
+from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.presentation import (
     EFFORT_COLOURS,
     STRATEGY_COLOURS,
@@ -81,6 +83,28 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
     write_csv(path, COLUMNS, rows)
 
 
+def read_rows(path: Path) -> list[Row]:
+    """Read what `write_rows` wrote.
+
+    Raises:
+        ConfigError: it is no such file.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            header, *lines = csv.reader(file)
+        if tuple(header) != COLUMNS:
+            raise ValueError(f"its columns are {', '.join(header)}")
+        return [_row(line) for line in lines]
+    except (OSError, ValueError, TypeError) as error:
+        raise ConfigError(f"{path}: no table of returns: {error}") from None
+
+
+def _row(line: Sequence[str]) -> Row:
+    task, strategy, penalty, setting, value, seed, episode, *numbers = line
+    known = [float(number) if number else None for number in numbers]
+    return Row(task, strategy, float(penalty), setting, value, int(seed), int(episode), *known)  # type: ignore[arg-type]
+
+
 def group_returns(rows: Iterable[Row]) -> dict[Group, Array]:
     """Returns `(seeds, episodes)` of each group, seeds in order; NaN where an episode is missing.
 
@@ -122,6 +146,37 @@ def mean_interval(values: Array) -> Interval:
         rng=np.random.default_rng(0),  # the same numbers give the same interval
     ).confidence_interval
     return Interval(mean, float(interval.low), float(interval.high))
+
+
+def interquartile_interval(scores: Array) -> Interval:
+    """Interquartile mean of `scores` `(runs,)` or `(runs, tasks)` with its bootstrap interval.
+
+    The mean of what is left when a quarter of all scores is cut off at each end, rounded down:
+    of three runs of one task nothing is. Runs are drawn anew within each task (stratified), and
+    the interval holds the middle of what that gives (percentiles). Scores of several tasks must
+    have one scale.
+
+    Source: Agarwal et al., "Deep reinforcement learning at the edge of the statistical
+    precipice", 2021; the definitions of their library rliable.
+    """
+    tasks = tuple(np.atleast_2d(scores.T))
+    mean = _interquartile_mean(*tasks)
+    if len(tasks[0]) == 1:
+        return Interval(float(mean), float(mean), float(mean))
+    interval = scipy.stats.bootstrap(
+        tasks,
+        _interquartile_mean,
+        confidence_level=CONFIDENCE,
+        n_resamples=RESAMPLES,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return Interval(float(mean), float(interval.low), float(interval.high))
+
+
+def _interquartile_mean(*tasks: Array, axis: int = -1) -> Array:
+    found: Array = scipy.stats.trim_mean(np.concatenate(tasks, axis=axis), 0.25, axis=axis)
+    return found
 
 
 def best_returns(returns: Array) -> Array:

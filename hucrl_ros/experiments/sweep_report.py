@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from hucrl_ros.experiments.presentation import (
@@ -32,6 +32,7 @@ from hucrl_ros.experiments.statistics import (
     best_returns,
     collect,
     first_reaching,
+    interquartile_interval,
     mean_interval,
 )
 from hucrl_ros.robots.mujoco_robot import Array
@@ -139,18 +140,31 @@ def _episodes(first: Array) -> str:
     return names[0] if names[0] == names[1] else f"median {names[0]}, worst {names[1]}"
 
 
-def draw_learning_curves(path: Path, results: Results) -> Path:
-    """Mean return of each episode with its interval over seeds."""
+def draw_learning_curves(path: Path, results: Results, seconds: float | None = None) -> Path:
+    """Mean return of each episode with its interval over seeds.
+
+    Args:
+        path: The picture's file.
+        results: What to draw.
+        seconds: Length of an episode [s]: interquartile means over the seconds of movement, whose
+            axis is logarithmic, as groups may have moved for very different times; None: means
+            over the number of the episode.
+    """
+    below = "episode" if seconds is None else "movement of the robot [s]"
     rows, columns = len(results.panels), len(results.panels[0])
     with drawing(path, (max(3.9 * columns, 6.0), 3.2 * rows + 1.0)) as figure:
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        for axes, panel in _panels(grid, results, "episode", "return"):
+        for axes, panel in _panels(grid, results, below, "return"):
             for key, series in panel.series.items():
                 returns = results.groups.get(Group(key[0], panel.action_penalty, key[1]))
                 if returns is not None:
-                    draw_curve(axes, returns, series)
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        _title(figure, results)
+                    draw_curve(axes, returns, series, seconds)
+            if seconds is None:
+                axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+            else:
+                axes.set_xscale("log")
+                axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        _title(figure, results, "mean" if seconds is None else "IQM")
         _legend(figure, grid[0, 0], results)
     return path
 
@@ -171,12 +185,14 @@ def _panels(
         axes.set_ylabel(beside)
 
 
-def draw_curve(axes: Axes, returns: Array, series: Series) -> None:
-    """Mean of `returns` `(seeds, episodes)` with its interval, NaN left out."""
-    mean, low, high = np.array([mean_interval(column) for column in returns.T]).T
+def draw_curve(axes: Axes, returns: Array, series: Series, seconds: float | None = None) -> None:
+    """Mean of `returns` `(seeds, episodes)` with its interval; `seconds` as above."""
+    interval = mean_interval if seconds is None else interquartile_interval
+    mean, low, high = np.array([interval(column) for column in returns.T]).T
     episodes = np.arange(len(mean))
-    axes.fill_between(episodes, low, high, color=series.colour, alpha=0.18, lw=0)
-    axes.plot(episodes, mean, color=series.colour, marker=series.marker, ms=5, label=series.label)
+    x = episodes if seconds is None else seconds * (episodes + 1)
+    axes.fill_between(x, low, high, color=series.colour, alpha=0.18, lw=0)
+    axes.plot(x, mean, color=series.colour, marker=series.marker, ms=5, label=series.label)
 
 
 def draw_best_returns(path: Path, results: Results) -> Path:
@@ -218,9 +234,10 @@ def _draw_best(axes: Axes, position: int, best: Array, series: Series) -> None:
     axes.plot(places, best, ".", color=INK, ms=6, alpha=0.6, mew=0)
 
 
-def _title(figure: Figure, results: Results) -> None:
-    seeds = max(len(returns) for returns in results.groups.values())
-    of = f"mean and 95% interval over {seeds} seeds" if seeds > 1 else "one seed"
+def _title(figure: Figure, results: Results, centre: str = "mean") -> None:
+    fewest, seeds = np.sort([len(returns) for returns in results.groups.values()])[[0, -1]]
+    count = f"{seeds}" if fewest == seeds else f"{fewest} to {seeds}"
+    of = f"{centre} and 95% interval over {count} seeds" if seeds > 1 else "one seed"
     overall_title(figure, f"{results.task}: {of}")
 
 

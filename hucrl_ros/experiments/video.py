@@ -173,8 +173,7 @@ def draw_clip(
     """Every `stride`-th state of an episode, with its numbers."""
     returns = np.concatenate([[0.0], np.cumsum(clip.rewards)])
     actions = np.concatenate([clip.actions, clip.actions[-1:]])
-    known = mujoco.mj_name2id(robot.model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA) >= 0
-    camera = CAMERA if known else FREE_CAMERA
+    camera = camera_of(robot.model)
     travelled = way_of(robot, clip.states)
     for k in range(0, len(clip.states), stride):
         robot.set_state(clip.states[k])
@@ -187,6 +186,12 @@ def draw_clip(
         yield decorate(
             renderer.render(), clip.title, float(returns[k]), k * robot.spec.period, shares
         )
+
+
+def camera_of(model: mujoco.MjModel) -> str | int:
+    """The camera that films a model."""
+    known = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA) >= 0
+    return CAMERA if known else FREE_CAMERA
 
 
 def way_of(robot: MujocoRobot, states: Array) -> dict[int, Array]:
