@@ -57,7 +57,7 @@ class ModelSettings(Settings):
     """Non-linearity between layers."""
     prior_units: int = Field(16, ge=1)
     """Units of each layer that never learn: a random function that tells heads apart [1]."""
-    prior_scale: float = Field(0.15, ge=0)
+    prior_scale: float = Field(0.0, ge=0)
     """Deviation of that function; 0: none [standard deviations of the targets]."""
     fit_steps: int = Field(400, ge=1)
     """Adam steps after each episode [1]."""
