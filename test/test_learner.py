@@ -2,7 +2,7 @@
 
 import logging
 import math
-from typing import NamedTuple, get_args
+from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
 import pytest
@@ -209,22 +209,65 @@ def test_beta_of_the_confidence_interval_reaches_the_manifest(learner_of):
 class StagedSearch:
     """Finds that weights of 1 play best, and ends at weights of 2."""
 
+    promises: ClassVar[list[float]] = []
+    """Returns of its next searches; the task's, where there are none."""
+    begun: ClassVar[list[bool]] = []
+    """Whether each search began at what the last one ended with."""
+
     def improve(self, rollout, starts, first, draws, progress):
         actors = rollout.actor_critic
+        self.begun.append(all(bool((p == 2.0).all()) for p in actors.parameters()))
         best = {name: torch.ones_like(value) for name, value in actors.state_dict().items()}
         with torch.no_grad():
             for parameter in actors.parameters():
                 parameter.fill_(2.0)
-        return SearchResult(rollout.imagine(first, 3), best)
+        episode = rollout.imagine(first, 3)
+        if self.promises:
+            rewards = torch.zeros_like(episode.rewards)
+            rewards[0] = self.promises.pop(0)
+            episode = episode._replace(rewards=rewards)
+            best = {name: value + float(rewards[0, 0]) for name, value in best.items()}
+        return SearchResult(episode, best)
 
 
-def test_the_best_policies_are_played_and_the_newest_are_kept(learner_of, monkeypatch):
+@pytest.fixture
+def staged(monkeypatch):
     monkeypatch.setattr("hucrl_ros.learning.learner.make_search", lambda settings: StagedSearch())
+    monkeypatch.setattr(StagedSearch, "promises", [])
+    monkeypatch.setattr(StagedSearch, "begun", [])
+    return StagedSearch
+
+
+@pytest.mark.usefixtures("staged")
+def test_the_best_policies_are_played_and_the_newest_are_kept(learner_of):
     learner = learner_of()
     assert (learned(learner, 1).weights == 1.0).all()
     kept = load_file(learner.run.checkpoint(0))
     actors = {name for name, _ in learner.actor_critic.named_parameters()}
     assert all((kept[f"actors.{name}"] == 2.0).all() for name in actors)
+
+
+@pytest.mark.parametrize(("fresh", "taken"), [(200.0, 200.0), (-3.0, 0.0)])
+def test_a_search_that_promises_nothing_after_much_was_known_begins_anew(
+    learner_of, staged, monkeypatch, fresh, taken
+):
+    learner = learner_of()
+    staged.promises = [300.0]
+    learned(learner, 1)
+    monkeypatch.setattr(learner, "_last_promise", lambda episode: [300.0])
+    staged.promises = [0.0, fresh]
+    bundle = learned(learner, 2)
+    assert staged.begun == [False, True, False]
+    assert bundle.fields.report.predicted_return == taken
+    assert (bundle.weights == 1.0 + taken).all()
+
+
+def test_a_promise_that_shrinks_a_little_is_taken(learner_of, staged, monkeypatch):
+    learner = learner_of()
+    monkeypatch.setattr(learner, "_last_promise", lambda episode: [300.0])
+    staged.promises = [250.0]
+    assert learned(learner, 1).fields.report.predicted_return == 250.0
+    assert len(staged.begun) == 1
 
 
 def test_a_cold_start_forgets_the_last_policies(learner_of):

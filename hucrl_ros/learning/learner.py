@@ -1,8 +1,6 @@
 """Learning between two episodes: data → model → policies → bundle (Algorithm 2)."""
 
 import logging
-import math
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,19 +10,22 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-import hucrl_ros
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.schema import Config
-from hucrl_ros.controller.bundle import ImaginedEpisode
 from hucrl_ros.controller.manifest import BundleFields, LearningReport, read_manifest
 from hucrl_ros.errors import LearningError
 from hucrl_ros.learning.dataset import RecordedEpisode, hash_of, join_transitions
 from hucrl_ros.learning.export import BundleExporter
 from hucrl_ros.learning.judge import Judge
+from hucrl_ros.learning.report import (
+    imagined_episode,
+    log_account,
+    report_of,
+    require_finite,
+    revision,
+)
 from hucrl_ros.models import (
-    DynamicsModel,
     EpisodeError,
-    FitReport,
     Transitions,
     evaluate_episode,
     fit,
@@ -40,7 +41,6 @@ from hucrl_ros.search import (
     ActorCritic,
     InitialStates,
     SearchResult,
-    Trajectories,
     make_model_rollout,
     make_search,
 )
@@ -48,6 +48,9 @@ from hucrl_ros.tasks import make_task
 
 Progress = Callable[[str, float], None]
 """Called with the phase (`fitting`, `searching`, `exporting`, `judging`) and its done share."""
+COLLAPSE = 0.3
+"""Share of the range of known returns by which a promise has to fall for fresh policies to be
+tried as well. Certain of too much, a search may find that nothing is worth an effort any more."""
 START_DRAWS = 8
 """Initial states that are drawn to try policies from."""
 logger = logging.getLogger(__name__)
@@ -143,24 +146,29 @@ class Learner:
         with moved_to(device, self._modules):
             data = Transitions(*(entry.to(device) for entry in transitions))
             quality = fit(self.model, data, generator, lambda share: progress("fitting", share))
-            _require_finite(quality)
+            require_finite(quality)
             fitted = time.perf_counter()
             self.dynamics.start_episode(self._learned_episode(following), generator)
-            found = self._search(data, generator, lambda share: progress("searching", share))
+            found = self._search(
+                data,
+                [*self._returns(episodes), *self._last_promise(last)],
+                generator,
+                lambda share: progress("searching", share),
+            )
         searched = time.perf_counter()
         if self.config.exploration.validation_episodes:
             self._judge.fit(transitions, torch.Generator().manual_seed(following))
         self._save(last)
         self.actor_critic.load_state_dict(found.weights)
-        report = _report(self.model, quality, error, found, fitted - began, searched - fitted)
-        self._log_account(episodes, report)
+        report = report_of(self.model, quality, error, found, fitted - began, searched - fitted)
+        log_account(self.task, self._returns(episodes), report)
         progress("exporting", 0.0)
         earned = self._earned(episodes) if self.config.exploration.validation_episodes else {}
         new = path.with_name(f".new_{path.name}") if earned else path
         self._exporter.write(
             new,
             self._fields(following, report, hash_of(episodes)),
-            _imagined_episode(found.episode),
+            imagined_episode(found.episode),
         )
         if earned:
             progress("judging", 0.0)
@@ -178,6 +186,12 @@ class Learner:
             flights[origin] = [*flights.pop(origin, []), returns[index]]
         return {origin: sum(found) / len(found) for origin, found in flights.items()}
 
+    def _last_promise(self, episode: int) -> list[float]:
+        """Return that the bundle of `episode` promised, if there is one that did."""
+        path = self.run.bundle(episode)
+        promised = read_manifest(path).report.predicted_return if path.is_dir() else None
+        return [] if promised is None else [promised]
+
     def _returns(self, episodes: Sequence[RecordedEpisode]) -> list[float]:
         return [
             float(self.task.rewards(episode.states[:-1], episode.actions).sum())
@@ -187,38 +201,52 @@ class Learner:
     def _search(
         self,
         transitions: Transitions,
+        known: Sequence[float],
         generator: torch.Generator,
         progress: Callable[[float], None],
     ) -> SearchResult:
+        """Search from the newest policies, and from fresh ones where that has collapsed.
+
+        Args:
+            transitions: All that was recorded.
+            known: Returns that were earned, and the last promise.
+            generator: Draws everything random.
+            progress: Called with the share that is done.
+        """
         settings = self.config.search
-        if not settings.warm_start:
-            fresh = ActorCritic(self.task, self.dynamics.hallucination_dim, settings, generator)
-            self.actor_critic.load_state_dict(fresh.state_dict())
         starts = InitialStates(self.task, transitions.states, settings.visited_starts, transitions)
-        search = make_search(settings)
-        rollout = make_model_rollout(self.actor_critic, self.dynamics)
-        first = self.first.to(generator.device)
-        return search.improve(rollout, starts, first, generator, progress)
+
+        def search(again: bool) -> SearchResult:
+            if again:
+                fresh = ActorCritic(
+                    self.task, self.dynamics.hallucination_dim, settings, generator
+                )
+                self.actor_critic.load_state_dict(fresh.state_dict())
+            rollout = make_model_rollout(self.actor_critic, self.dynamics)
+            first = self.first.to(generator.device)
+            return make_search(settings).improve(rollout, starts, first, generator, progress)
+
+        found = search(again=not settings.warm_start)
+        if found.promise >= max(known) - COLLAPSE * (max(known) - min(known)):
+            return found
+        newest = {k: v.clone() for k, v in self.actor_critic.state_dict().items()}
+        other = search(again=True)
+        logger.info(
+            "policy search: promises %.1f, after %.1f was known: fresh policies promise %.1f",
+            found.promise,
+            max(known),
+            other.promise,
+        )
+        if other.promise > found.promise:
+            return other
+        self.actor_critic.load_state_dict(newest)
+        return found
 
     def _error_in(self, played: RecordedEpisode, following: int) -> EpisodeError | None:
         """Error of the model in the last episode; None where no model had been fitted before."""
         if self._learned_episode(following) <= 1 or not played.contiguous.any():
             return None
         return evaluate_episode(self.model, join_transitions([played], self.run.root))
-
-    def _log_account(self, episodes: Sequence[RecordedEpisode], report: LearningReport) -> None:
-        returns = self._returns(episodes)
-        optimum = self.task.optimum
-        regret = None if optimum is None else optimum * len(returns) - sum(returns)
-        gain = report.information_gain
-        logger.info(
-            "episode %d: return %.1f, regret of the run %s, complexity %s, information gain %s",
-            len(returns) - 1,
-            returns[-1],
-            "unknown" if regret is None else f"{regret:.1f}",
-            "unknown" if report.complexity is None else f"{report.complexity:.3g}",
-            "unknown" if gain is None else f"{gain:.1f} nats",
-        )
 
     def _learned_episode(self, episode: int) -> int:
         """Number of an episode, counted from 1 for the first that isn't random."""
@@ -268,52 +296,5 @@ class Learner:
             report=report,
             data_hash=data_hash,
             versions=installed_versions(),
-            revision=_revision(),
+            revision=revision(),
         )
-
-
-def _require_finite(fitted: FitReport) -> None:
-    for name, value in fitted.quality._asdict().items():
-        if not math.isfinite(value):
-            raise LearningError(
-                f"model fit: {name} is {value}; a smaller model.learning_rate may help"
-            )
-
-
-def _report(
-    model: DynamicsModel,
-    fitted: FitReport,
-    error: EpisodeError | None,
-    found: SearchResult,
-    fit_s: float,
-    search_s: float,
-) -> LearningReport:
-    raw = fitted.uncalibrated
-    return LearningReport(
-        **fitted.quality._asdict(),
-        uncalibrated_coverage=raw.coverage if raw else None,
-        uncalibrated_error=raw.calibration_error if raw else None,
-        epistemic_scale=fitted.epistemic_scale if raw else None,
-        **(error._asdict() if error else {}),
-        information_gain=model.information_gain,
-        fit_s=round(fit_s, 3),
-        search_s=round(search_s, 3),
-        refused=found.refused,
-        predicted_return=float(found.episode.rewards.sum(dim=0).mean()),
-    )
-
-
-def _imagined_episode(imagined: Trajectories) -> ImaginedEpisode:
-    states, actions, rewards = (entry[:, 0].double().cpu().numpy() for entry in imagined)
-    return ImaginedEpisode(states, actions, rewards)
-
-
-def _revision() -> str:
-    """The checkout's commit, or the package's version where there is none."""
-    folder = Path(hucrl_ros.__file__).parent
-    command = ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return hucrl_ros.__version__
-    return done.stdout.strip() if done.returncode == 0 else hucrl_ros.__version__

@@ -65,6 +65,11 @@ class SearchResult(NamedTuple):
     refused: int = 0
     """Gradient steps refused and imagined trajectories left out: something was not finite."""
 
+    @property
+    def promise(self) -> float:
+        """Mean return of the episodes."""
+        return float(self.episode.rewards.sum(dim=0).mean())
+
 
 class PolicySearch(ABC):
     """Improves π, η and V on the dynamics that a strategy imagines (Algorithm HDA).
