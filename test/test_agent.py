@@ -43,7 +43,7 @@ class Clock:
 
 
 class SlowAgent(Agent):
-    """An agent whose rollouts take the time that the test says."""
+    """An agent whose iterations, all draws of noise together, take the time that the test says."""
 
     def __init__(self, bundle, budget_s, iteration_s):
         clock = Clock()
@@ -54,7 +54,7 @@ class SlowAgent(Agent):
             set_state = staticmethod(rollout.set_state)
 
             def __call__(_, offsets, noise, feedback):  # noqa: N805
-                clock.now += self.iteration_s
+                clock.now += self.iteration_s / PLANNER.noise_draws
                 return rollout(offsets, noise, feedback)
 
         self._engine = Engine()

@@ -346,7 +346,7 @@ def test_the_topics_page_says_what_the_contracts_say(site):
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
-        ("settings", ["particles", "Trajectories in each iteration", "[2, inf)"]),
+        ("settings", ["particles", "Sequences of efforts tried", "[2, inf)"]),
         ("choices", ["half_cheetah", "dyna_mpc", "planner.algorithm"]),
         ("robot", ["draw_fixed", "bounded_effort", "exp(−‖u/scale‖²) − 1"]),
         ("topics", ["from: controller, watchdog; to: recorder, simulator, watchdog", "tick_ms"]),

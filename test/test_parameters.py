@@ -76,7 +76,7 @@ def test_only_what_a_node_was_given_replaces_a_bundles_settings():
 
 
 def test_settings_that_do_not_go_together_are_refused_in_one_line():
-    message = r"^bundle with p: planner: elites \(400\) must not exceed particles \(64\)$"
+    message = r"^bundle with p: planner: elites \(400\) must not exceed particles \(32\)$"
     with pytest.raises(ConfigError, match=message):
         override(Config(), {"planner.elites": 400}, "bundle with p")
 

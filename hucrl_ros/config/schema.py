@@ -219,7 +219,7 @@ class PlannerSettings(Settings):
         SerializeAsAny[PlannerName], plugins.names_of("planners", get_args(PlannerName))
     ] = "dyna_mpc"
     """`dyna_mpc`: Algorithm 7; `policy`: send π(s); `hucrl list planners` explains them all."""
-    particles: int = Field(64, ge=2)
+    particles: int = Field(32, ge=2)
     """Sequences of efforts tried in each iteration [1]."""
     noise_draws: int = Field(2, ge=0, multiple_of=2)
     """Draws of noise that a sequence's return is the mean over, half of them the others with the
@@ -228,7 +228,7 @@ class PlannerSettings(Settings):
     """Control periods looked ahead [1]."""
     iterations: int = Field(2, ge=1)
     """Refinements of the sampling distribution in a tick [1]."""
-    elites: int = Field(8, ge=1)
+    elites: int = Field(4, ge=1)
     """Best trajectories that shape the next distribution [1]."""
     noise: float = Field(0.3, ge=0)
     """Initial standard deviation of the sampled efforts [shares of the effort limit]."""
