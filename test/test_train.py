@@ -219,6 +219,17 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
     assert rows[-1] == f"best return {possible}, in episode {best.index}, by {player}"
 
 
+def test_auto_is_said_at_the_start_kept_and_taken_again(tiny_file, tmp_path, caplog):
+    run = RunFolder(tmp_path / "run")
+    words = ["train", "pendulum", "--out", str(run.root), "--no-figures"]
+    chosen = ["--set", "model.kind=auto", "--set", "model.features=8"]
+    assert main([*words, "--config", str(tiny_file), "--episodes", "1", *chosen]) == 0
+    assert main([*words, "--episodes", "2", "--resume"]) == 0
+    assert caplog.messages.count("model.kind = auto: rff, for 2 entries of the state") == 2
+    assert run.config.model.kind == "auto"
+    assert [read_manifest(run.bundle(index)).model for index in range(3)] == ["rff"] * 3
+
+
 def test_a_run_that_lies_there_is_kept(tmp_path, capsys):
     run = RunFolder.create(tmp_path / "run", tiny_config())
     before = run.config_path.read_bytes()

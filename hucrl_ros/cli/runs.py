@@ -1,5 +1,6 @@
 """`hucrl up` and `hucrl train`: a robot learns a task, through ROS 2 or in one process."""
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -201,6 +202,8 @@ def _train(run_folder: "RunFolder") -> None:
     from hucrl_ros.run.session import resume_command
 
     torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("hucrl_ros.models").setLevel(logging.INFO)  # Which model `auto` takes.
     try:
         learn(run_folder.config, run_folder, _report)
     except KeyboardInterrupt:

@@ -34,8 +34,8 @@ MODELS: dict[str, Maker] = {
 
 
 FEW_ENTRIES = 2
-"""Predicted entries of the state up to which `auto` takes a kernel model. With more, a random
-episode tells too little about length-scales; see docs/models.md for what was measured."""
+"""Predicted entries of the state up to which `auto` takes a kernel model: one joint's. What more
+joints run against spoils its length-scales; docs/models.md has what was measured."""
 logger = logging.getLogger(__name__)
 
 
