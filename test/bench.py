@@ -13,7 +13,7 @@ from ros_harness import PATIENCE, REPOSITORY, Harness, child_environment
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, String
 
-from hucrl_ros.nodes.conversions import to_tick
+from hucrl_ros.nodes.controller_topics import to_tick
 from hucrl_ros.nodes.topics import ARCHIVE, LATCHED, STREAM
 from hucrl_ros.robots import make_robot
 

@@ -18,7 +18,7 @@ from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.latency import DelayCompensation
+from hucrl_ros.controller.timing import DelayCompensation
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.evaluation import open_bundle
 from hucrl_ros.experiments.train import train

@@ -8,19 +8,15 @@ from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
 from hucrl_ros.controller.control_loop import Answer, ControlLoop
-from hucrl_ros.controller.planning_thread import PLANNING_THREAD
 from hucrl_ros.controller.ticks import TickRecord
+from hucrl_ros.controller.timing import PLANNING_THREAD
 from hucrl_ros.errors import OutageError
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.bundle_slot import BundleSlot
-from hucrl_ros.nodes.controller_topics import (
-    ControllerInputs,
-    ControllerOutputs,
-    Heard,
-    PlanPublisher,
-)
+from hucrl_ros.nodes.controller_topics import ControllerInputs, ControllerOutputs, Heard
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.parameters import own_parameter, read_config
+from hucrl_ros.nodes.plan_publisher import PlanPublisher
 from hucrl_ros.nodes.process_liveness import ProcessLiveness, liveness_name
 from hucrl_ros.nodes.runner import run_node
 

@@ -16,7 +16,7 @@ from std_srvs.srv import SetBool, Trigger
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import read_manifest
-from hucrl_ros.controller.watch import OUTAGE
+from hucrl_ros.controller.timing import OUTAGE
 from hucrl_ros.errors import RunError
 from hucrl_ros.nodes.node_clients import LearnerReport, NodeClients
 from hucrl_ros.run.folder import RunFolder

@@ -12,7 +12,8 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.nodes import conversions, topics
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.controller_topics import pose_message
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.pacing import Lockstep, Pacing, RealTime
 from hucrl_ros.nodes.parameters import own_parameter, read_config
@@ -92,9 +93,9 @@ class Simulator(Node):
 
     def _publish(self, sample: Sample) -> None:
         if sample.goal is not None:
-            self._goals.publish(conversions.pose_message(sample.goal.tolist(), sample.stamp_ns))
+            self._goals.publish(pose_message(sample.goal.tolist(), sample.stamp_ns))
         if sample.object is not None:
-            self._pose = conversions.pose_message(sample.object.tolist(), sample.stamp_ns)
+            self._pose = pose_message(sample.object.tolist(), sample.stamp_ns)
             self._objects.publish(self._pose)
         stamp = self._message.header.stamp
         stamp.sec, stamp.nanosec = divmod(sample.stamp_ns, 10**9)

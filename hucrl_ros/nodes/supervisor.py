@@ -11,8 +11,8 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from hucrl_ros.errors import HucrlError, RunError
-from hucrl_ros.nodes import conversions, topics
-from hucrl_ros.nodes.conversions import to_tick
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.controller_topics import listen_for_poses, to_reading, to_tick
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
 from hucrl_ros.nodes.node_clients import NodeClients
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
@@ -75,7 +75,7 @@ class Supervisor(Node):
     def _connect(self) -> None:
         if self._parent_reports:
             os.set_blocking(_STDIN, False)
-        conversions.listen_for_poses(self, self._monitor.poses)
+        listen_for_poses(self, self._monitor.poses)
         self.create_subscription(JointState, topics.JOINT_STATES, self._on_state, ARCHIVE)
         self.create_subscription(Float64MultiArray, topics.TICKS, self._on_tick, ARCHIVE)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
@@ -170,7 +170,7 @@ class Supervisor(Node):
 
     def _on_state(self, message: JointState) -> None:
         if self._progress.phase is Phase.RUNNING:
-            self._monitor.see_joint_state(conversions.to_reading(message))
+            self._monitor.see_joint_state(to_reading(message))
 
     def _on_tick(self, message: Float64MultiArray) -> None:
         if self._progress.phase is Phase.RUNNING:

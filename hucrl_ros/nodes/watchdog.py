@@ -24,7 +24,8 @@ from hucrl_ros.controller.manifest import Manifest, read_manifest
 from hucrl_ros.controller.state_reader import JointStateReader
 from hucrl_ros.controller.watch import Watch, patience
 from hucrl_ros.errors import HucrlError, StateError, shortened
-from hucrl_ros.nodes import conversions, topics
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.controller_topics import to_reading
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.parameters import given_settings, origin, read_config, robot_of_run
 from hucrl_ros.nodes.process_liveness import ProcessWatcher, liveness_name
@@ -185,7 +186,7 @@ class Watchdog(Node):
         if not self._watch.armed:
             return
         now = time.monotonic()
-        reading = conversions.to_reading(message)
+        reading = to_reading(message)
         if self._watch.joint_state(reading.stamp_ns, now):
             self._heard = now
             try:

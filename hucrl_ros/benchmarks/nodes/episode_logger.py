@@ -21,8 +21,8 @@ from std_srvs.srv import Trigger
 
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.state_reader import JointStateReader
-from hucrl_ros.nodes import conversions, topics
-from hucrl_ros.nodes.conversions import to_tick
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.controller_topics import to_reading, to_tick
 from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.topics import LATCHED, STREAM
@@ -161,7 +161,7 @@ class EpisodeLogger(EpisodeClient):
         }
 
     def _on_state(self, message: JointState) -> None:
-        reading = conversions.to_reading(message)
+        reading = to_reading(message)
         state = self._reader.read(reading)
         efforts = [float(message.effort[motor]) for motor in self._motors]
         self._states.append((reading.stamp_ns, state.tolist(), efforts))

@@ -20,7 +20,7 @@ from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.nodes import realtime, topics
-from hucrl_ros.nodes.conversions import to_tick
+from hucrl_ros.nodes.controller_topics import to_tick
 from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.topics import STREAM
