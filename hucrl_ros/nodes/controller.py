@@ -4,7 +4,6 @@ import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
-from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
 from hucrl_ros.controller.control_loop import Answer, ControlLoop
@@ -46,7 +45,7 @@ class Controller(LifecycleNode):
         self._trouble = Health()
         self._outputs = ControllerOutputs(self)
         self._plan = PlanPublisher(self)
-        self.create_timer(0.05, self._swap, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        self.create_timer(0.05, self._swap, clock=topics.STEADY)
         self._liveness = ProcessLiveness(
             liveness_name(self.context.get_domain_id(), self._outputs.activity_topic)
         )

@@ -8,7 +8,6 @@ import numpy as np
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import PoseStamped
 from numpy.typing import NDArray
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
@@ -31,7 +30,7 @@ from hucrl_ros.controller.ticks import (
 )
 from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE, RateCheck
 from hucrl_ros.nodes import topics
-from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, NEWEST, STREAM
+from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, NEWEST, STEADY, STREAM
 
 
 def nanoseconds(stamp: Time) -> int:
@@ -145,7 +144,6 @@ class ControllerInputs:
         self._stale = False
         self._period = self._patience = self._last = self._looked = 0.0
         self._rate = RateCheck()
-        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer: Timer | None = None
         listen_for_poses(node, self.poses, self._on_place)
         node.create_subscription(JointState, topics.JOINT_STATES, self._on_joint_state, NEWEST)
@@ -159,7 +157,7 @@ class ControllerInputs:
         if self._timer is not None:
             self._node.destroy_timer(self._timer)
         self._period = period
-        self._timer = self._node.create_timer(period, self._on_timer, clock=self._steady)
+        self._timer = self._node.create_timer(period, self._on_timer, clock=STEADY)
         if self._reader is None:
             self._timer.cancel()
 

@@ -4,8 +4,8 @@ import contextlib
 import os
 import sys
 import time
+from functools import partial
 
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
@@ -18,7 +18,7 @@ from hucrl_ros.nodes.node_clients import NodeClients
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.protocol import Protocol, Wait
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import ARCHIVE
+from hucrl_ros.nodes.topics import ARCHIVE, STEADY
 from hucrl_ros.run.live_view import make_view
 from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
 from hucrl_ros.run.summary_writer import Ledger
@@ -78,10 +78,9 @@ class Supervisor(Node):
         listen_for_poses(self, self._monitor.poses)
         self.create_subscription(JointState, topics.JOINT_STATES, self._on_state, ARCHIVE)
         self.create_subscription(Float64MultiArray, topics.TICKS, self._on_tick, ARCHIVE)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._ticking = [
-            self.create_timer(ADVANCE_PERIOD, self._look, clock=steady),
-            self.create_timer(VIEW_PERIOD, self._show, clock=steady),
+            self.create_timer(ADVANCE_PERIOD, self._look, clock=STEADY),
+            self.create_timer(VIEW_PERIOD, self._show, clock=STEADY),
         ]
         self._diagnostics = DiagnosticsPublisher(self, self._health)
 
@@ -199,10 +198,7 @@ class Supervisor(Node):
         return Health(values=values)
 
 
-def main() -> int:
-    """Run the node."""
-    return run_node(Supervisor)
-
+main = partial(run_node, Supervisor)
 
 if __name__ == "__main__":
     sys.exit(main())

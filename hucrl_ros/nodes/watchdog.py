@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
 from numpy.typing import NDArray
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
@@ -31,7 +30,7 @@ from hucrl_ros.nodes.parameters import given_settings, origin, read_config, robo
 from hucrl_ros.nodes.process_liveness import ProcessWatcher, liveness_name
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, NEWEST, STREAM
+from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, NEWEST, STEADY, STREAM
 
 LABEL = "watchdog"
 """Label in the layout of the watchdog's commands, which tells them from the controller's."""
@@ -100,9 +99,8 @@ class Watchdog(Node):
         self._liveness = ProcessWatcher(
             liveness_name(self.context.get_domain_id(), active.topic_name)
         )
-        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = self._make_timer(1.0)
-        self.create_timer(OFFERS, self._standing(self._take_offer), clock=self._steady)
+        self.create_timer(OFFERS, self._standing(self._take_offer), clock=STEADY)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
 
     def close(self) -> None:
@@ -129,7 +127,7 @@ class Watchdog(Node):
         return call
 
     def _make_timer(self, period: float) -> Timer:
-        return self.create_timer(period, self._standing(self._look), clock=self._steady)
+        return self.create_timer(period, self._standing(self._look), clock=STEADY)
 
     # What the others say
 
@@ -248,10 +246,7 @@ class Watchdog(Node):
         return Health(self._trouble.level, self._trouble.message, values)
 
 
-def main() -> int:
-    """Run the node."""
-    return run_node(Watchdog)
-
+main = functools.partial(run_node, Watchdog)
 
 if __name__ == "__main__":
     sys.exit(main())
