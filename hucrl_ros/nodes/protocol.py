@@ -163,7 +163,7 @@ class Protocol:
         if report.values.get("episode") != str(episode):
             return False
         self._progress.phase = LEARNING.get(report.message, self._progress.phase)
-        self._progress.detail = f"{report.number('progress') or 0.0:.0%}"
+        self._progress.detail = f"{float(report.values.get('progress', 0)):.0%}"
         return report.message == "done"
 
     def _load(self, index: int) -> Script[None]:
