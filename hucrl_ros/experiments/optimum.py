@@ -22,13 +22,7 @@ from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.evaluation import roll_out
 from hucrl_ros.planners import Rollouts, make_planner
-from hucrl_ros.planners.exact import (
-    Axis,
-    Grid,
-    Step,
-    ValueTable,
-    backward_induction,
-)
+from hucrl_ros.planners.exact import Axis, Grid, Step, ValueTable, backward_induction
 from hucrl_ros.robots import MujocoRobot
 from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.tasks import Task

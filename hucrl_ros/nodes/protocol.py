@@ -65,11 +65,7 @@ RETRY_S = 0.3
 """[s] Between two tries."""
 REPLAYS = 2
 """Times that an episode is played again because of an outage."""
-LEARNING = {
-    "fitting": Phase.FITTING,
-    "searching": Phase.SEARCHING,
-    "exporting": Phase.EXPORTING,
-}
+LEARNING = {"fitting": Phase.FITTING, "searching": Phase.SEARCHING, "exporting": Phase.EXPORTING}
 """What the learner reports while it is busy."""
 
 

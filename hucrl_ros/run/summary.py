@@ -162,11 +162,7 @@ class Summary(_Record):
 
 
 def summarise_episode(
-    episode: Episode,
-    task: Task,
-    played: Manifest,
-    learned: LearningReport | None,
-    run: RunFolder,
+    episode: Episode, task: Task, played: Manifest, learned: LearningReport | None, run: RunFolder
 ) -> EpisodeSummary:
     """What `summary.json` says of an episode that was read from its bag.
 
