@@ -1,0 +1,95 @@
+"""A node's class without ROS beneath it: what it asks of `rclpy` is kept, and nothing is sent."""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import ClassVar
+
+
+class LoneNode:
+    """In the place of `rclpy.node.Node`; a test says what is heard, and when timers ring."""
+
+    given: ClassVar[dict[str, object]] = {}
+    """Parameters that the process would have been started with."""
+
+    def __init__(self, name, **options):
+        self._name = name
+        self._parameters = dict(self.given)
+        self.context = SimpleNamespace(get_domain_id=lambda: 99)
+        self.executor = None
+        self.heard, self.sent, self.answered, self.timers, self.lines = {}, {}, {}, [], []
+
+    def get_name(self):
+        return self._name
+
+    def has_parameter(self, name):
+        return name in self._parameters
+
+    def declare_parameter(self, name, default):
+        self._parameters[name] = default
+
+    def get_parameter(self, name):
+        return SimpleNamespace(value=self._parameters[name])
+
+    def get_parameters_by_prefix(self, prefix):
+        start = f"{prefix}." if prefix else ""
+        found = [name for name in self._parameters if name.startswith(start)]
+        return {name.removeprefix(start): self.get_parameter(name) for name in found}
+
+    def add_on_set_parameters_callback(self, callback):
+        pass
+
+    def create_publisher(self, kind, topic, qos):
+        sent = self.sent.setdefault(topic, [])
+        return SimpleNamespace(
+            publish=sent.append,
+            topic_name=topic,
+            wait_for_all_acked=lambda timeout: True,
+            get_subscription_count=lambda: 1,
+        )
+
+    def create_subscription(self, kind, topic, callback, qos, raw=False):
+        self.heard[topic] = callback
+        return SimpleNamespace(topic_name=f"/{topic}")
+
+    def create_timer(self, period, callback, clock):
+        timer = SimpleNamespace(
+            period=period, ring=callback, reset=lambda: None, cancel=lambda: None
+        )
+        self.timers.append(timer)
+        return timer
+
+    def destroy_timer(self, timer):
+        self.timers.remove(timer)
+
+    def create_service(self, kind, name, callback):
+        self.answered[name] = callback
+
+    def resolve_topic_name(self, name):
+        return f"/{name}"
+
+    def count_publishers(self, name):
+        return 1
+
+    def get_logger(self):
+        note = lambda line, **options: self.lines.append(line)  # noqa: E731
+        return SimpleNamespace(info=note, warning=note, error=note)
+
+    def ring(self, period):
+        """All timers of that period."""
+        for timer in list(self.timers):
+            if timer.period == period:
+                timer.ring()
+
+
+@contextmanager
+def alone(node_class, **parameters):
+    """An instance of a node's class with a `LoneNode` beneath it; `__` stands for a dot."""
+    bases, LoneNode.given = node_class.__bases__, {}
+    LoneNode.given |= {name.replace("__", "."): value for name, value in parameters.items()}
+    node_class.__bases__ = (LoneNode,)
+    try:
+        node = node_class()
+        yield node
+        node.close()
+    finally:
+        node_class.__bases__ = bases
