@@ -1,8 +1,12 @@
 """A node's class without ROS beneath it: what it asks of `rclpy` is kept, and nothing is sent."""
 
+import copy
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import ClassVar
+
+from rclpy.node import Node
+from rclpy.task import Future
 
 
 class LoneNode:
@@ -16,7 +20,8 @@ class LoneNode:
         self._parameters = dict(self.given)
         self.context = SimpleNamespace(get_domain_id=lambda: 99)
         self.executor = None
-        self.heard, self.sent, self.answered, self.timers, self.lines = {}, {}, {}, [], []
+        self.heard, self.sent, self.answered = {}, {}, {}
+        self.asked, self.timers, self.lines = [], [], []
 
     def get_name(self):
         return self._name
@@ -41,7 +46,7 @@ class LoneNode:
     def create_publisher(self, kind, topic, qos):
         sent = self.sent.setdefault(topic, [])
         return SimpleNamespace(
-            publish=sent.append,
+            publish=lambda message: sent.append(copy.deepcopy(message)),
             topic_name=topic,
             wait_for_all_acked=lambda timeout: True,
             get_subscription_count=lambda: 1,
@@ -60,6 +65,13 @@ class LoneNode:
 
     def destroy_timer(self, timer):
         self.timers.remove(timer)
+
+    def create_client(self, kind, name):
+        def call_async(request):
+            self.asked.append((name, request, Future()))
+            return self.asked[-1][-1]
+
+        return SimpleNamespace(service_is_ready=lambda: True, call_async=call_async)
 
     def create_service(self, kind, name, callback):
         self.answered[name] = callback
@@ -84,12 +96,14 @@ class LoneNode:
 @contextmanager
 def alone(node_class, **parameters):
     """An instance of a node's class with a `LoneNode` beneath it; `__` stands for a dot."""
-    bases, LoneNode.given = node_class.__bases__, {}
-    LoneNode.given |= {name.replace("__", "."): value for name, value in parameters.items()}
-    node_class.__bases__ = (LoneNode,)
+    kinds = {Node, LoneNode}
+    derived = next(each for each in node_class.__mro__ if kinds & {*each.__bases__})
+    bases = derived.__bases__
+    LoneNode.given = {name.replace("__", "."): value for name, value in parameters.items()}
+    derived.__bases__ = tuple(LoneNode if base is Node else base for base in bases)
     try:
         node = node_class()
         yield node
         node.close()
     finally:
-        node_class.__bases__ = bases
+        derived.__bases__ = bases

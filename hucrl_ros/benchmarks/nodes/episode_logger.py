@@ -124,7 +124,7 @@ class EpisodeLogger(EpisodeClient):
         super().__init__("episode_logger")
         manifest = read_manifest(Path(own_parameter(self, "bundle", "")))
         self._steps = manifest.steps
-        self._motors = [manifest.joint_names.index(name) for name in manifest.actuated_joints]
+        self._motors = manifest.actuated_joints
         self._reader = JointStateReader(manifest.joint_names)
         self._states: list[tuple[int, list[float], list[float]]] = []
         self._ticks: list[tuple[int, float]] = []
@@ -160,7 +160,7 @@ class EpisodeLogger(EpisodeClient):
     def _on_state(self, message: JointState) -> None:
         reading = to_reading(message)
         state = self._reader.read(reading)
-        efforts = [float(message.effort[motor]) for motor in self._motors]
+        efforts = [float(message.effort[message.name.index(name)]) for name in self._motors]
         self._states.append((reading.stamp_ns, state.tolist(), efforts))
 
     def _on_tick(self, message: Float64MultiArray) -> None:
