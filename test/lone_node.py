@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import ClassVar
 
+from rclpy.clock import Clock
+from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
 from rclpy.node import Node
 from rclpy.task import Future
 
@@ -86,6 +88,21 @@ class LoneNode:
         note = lambda line, **options: self.lines.append(line)  # noqa: E731
         return SimpleNamespace(info=note, warning=note, error=note)
 
+    def destroy_subscription(self, subscription):
+        del self.heard[subscription.topic_name.removeprefix("/")]
+
+    def get_clock(self):
+        return Clock()
+
+    def on_activate(self, state):
+        return TransitionCallbackReturn.SUCCESS
+
+    on_deactivate = on_activate
+
+    def trigger_deactivate(self):
+        """`LifecycleNode` calls the node's own method."""
+        self.on_deactivate(None)
+
     def ring(self, period):
         """All timers of that period."""
         for timer in list(self.timers):
@@ -96,11 +113,11 @@ class LoneNode:
 @contextmanager
 def alone(node_class, **parameters):
     """An instance of a node's class with a `LoneNode` beneath it; `__` stands for a dot."""
-    kinds = {Node, LoneNode}
+    kinds = {Node, LifecycleNode, LoneNode}
     derived = next(each for each in node_class.__mro__ if kinds & {*each.__bases__})
     bases = derived.__bases__
     LoneNode.given = {name.replace("__", "."): value for name, value in parameters.items()}
-    derived.__bases__ = tuple(LoneNode if base is Node else base for base in bases)
+    derived.__bases__ = tuple(LoneNode if base in kinds else base for base in bases)
     try:
         node = node_class()
         yield node
