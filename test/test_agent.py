@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hucrl_ros.controller.agent import Agent, BundleSystem
 from hucrl_ros.controller.bundle import load_bundle
-from hucrl_ros.controller.planning_thread import Budget
 from hucrl_ros.controller.ticks import Source
+from hucrl_ros.controller.timing import Budget
 
 STATE = np.array([3.0, 0.5])
 

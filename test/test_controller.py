@@ -15,7 +15,7 @@ from ros_harness import PATIENCE
 from visualization_msgs.msg import MarkerArray
 
 from hucrl_ros.controller.ticks import Source
-from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE
+from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
 from hucrl_ros.run.prepare import RunOptions, prepare_run
 from hucrl_ros.run.session import Domain
 

@@ -13,11 +13,10 @@ from sensor_msgs.msg import JointState
 
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.state_reader import StateReader
-from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE
+from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
 from hucrl_ros.errors import StateError
 from hucrl_ros.nodes import controller_topics as module
-from hucrl_ros.nodes.controller_topics import ControllerInputs
-from hucrl_ros.nodes.conversions import pose_message, to_pose
+from hucrl_ros.nodes.controller_topics import ControllerInputs, pose_message, to_pose
 
 PERIOD_NS = 10_000_000
 SPEC = RobotSpec(

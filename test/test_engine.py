@@ -21,7 +21,7 @@ from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines import compiled, simd
 from hucrl_ros.controller.engines.engine import OnnxEngine, make_engine
 from hucrl_ros.controller.engines.networks import GEOMETRY, from_arrays, to_arrays
-from hucrl_ros.controller.planning_thread import PLANNING_THREAD
+from hucrl_ros.controller.timing import PLANNING_THREAD
 from hucrl_ros.errors import BundleError
 from hucrl_ros.learning.export import Parts
 from hucrl_ros.tasks import make_task

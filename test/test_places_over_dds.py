@@ -14,7 +14,7 @@ from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.schema import Config, ModelSettings, PlannerSettings, SearchSettings
 from hucrl_ros.controller.ticks import Source
 from hucrl_ros.experiments.train import play_episode
-from hucrl_ros.nodes.conversions import pose_message
+from hucrl_ros.nodes.controller_topics import pose_message
 from hucrl_ros.nodes.topics import LATCHED, STREAM
 from hucrl_ros.robots import make_robot
 from hucrl_ros.run.folder import RunFolder

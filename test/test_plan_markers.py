@@ -1,7 +1,7 @@
 import numpy as np
 from visualization_msgs.msg import Marker
 
-from hucrl_ros.nodes.controller_topics import OPTIMISTIC, plan_markers
+from hucrl_ros.nodes.plan_publisher import OPTIMISTIC, plan_markers
 
 
 def test_each_joint_is_a_line_in_its_phase_plane():

@@ -16,9 +16,9 @@ from hucrl_ros.controller.agent import GRACE, Agent
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.planning_thread import DeadlinePlanner, Planned
 from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import Source
+from hucrl_ros.controller.timing import DeadlinePlanner, Planned
 
 ITERATION_S = 0.002
 BUDGET_S = 0.7 * PERIOD

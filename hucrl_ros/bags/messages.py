@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
-from hucrl_ros.controller.ticks import TickRecord, encode_tick, tick_labels
+from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord, encode_tick, tick_labels
 
 Message = Any
 """An instance of one of the dataclasses that `rosbags` makes of message definitions."""
-
-NANOSECONDS = 1_000_000_000
 
 
 @cache

@@ -90,11 +90,7 @@ def _add_places(places: PoseHistory, messages: list[RawMessage]) -> None:
 
 
 def decode_states(
-    messages: list[RawMessage],
-    poses: PoseBuffer,
-    spec: RobotSpec,
-    start_ns: int,
-    count: int,
+    messages: list[RawMessage], poses: PoseBuffer, spec: RobotSpec, start_ns: int, count: int
 ) -> tuple[list[Sample], list[str]]:
     """States of the first `count` distinct joint states from `start_ns` on, by their stamps.
 

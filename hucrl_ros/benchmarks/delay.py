@@ -18,7 +18,7 @@ from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.latency import DelayCompensation
+from hucrl_ros.controller.timing import DelayCompensation
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.evaluation import open_bundle
 from hucrl_ros.experiments.train import train
@@ -83,15 +83,15 @@ def _play(
                 latency_compensation=mode, extra_delay=1e-3 * delay, realtime_priority=priority
             )
             if tick_ms is None:
-                total, share, taken = play_real_time(bundle, task, seed, control)
+                played = play_real_time(bundle, task, seed, control)
             else:
                 played = play_delayed(bundle, task, seed, 1e-3 * delay, 1e-3 * tick_ms, control)
-                total, share, taken = played.total, played.compensated / task.steps, tick_ms
-            yield DelayRow(name, delay, taken, mode, seed, total, share)
+            *_, compensated, taken = played
+            yield DelayRow(name, delay, taken, mode, seed, played.total, compensated)
 
 
 class DelayedEpisode(NamedTuple):
-    """One episode on a simulated clock."""
+    """One episode with commands that act late."""
 
     total: float
     """Return, of the efforts that acted."""
@@ -99,8 +99,10 @@ class DelayedEpisode(NamedTuple):
     """`(T, p)` at the beginning of each control period."""
     actions: Array
     """`(T, q)` mean effort that acted in each period [N m or N]."""
-    compensated: int
-    """Ticks that planned from a predicted state [1]."""
+    compensated: float
+    """Share of the ticks that planned from a predicted state [1]."""
+    tick_ms: float
+    """Median duration of a tick [ms]."""
 
 
 class SlowBus:
@@ -161,23 +163,12 @@ def play_delayed(
         states.append(robot.state)
     played, applied = np.stack(states[:-1]), np.stack(actions)
     total = float(task.rewards(played, applied).sum())
-    return DelayedEpisode(total, played, applied, compensated)
-
-
-class RealTimeEpisode(NamedTuple):
-    """One episode through ROS."""
-
-    total: float
-    """Return, of the efforts that acted."""
-    compensated: float
-    """Share of the ticks that planned from a predicted state [1]."""
-    tick_ms: float
-    """Median [ms]."""
+    return DelayedEpisode(total, played, applied, compensated / task.steps, 1e3 * tick_s)
 
 
 def play_real_time(
     bundle: Bundle, task: Task, seed: int, control: ControlSettings
-) -> RealTimeEpisode:
+) -> DelayedEpisode:
     """Play an episode through ROS, with the simulator and the controller in real time.
 
     Args:
@@ -211,6 +202,7 @@ def play_real_time(
         "control.realtime_priority": control.realtime_priority,
     }
     raw = run_trial(nodes, controller, manifest.steps * manifest.period)
-    total = task.rewards(np.array(raw["states"]), np.array(raw["actions"])).sum()
+    states, actions = np.array(raw["states"]), np.array(raw["actions"])
+    total = float(task.rewards(states, actions).sum())
     compensated = int(raw["diagnostics"]["compensated"]) / len(raw["tick_ms"])
-    return RealTimeEpisode(float(total), compensated, float(np.median(raw["tick_ms"])))
+    return DelayedEpisode(total, states, actions, compensated, float(np.median(raw["tick_ms"])))

@@ -53,9 +53,7 @@ def tick(
     engines: Annotated[
         list[str],
         Option(
-            metavar=f"<{'|'.join(ENGINES)}>...",
-            callback=one_of(*ENGINES),
-            help="which to measure",
+            metavar=f"<{'|'.join(ENGINES)}>...", callback=one_of(*ENGINES), help="which to measure"
         ),
     ] = ENGINES,
     seconds: Annotated[

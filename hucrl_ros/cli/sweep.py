@@ -198,18 +198,13 @@ def train(sweep: "Sweep", workers: int | None, ray: str | None) -> list[str]:
 
     It runs with so many workers on this machine, or on the Ray cluster with the address `ray`.
     """
-    from hucrl_ros.experiments.workers import LocalWorkers, Workers
+    from hucrl_ros.experiments.workers import LocalWorkers, RayWorkers
     from hucrl_ros.run.summary import read_summary
 
     if ray is not None and workers is not None:
         raise ConfigError("--ray: not allowed with --workers; choose one")
-    place: Workers
-    if ray is None:
-        place = LocalWorkers(workers or 1, sweep.logs)
-    else:
-        from hucrl_ros.experiments.workers import RayWorkers
-
-        place = RayWorkers(ray, sweep.logs)
+    logs = sweep.logs
+    place = LocalWorkers(workers or 1, logs) if ray is None else RayWorkers(ray, logs)
     total = len(sweep.cells)
     print(f"{len(sweep.finished)} of {total} runs are finished already", flush=True)
 

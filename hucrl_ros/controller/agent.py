@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import make_engine
-from hucrl_ros.controller.latency import InForce
-from hucrl_ros.controller.planning_thread import Budget, DeadlinePlanner, Planned
 from hucrl_ros.controller.ticks import Source, Tick
+from hucrl_ros.controller.timing import Budget, DeadlinePlanner, InForce, Planned
 from hucrl_ros.planners import Plan, make_planner
 
 Array = NDArray[np.float64]

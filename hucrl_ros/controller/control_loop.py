@@ -14,10 +14,9 @@ from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.latency import DelayCompensation
 from hucrl_ros.controller.state_reader import JointReading, PoseBuffer, StateReader
 from hucrl_ros.controller.ticks import NANOSECONDS, Counters, Source, Tick, TickRecord
-from hucrl_ros.controller.watch import OUTAGE, outage_limit
+from hucrl_ros.controller.timing import OUTAGE, DelayCompensation, outage_limit
 from hucrl_ros.errors import OutageError, StateError
 
 Array = NDArray[np.float64]

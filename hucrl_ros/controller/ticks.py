@@ -80,21 +80,9 @@ def decode_tick(labels: Sequence[str], data: Sequence[float]) -> TickRecord:
     missing = [label for label in tick_labels(max(action_dim, 0)) if label not in values]
     if missing:
         raise HucrlError(f"controller/ticks: no field {missing[0]!r} among {', '.join(labels)}")
-    return TickRecord(
-        stamp_sec=int(values["stamp_sec"]),
-        stamp_nanosec=int(values["stamp_nanosec"]),
-        step=int(values["step"]),
-        tick_ms=values["tick_ms"],
-        source=int(values["source"]),
-        missed=bool(values["missed"]),
-        clamped=bool(values["clamped"]),
-        iterations=int(values["iterations"]),
-        planned_return=values["planned_return"],
-        epistemic_std=values["epistemic_std"],
-        aleatoric_std=values["aleatoric_std"],
-        hallucination=values["hallucination"],
-        action=tuple(values[f"action_{i}"] for i in range(action_dim)),
-    )
+    kinds = TickRecord.__annotations__
+    scalars = {name: kinds[name](values[name]) for name in SCALAR_FIELDS}
+    return TickRecord(**scalars, action=tuple(values[f"action_{i}"] for i in range(action_dim)))
 
 
 class Source(IntEnum):
@@ -144,12 +132,12 @@ class Counters:
     """Control periods without a joint state, by the stamps: lost, or overtaken by a newer one."""
     overruns: int = 0
     """Ticks whose plan was not ready at their deadline; they sent the previous plan, or π(s)."""
+    stale_commands: int = 0
+    """Safe commands sent because no joint state came."""
     compensated: int = 0
     """Ticks that planned from where the robot would be when the command took effect."""
     delay_ms: float = 0.0
     """Expected from the receipt of a joint state until its command takes effect."""
-    stale_commands: int = 0
-    """Safe commands sent because no joint state came."""
     tick_ms: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_TICKS))
 
     def count(self, record: TickRecord, overrun: bool, delay_s: float) -> None:
@@ -171,18 +159,11 @@ class Counters:
     def values(self) -> dict[str, object]:
         """By name, for `/diagnostics`; tick times over the last `RECENT_TICKS` ticks."""
         p50, p99 = np.percentile(self.tick_ms, [50, 99]) if self.tick_ms else (0.0, 0.0)
+        sources = {f"ticks_{source.name.lower()}": self.sources[source] for source in Source}
+        measured = {"delay_ms": self.delay_ms, "tick_p50_ms": p50, "tick_p99_ms": p99}
         return {
             "ticks": self.ticks,
-            **{f"ticks_{source.name.lower()}": self.sources[source] for source in Source},
-            "misses": self.misses,
-            "clamps": self.clamps,
-            "bad_joint_states": self.bad_joint_states,
-            "repeated_joint_states": self.repeated_joint_states,
-            "skipped_joint_states": self.skipped_joint_states,
-            "overruns": self.overruns,
-            "stale_commands": self.stale_commands,
-            "compensated": self.compensated,
-            "delay_ms": f"{self.delay_ms:.3f}",
-            "tick_p50_ms": f"{p50:.3f}",
-            "tick_p99_ms": f"{p99:.3f}",
+            **sources,
+            **{name: value for name, value in vars(self).items() if isinstance(value, int)},
+            **{name: f"{value:.3f}" for name, value in measured.items()},
         }

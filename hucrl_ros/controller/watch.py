@@ -1,38 +1,12 @@
-"""What is judged of joint states and commands by their times; no clock is read.
+"""When the watchdog must act in the controller's place, by the times of what it hears."""
 
-When the watchdog must act in the controller's place, how long an outage an episode survives, and
-whether joint states come once a control period.
-"""
+from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
 
-from collections import deque
-
-from hucrl_ros.config.schema import SafetySettings
-from hucrl_ros.controller.ticks import NANOSECONDS
-
-LOCKSTEP_PATIENCE = 5.0
-"""[s] In lockstep physics and controller wait for each other, so only what hangs is worth a trip:
-a process that a loaded machine holds up is not."""
 FIRST_PATIENCE = 5.0
 """[s] Before an episode's first command the robot is under no effort, and DDS may need seconds
 to make the watchdog hear commands at all."""
 HEADROOM = 0.5
 """[periods] The watch trips earlier by this, so that the safe command is out in time."""
-
-OUTAGE = "outage"
-"""First word of the line that says why an episode is over, where it may be played again."""
-SHORTEST_OUTAGE = 0.5
-"""[s] What is shorter ends no episode, however short the control period: a machine may be busy."""
-
-
-def outage_limit(safety: SafetySettings, period: float) -> float:
-    """How long an episode survives in real time in which nobody controls the robot [s].
-
-    Args:
-        safety: Its `outage_periods`, and `stale_periods`, after which the safe command is sent.
-        period: Control period [s].
-    """
-    periods = max(safety.outage_periods, safety.stale_periods + 1)
-    return max(SHORTEST_OUTAGE, periods * period)
 
 
 def patience(stale_periods: float, period: float, lockstep: bool) -> float:
@@ -129,53 +103,4 @@ class Watch:
             return f"the controller's process has ended{after if waited else ''}"
         return (
             f"no command {1e3 * waited:.1f} ms after a joint state (limit {1e3 * limit_s:.1f} ms)"
-        )
-
-
-TOLERANCE = 0.2
-"""Largest deviation of the joint states' period from the control period [control periods]."""
-GAPS = 20
-"""Times between two joint states that are looked at."""
-
-
-class RateCheck:
-    """Looks at the newest joint states until they have been found to come at the right rate.
-
-    A controller may miss joint states, which makes the times between those that it hears longer
-    but never shorter. So they come too often if half of these times are too short, and too
-    seldom only if three quarters of them are too long.
-    """
-
-    def __init__(self) -> None:
-        self._gaps: deque[int] = deque(maxlen=GAPS)
-        self._newest_ns: int | None = None
-        self._passed = False
-
-    def see(self, stamp_ns: int) -> None:
-        """Take in a joint state's stamp [ns]."""
-        newest, self._newest_ns = self._newest_ns, stamp_ns
-        if newest is None or stamp_ns == newest:
-            return
-        if stamp_ns < newest:  # the clock has started again
-            self._gaps.clear()
-        else:
-            self._gaps.append(stamp_ns - newest)
-
-    def problem(self, period: float) -> str:
-        """What is wrong with the rate for a control period [s], in one line; empty if nothing is.
-
-        It is empty also as long as too few joint states have been seen.
-        """
-        if self._passed or len(self._gaps) < GAPS:
-            return ""
-        gaps = sorted(self._gaps)
-        median, quartile = (gaps[len(gaps) * k // 4] / NANOSECONDS for k in (2, 1))
-        self._passed = median >= (1 - TOLERANCE) * period and quartile <= (1 + TOLERANCE) * period
-        if self._passed:
-            return ""
-        measured = min(median, max(quartile, period))
-        return (
-            f"joint_states: one every {1e3 * measured:.3g} ms ({1 / measured:.3g} Hz) by their "
-            f"stamps; the control period is {1e3 * period:.3g} ms ({1 / period:.3g} Hz): have the "
-            f"driver publish at {1 / period:.3g} Hz, or start a run with its period"
         )

@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from hucrl_ros.controller.bundle import IMAGINED, Bundle, ImaginedEpisode, load_
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import BagError, BundleError, ConfigError
-from hucrl_ros.robots.mujoco_robot import Array
+from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import Task, make_task
 
@@ -108,32 +108,50 @@ def evaluate(
     return [_play(agent, guard, task, seed + k) for k in range(episodes)]
 
 
+def roll_out(
+    robot: MujocoRobot, steps: int, start: np.random.Generator, choose: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    """One episode, in which physics waits for every command.
+
+    Args:
+        robot: The robot.
+        steps: Control periods T.
+        start: Draws where it begins.
+        choose: The efforts `(q,)` [N m or N] in a state `(p,)`.
+
+    Returns:
+        States `(T + 1, p)` and efforts `(T, q)`.
+    """
+    states, efforts = [robot.reset(start)], []
+    for _ in range(steps):
+        efforts.append(choose(states[-1]))
+        states.append(robot.step(efforts[-1]))
+    return np.stack(states), np.stack(efforts)
+
+
 def _play(agent: Agent, guard: Guard, task: Task, seed: int) -> Played:
-    robot = task.robot()
-    state = robot.reset(np.random.default_rng(seed))
     agent.start_episode(seed)
     guard.reset()
-    states, actions, iterations, tick_ms, clamps = [], [], [], [], 0
-    for _ in range(task.steps):
+    ticks = []
+
+    def choose(state: Array) -> Array:
         began = time.perf_counter()
         tick = agent.act(state)
         command = guard.check(tick.action, state)
-        iterations.append(tick.iterations)
-        tick_ms.append(1e3 * (time.perf_counter() - began))
-        clamps += command.clamped
-        states.append(state)
-        actions.append(command.effort)
-        state = robot.step(command.effort)
-    efforts = np.stack(actions)
-    rewards = task.rewards(np.stack(states), efforts)
+        ticks.append((tick.iterations, 1e3 * (time.perf_counter() - began), command.clamped))
+        return command.effort
+
+    states, efforts = roll_out(task.robot(), task.steps, np.random.default_rng(seed), choose)
+    iterations, tick_ms, clamped = np.array(ticks, float).T
+    rewards = task.rewards(states[:-1], efforts)
     return Played(
         total=float(rewards.sum()),
-        tick_ms=np.array(tick_ms),
+        tick_ms=tick_ms,
         fallbacks=agent.fallbacks,
-        clamps=clamps,
-        iterations=np.array(iterations, float),
-        distance=float(task.distance(torch.as_tensor(state))),
-        states=np.stack([*states, state]),
+        clamps=int(clamped.sum()),
+        iterations=iterations,
+        distance=float(task.distance(torch.as_tensor(states[-1]))),
+        states=states,
         actions=efforts,
         rewards=rewards,
     )

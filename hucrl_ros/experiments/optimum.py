@@ -4,6 +4,7 @@ Dynamic programming needs a task whose equation of motion is known; a planner ne
 """
 
 import csv
+import itertools
 import math
 import os
 import time
@@ -19,14 +20,9 @@ from numpy.typing import NDArray
 
 from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.experiments.evaluation import roll_out
 from hucrl_ros.planners import Rollouts, make_planner
-from hucrl_ros.planners.exact import (
-    Axis,
-    Grid,
-    Step,
-    ValueTable,
-    backward_induction,
-)
+from hucrl_ros.planners.exact import Axis, Grid, Step, ValueTable, backward_induction
 from hucrl_ros.robots import MujocoRobot
 from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.tasks import Task
@@ -128,16 +124,14 @@ def play(table: ValueTable, step: Step, task: Task, choices: Array) -> tuple[Arr
     Returns:
         States `(T + 1, 2)` and actions `(T, 1)`.
     """
-    robot = task.robot()
-    states = [robot.reset(np.random.default_rng(0))]
-    actions = []
-    for k in range(task.steps):
-        here = np.repeat(states[-1][None], len(choices), axis=0)
-        following, rewards = step(here, choices)
-        gains = rewards + table.at(k + 1, following)
-        actions.append(choices[int(np.argmax(gains))])
-        states.append(robot.step(actions[-1]))
-    return np.stack(states), np.stack(actions)
+    periods = itertools.count(1)
+
+    def choose(state: Array) -> Array:
+        following, rewards = step(np.repeat(state[None], len(choices), axis=0), choices)
+        best: Array = choices[int(np.argmax(rewards + table.at(next(periods), following)))]
+        return best
+
+    return roll_out(task.robot(), task.steps, np.random.default_rng(0), choose)
 
 
 class Planned(NamedTuple):
@@ -228,22 +222,21 @@ def plan_episode(
     """
     began = time.perf_counter()
     spec, robot = task.spec, task.robot()
-    states = [robot.reset(np.random.default_rng(seed))]
     imagine = TrueRollouts(
         task, robot, settings.horizon, tail, threads or len(os.sched_getaffinity(0))
     )
     planner = make_planner(settings, spec.predicted_dim, spec.action_dim)
     planner.reset(np.random.default_rng((seed, 0)))
-    limits, actions = np.asarray(spec.effort_limits), []
-    for _ in range(task.steps):
+
+    def choose(state: Array) -> Array:
         plan = planner.plan(imagine, lambda: True)
         share = plan.actions[0].astype(np.float64) if plan else np.zeros(spec.action_dim)
-        actions.append(share * limits)
-        states.append(robot.step(actions[-1]))
+        return np.asarray(share * spec.effort_limits)
+
+    states, actions = roll_out(robot, task.steps, np.random.default_rng(seed), choose)
     imagine.close()
-    played = np.stack(states), np.stack(actions)
-    total = float(task.rewards(played[0][:-1], played[1]).sum())
-    return Planned(*played, total, time.perf_counter() - began)
+    total = float(task.rewards(states[:-1], actions).sum())
+    return Planned(states, actions, total, time.perf_counter() - began)
 
 
 class OracleRow(NamedTuple):

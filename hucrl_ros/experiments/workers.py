@@ -9,7 +9,6 @@ import socket
 import sys
 import tarfile
 import tempfile
-from abc import ABC, abstractmethod
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,31 +20,7 @@ TRAIN = "hucrl_ros.experiments.train"
 """Python module that trains in the run's folder that it gets as argument."""
 
 
-class Workers(ABC):
-    """Trainings side by side."""
-
-    @abstractmethod
-    def has_room(self) -> bool:
-        """Whether one more training can begin."""
-
-    @abstractmethod
-    def start(self, name: str, run: Path) -> None:
-        """Begin to train in the folder `run`, which holds the settings."""
-
-    @abstractmethod
-    def running(self) -> tuple[str, ...]:
-        """Names of the trainings that aren't over."""
-
-    @abstractmethod
-    def ended(self) -> list[Exit]:
-        """Trainings that have ended since the last call; those with code 0 have filled `run`."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """End whatever runs."""
-
-
-class LocalWorkers(Workers):
+class LocalWorkers:
     """Processes on this machine; none outlives this one."""
 
     def __init__(self, count: int, logs: Path, module: str = TRAIN) -> None:
@@ -65,7 +40,7 @@ class LocalWorkers(Workers):
         return len(self._group.alive()) < self._count
 
     def start(self, name: str, run: Path) -> None:
-        """Start a process."""
+        """Begin to train in the folder `run`, which holds the settings."""
         self._group.start(name, [sys.executable, "-m", self._module, str(run.absolute())])
 
     def running(self) -> tuple[str, ...]:
@@ -73,7 +48,7 @@ class LocalWorkers(Workers):
         return self._group.alive()
 
     def ended(self) -> list[Exit]:
-        """Processes that have ended since the last call."""
+        """Processes that have ended since the last call; those with code 0 have filled `run`."""
         return self._group.ended()
 
     def stop(self) -> None:
@@ -124,7 +99,7 @@ def train_packed(run: bytes, module: str) -> Trained:
         return Trained(code, log.getvalue(), b"" if code else _packed(folder))
 
 
-class RayWorkers(Workers):
+class RayWorkers:
     """The processors of a Ray cluster, one for each training.
 
     Settings travel there and the run's folder comes back, so no disk need be shared; this
@@ -202,6 +177,10 @@ class RayWorkers(Workers):
         for task in self._tasks:
             self._ray.cancel(task, force=True)
         self._ray.shutdown()
+
+
+Workers = LocalWorkers | RayWorkers
+"""Where trainings run side by side."""
 
 
 def _refuse_closed_port(address: str) -> None:

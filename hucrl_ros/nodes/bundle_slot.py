@@ -6,9 +6,9 @@ Bundles are loaded in a thread of its own, so that no tick has to wait for it.
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import NamedTuple
 
 from rclpy.node import Node
 from rclpy.subscription import Subscription
@@ -27,32 +27,30 @@ from hucrl_ros.nodes.topics import LATCHED
 
 logger = logging.getLogger(__name__)
 
-Loaded = TypeVar("Loaded")
 LINE = 1000
 """Most letters of a line that says why a bundle was refused."""
 
 
-@dataclass(frozen=True)  # a NamedTuple can't be generic before Python 3.11
-class Outcome(Generic[Loaded]):
+class Outcome(NamedTuple):
     """How loading ended."""
 
     path: Path
-    loaded: Loaded | None
+    loaded: ControlLoop | None
     """What was loaded; None if it was refused."""
     error: str
     """Why it was refused, in one line."""
 
 
-class BundleLoader(Generic[Loaded]):
+class BundleLoader:
     """Loads the bundle asked for last; ONNX Runtime and hashing release the interpreter."""
 
-    def __init__(self, prepare: Callable[[Path], Loaded]) -> None:
+    def __init__(self, prepare: Callable[[Path], ControlLoop]) -> None:
         """`prepare` loads, verifies and warms up; it runs in the loader's thread."""
         self._prepare = prepare
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bundle")
         # Now, so that it doesn't inherit what the control loop's thread will be given.
         self._pool.submit(int).result()
-        self._future: Future[Outcome[Loaded]] | None = None
+        self._future: Future[Outcome] | None = None
 
     def request(self, path: Path) -> None:
         """Start loading; an older request whose outcome wasn't taken is dropped."""
@@ -65,14 +63,14 @@ class BundleLoader(Generic[Loaded]):
             self._future.cancel()
         self._future = None
 
-    def poll(self) -> Outcome[Loaded] | None:
+    def poll(self) -> Outcome | None:
         """The outcome of the last request, once."""
         if self._future is None or not self._future.done():
             return None
         future, self._future = self._future, None
         return future.result()
 
-    def load(self, path: Path) -> Outcome[Loaded]:
+    def load(self, path: Path) -> Outcome:
         """Load now, in the calling thread."""
         try:
             return Outcome(path, self._prepare(path), "")
@@ -114,8 +112,8 @@ class BundleSlot:
         self._given = given_settings(node, "planner", "safety")
         self._robot = robot_of_run(node, config.task)
         self._guard: Guard | None = None
-        self._loader: BundleLoader[ControlLoop] = BundleLoader(self._prepare)
-        self._ready: Outcome[ControlLoop] | None = None
+        self._loader: BundleLoader = BundleLoader(self._prepare)
+        self._ready: Outcome | None = None
         self._echo = node.create_publisher(String, topics.LOADED_BUNDLE, LATCHED)
         self._subscription: Subscription[String] | None = None
 

@@ -4,23 +4,18 @@ import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 
-from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
 from hucrl_ros.controller.control_loop import Answer, ControlLoop
-from hucrl_ros.controller.planning_thread import PLANNING_THREAD
 from hucrl_ros.controller.ticks import TickRecord
+from hucrl_ros.controller.timing import PLANNING_THREAD
 from hucrl_ros.errors import OutageError
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.bundle_slot import BundleSlot
-from hucrl_ros.nodes.controller_topics import (
-    ControllerInputs,
-    ControllerOutputs,
-    Heard,
-    PlanPublisher,
-)
+from hucrl_ros.nodes.controller_topics import ControllerInputs, ControllerOutputs, Heard
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.parameters import own_parameter, read_config
+from hucrl_ros.nodes.plan_publisher import PlanPublisher
 from hucrl_ros.nodes.process_liveness import ProcessLiveness, liveness_name
 from hucrl_ros.nodes.runner import run_node
 
@@ -50,7 +45,7 @@ class Controller(LifecycleNode):
         self._trouble = Health()
         self._outputs = ControllerOutputs(self)
         self._plan = PlanPublisher(self)
-        self.create_timer(0.05, self._swap, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        self.create_timer(0.05, self._swap, clock=topics.STEADY)
         self._liveness = ProcessLiveness(
             liveness_name(self.context.get_domain_id(), self._outputs.activity_topic)
         )

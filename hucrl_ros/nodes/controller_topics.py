@@ -1,37 +1,102 @@
-"""The controller's topics: what it hears in an episode, and what it publishes."""
+"""The controller's topics: its terms as messages, what it hears in an episode, what it says."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from builtin_interfaces.msg import Duration
-from geometry_msgs.msg import Point
+from builtin_interfaces.msg import Time
+from geometry_msgs.msg import PoseStamped
 from numpy.typing import NDArray
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool, ColorRGBA, Float64MultiArray, MultiArrayLayout
-from visualization_msgs.msg import Marker, MarkerArray
+from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout
 
-from hucrl_ros.config.robot import RobotSpec
-from hucrl_ros.controller.state_reader import JointReading, PoseBuffer, StateReader
-from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord
-from hucrl_ros.controller.watch import LOCKSTEP_PATIENCE, RateCheck
-from hucrl_ros.nodes import conversions, topics
-from hucrl_ros.nodes.conversions import tick_layout, tick_message
-from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, NEWEST, STREAM
+from hucrl_ros.controller.state_reader import (
+    FRAME,
+    JointReading,
+    Pose,
+    PoseBuffer,
+    PoseHistory,
+    StateReader,
+)
+from hucrl_ros.controller.ticks import (
+    NANOSECONDS,
+    TickRecord,
+    decode_tick,
+    encode_tick,
+    tick_labels,
+)
+from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE, RateCheck
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, NEWEST, STEADY, STREAM
 
-Trajectory = NDArray[np.float32]
-PLAN_PERIOD = 0.1
-"""[s] Shortest time between two plans."""
-PLAN_LIFETIME = Duration(sec=1)
-PLAN_FRAME = "plan"
-"""Frame whose x is a joint's position [rad or m] and y its velocity [rad/s or m/s]."""
-LINE_WIDTH = 0.02
-OPTIMISTIC = ColorRGBA(r=1.0, g=0.55, b=0.0, a=1.0)
-EXPECTED = ColorRGBA(r=0.1, g=0.45, b=0.8, a=1.0)
+
+def nanoseconds(stamp: Time) -> int:
+    """A stamp in nanoseconds."""
+    return int(stamp.sec) * NANOSECONDS + int(stamp.nanosec)
+
+
+def to_reading(message: JointState) -> JointReading:
+    """Names, positions, velocities and stamp, as they came."""
+    stamp_ns = nanoseconds(message.header.stamp)
+    return JointReading(message.name, message.position, message.velocity, stamp_ns)
+
+
+def to_pose(message: PoseStamped) -> Pose:
+    """When a body was where; how it was turned doesn't count."""
+    stamp_ns, place = nanoseconds(message.header.stamp), message.pose.position
+    return Pose(stamp_ns, message.header.frame_id, (place.x, place.y, place.z))
+
+
+def pose_message(position: Sequence[float], stamp_ns: int) -> PoseStamped:
+    """The message of a body at `position` `(3,)` [m] in the world's frame, not turned."""
+    message = PoseStamped()
+    message.header.frame_id = FRAME
+    stamp, place = message.header.stamp, message.pose.position
+    stamp.sec, stamp.nanosec = divmod(stamp_ns, NANOSECONDS)
+    place.x, place.y, place.z = (float(value) for value in position)
+    message.pose.orientation.w = 1.0
+    return message
+
+
+def listen_for_poses(
+    node: Node, poses: PoseBuffer, heard: Callable[[], None] = lambda: None
+) -> None:
+    """Put what is published of object and goal into `poses`, and call `heard` each time."""
+
+    def take_into(history: PoseHistory) -> Callable[[PoseStamped], None]:
+        def take(message: PoseStamped) -> None:
+            history.add(to_pose(message))
+            heard()
+
+        return take
+
+    object_, goal = take_into(poses.object), take_into(poses.goal)
+    node.create_subscription(PoseStamped, topics.OBJECT_POSE, object_, STREAM)
+    node.create_subscription(PoseStamped, topics.GOAL, goal, LATCHED)
+
+
+def tick_layout(action_dim: int) -> MultiArrayLayout:
+    """The layout whose labels name the fields; build it once, it is the same for every tick."""
+    return MultiArrayLayout(
+        dim=[MultiArrayDimension(label=name, size=1, stride=1) for name in tick_labels(action_dim)]
+    )
+
+
+def tick_message(tick: TickRecord, layout: MultiArrayLayout) -> Float64MultiArray:
+    """The message of a tick."""
+    return Float64MultiArray(layout=layout, data=encode_tick(tick))
+
+
+def to_tick(message: Float64MultiArray) -> TickRecord:
+    """The tick of a message.
+
+    Raises:
+        HucrlError: labels and data don't match, or a field is missing.
+    """
+    return decode_tick([dimension.label for dimension in message.layout.dim], message.data)
 
 
 class Heard(NamedTuple):
@@ -79,9 +144,8 @@ class ControllerInputs:
         self._stale = False
         self._period = self._patience = self._last = self._looked = 0.0
         self._rate = RateCheck()
-        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer: Timer | None = None
-        conversions.listen_for_poses(node, self.poses, self._on_place)
+        listen_for_poses(node, self.poses, self._on_place)
         node.create_subscription(JointState, topics.JOINT_STATES, self._on_joint_state, NEWEST)
 
     def set_period(self, period: float, stale_periods: float) -> None:
@@ -93,7 +157,7 @@ class ControllerInputs:
         if self._timer is not None:
             self._node.destroy_timer(self._timer)
         self._period = period
-        self._timer = self._node.create_timer(period, self._on_timer, clock=self._steady)
+        self._timer = self._node.create_timer(period, self._on_timer, clock=STEADY)
         if self._reader is None:
             self._timer.cancel()
 
@@ -119,11 +183,10 @@ class ControllerInputs:
     def _on_joint_state(self, message: JointState) -> None:
         received = time.monotonic()
         if not self._lockstep:
-            stamp = message.header.stamp
-            self._rate.see(stamp.sec * NANOSECONDS + stamp.nanosec)
+            self._rate.see(nanoseconds(message.header.stamp))
         if self._reader is None:
             return
-        reading = conversions.to_reading(message)
+        reading = to_reading(message)
         if not self._lockstep or not self._reader.lacks(reading.stamp_ns):
             self._give_on(Heard(reading, received))
         elif self._held is None or self._held.reading.stamp_ns != reading.stamp_ns:
@@ -191,53 +254,3 @@ class ControllerOutputs:
         """Wait a moment for what was sent; to be called before the process ends."""
         for publisher in (self._commands, self._activity):
             publisher.wait_for_all_acked(ARRIVAL_WAIT)
-
-
-class PlanPublisher:
-    """Publishes planned trajectories in the phase plane, one line a joint, while somebody looks.
-
-    Namespace `optimistic`: with the hallucinated efforts; `expected`: without them.
-    """
-
-    def __init__(self, node: Node) -> None:
-        self._publisher = node.create_publisher(MarkerArray, topics.PLAN, 1)
-        self._next = 0.0
-        self._joints = 0
-
-    def prepare(self, spec: RobotSpec) -> None:
-        """The plans to come are this robot's."""
-        self._joints = len(spec.joint_names)
-
-    def due(self) -> bool:
-        """Whether a plan is wanted now."""
-        return time.monotonic() >= self._next and self._publisher.get_subscription_count() > 0
-
-    def publish(self, optimistic: Trajectory, expected: Trajectory | None) -> None:
-        """Publish trajectories `(H + 1, p)`."""
-        self._next = time.monotonic() + PLAN_PERIOD
-        markers = plan_markers("optimistic", optimistic, self._joints, OPTIMISTIC)
-        if expected is not None:
-            markers += plan_markers("expected", expected, self._joints, EXPECTED)
-        self._publisher.publish(MarkerArray(markers=markers))
-
-
-def plan_markers(
-    namespace: str, states: Trajectory, joints: int, color: ColorRGBA
-) -> list[Marker]:
-    """A trajectory `(H + 1, p)` as one line for each of the `joints`."""
-    markers = []
-    for joint in range(joints):
-        marker = Marker(
-            ns=namespace,
-            id=joint,
-            type=Marker.LINE_STRIP,
-            action=Marker.ADD,
-            color=color,
-            lifetime=PLAN_LIFETIME,
-            points=[Point(x=float(s[joint]), y=float(s[joints + joint])) for s in states],
-        )
-        marker.header.frame_id = PLAN_FRAME
-        marker.scale.x = LINE_WIDTH
-        marker.pose.orientation.w = 1.0
-        markers.append(marker)
-    return markers

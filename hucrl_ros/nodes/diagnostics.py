@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 
 from hucrl_ros.nodes import topics
@@ -47,10 +46,7 @@ class DiagnosticsPublisher:
         self._node = node
         self._health = health
         self._publisher = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
-        # A timer of ROS time would stall when a simulated clock steps back.
-        self._timer = node.create_timer(
-            PERIOD, self.publish, clock=Clock(clock_type=ClockType.STEADY_TIME)
-        )
+        self._timer = node.create_timer(PERIOD, self.publish, clock=topics.STEADY)
 
     def publish(self) -> None:
         """Publish the present health now."""

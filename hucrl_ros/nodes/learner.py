@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol
 
 from diagnostic_msgs.msg import DiagnosticStatus
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
@@ -22,7 +21,7 @@ from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import LATCHED
+from hucrl_ros.nodes.topics import LATCHED, STEADY
 from hucrl_ros.run.folder import RunFolder
 
 NICENESS = 5
@@ -203,9 +202,7 @@ class Learner(Node):
         self._publisher = self.create_publisher(DiagnosticStatus, topics.LEARNER_REPORT, LATCHED)
         self._service = self.create_service(Trigger, topics.LEARN, self._on_learn)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
-        self._timer = self.create_timer(
-            REPORT_PERIOD, self._report, clock=Clock(clock_type=ClockType.STEADY_TIME)
-        )
+        self._timer = self.create_timer(REPORT_PERIOD, self._report, clock=STEADY)
 
     def close(self) -> None:
         """Stop learning; what was learned so far of this episode is done again on resume."""

@@ -28,10 +28,6 @@ class LearnerReport:
     failed: bool
     values: dict[str, str] = field(default_factory=dict)
 
-    def number(self, key: str) -> float | None:
-        """A value as a number; None where it isn't there."""
-        return float(self.values[key]) if key in self.values else None
-
 
 class NodeClients:
     """What the supervisor knows of the other nodes, and how it speaks to them."""

@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 
@@ -14,47 +13,27 @@ logger = logging.getLogger(__name__)
 Publish = Callable[[Sample], None]
 
 
-class Pacing(ABC):
-    """Drives a plant and publishes its joint states."""
-
-    failure: BaseException | None = None
-    """What ended the physics, if anything did."""
-    overruns: int = 0
-    """Joint states published more than a control period late."""
-
-    def __init__(self, plant: Plant, publish: Publish) -> None:
-        self._plant = plant
-        self._publish = publish
-
-    @abstractmethod
-    def start(self) -> None:
-        """Publish the first joint state."""
-
-    @abstractmethod
-    def apply(self, effort: Array) -> None:
-        """Take a command: efforts `(q,)` [N m or N]."""
-
-    @abstractmethod
-    def reset(self, episode: int) -> None:
-        """Put the robot at the start of an episode and publish that state."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """Let no more time pass."""
-
-
-class Lockstep(Pacing):
+class Lockstep:
     """Each command makes one control period pass, as fast as the machine allows.
 
     Given the same commands it always publishes the same joint states.
     """
+
+    failure: BaseException | None = None
+    """Nothing ends the physics; see `RealTime`."""
+    overruns = 0
+    """No joint state is late."""
+
+    def __init__(self, plant: Plant, publish: Publish) -> None:
+        self._plant = plant
+        self._publish = publish
 
     def start(self) -> None:
         """Publish the first joint state, then wait."""
         self._publish(self._plant.sample())
 
     def apply(self, effort: Array) -> None:
-        """Apply the command for one control period and publish the state it leads to."""
+        """Apply efforts `(q,)` [N m or N] for a period; publish the state that they lead to."""
         self._plant.command(effort)
         self._plant.period()
         self._publish(self._plant.sample())
@@ -68,7 +47,7 @@ class Lockstep(Pacing):
         """Nothing runs between two commands."""
 
 
-class RealTime(Pacing):
+class RealTime:
     """Physics in a thread of its own by the steady clock; it waits for nobody.
 
     The newest command holds until the next one, however old it gets: so does the effort
@@ -78,8 +57,13 @@ class RealTime(Pacing):
 
     def __init__(self, plant: Plant, publish: Publish, delay: float = 0.0) -> None:
         """Drive `plant`; a command acts `delay` [s] after it came, like one sent over a bus."""
-        super().__init__(plant, publish)
+        self._plant = plant
+        self._publish = publish
         self._delay = delay
+        self.failure: BaseException | None = None
+        """What ended the physics, if anything did."""
+        self.overruns = 0
+        """Joint states published more than a control period late."""
         self._coming: deque[tuple[float, Array]] = deque()
         self._lock = threading.Lock()
         self._stopping = False
@@ -94,7 +78,7 @@ class RealTime(Pacing):
         self._thread.start()
 
     def apply(self, effort: Array) -> None:
-        """Apply the command from the first substep on that begins after the delay."""
+        """Apply efforts `(q,)` [N m or N] from the first substep after the delay on."""
         with self._lock:
             self._coming.append((time.monotonic() + self._delay, effort))
 
@@ -144,3 +128,7 @@ class RealTime(Pacing):
             self.overruns += now - due > robot.spec.period
             self._publish(self._plant.sample())
         return 0.0
+
+
+Pacing = Lockstep | RealTime
+"""Drives a plant and publishes its joint states."""

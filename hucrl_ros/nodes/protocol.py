@@ -16,7 +16,7 @@ from std_srvs.srv import SetBool, Trigger
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import read_manifest
-from hucrl_ros.controller.watch import OUTAGE
+from hucrl_ros.controller.timing import OUTAGE
 from hucrl_ros.errors import RunError
 from hucrl_ros.nodes.node_clients import LearnerReport, NodeClients
 from hucrl_ros.run.folder import RunFolder
@@ -164,7 +164,7 @@ class Protocol:
         if report.values.get("episode") != str(episode):
             return False
         self._progress.phase = LEARNING.get(report.message, self._progress.phase)
-        self._progress.detail = f"{report.number('progress') or 0.0:.0%}"
+        self._progress.detail = f"{float(report.values.get('progress', 0)):.0%}"
         return report.message == "done"
 
     def _load(self, index: int) -> Script[None]:

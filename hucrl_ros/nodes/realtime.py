@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hucrl_ros.config.schema import ControlSettings
-from hucrl_ros.controller.planning_thread import PLANNING_THREAD
+from hucrl_ros.controller.timing import PLANNING_THREAD
 
 logger = logging.getLogger(__name__)
 

@@ -4,14 +4,11 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticStatus
-from geometry_msgs.msg import PoseStamped
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.task import Future
-from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool, Float64MultiArray
 from std_srvs.srv import SetBool
 
 from hucrl_ros.controller.topics import RECORDED
@@ -20,16 +17,9 @@ from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.parameters import own_run, read_config
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import ARCHIVE, ARCHIVE_LATCHED
+from hucrl_ros.nodes.topics import ARCHIVE, ARCHIVE_LATCHED, STEADY
 from hucrl_ros.run.recording import Recording
 
-MESSAGE_CLASSES = {
-    "sensor_msgs/msg/JointState": JointState,
-    "std_msgs/msg/Float64MultiArray": Float64MultiArray,
-    "std_msgs/msg/Bool": Bool,
-    "diagnostic_msgs/msg/DiagnosticStatus": DiagnosticStatus,
-    "geometry_msgs/msg/PoseStamped": PoseStamped,
-}
 POLL_PERIOD = 0.05
 """[s] Between two looks at what is awaited."""
 COMPLETION_TIMEOUT = 5.0
@@ -66,7 +56,7 @@ class Recorder(Node):
         self._awaited: list[tuple[Callable[[], bool], float, Future]] = []
         self._topics = {
             topic.name: self.create_subscription(
-                MESSAGE_CLASSES[topic.type],
+                _message_class(topic.type),
                 topic.name,
                 partial(self._on_message, topic.name),
                 ARCHIVE_LATCHED if topic.latched else ARCHIVE,
@@ -76,8 +66,7 @@ class Recorder(Node):
         }
         self.create_service(SetBool, topics.RECORD, self._on_record)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(POLL_PERIOD, self._poll, clock=steady)
+        self.create_timer(POLL_PERIOD, self._poll, clock=STEADY)
 
     def close(self) -> None:
         """Close the bag of an episode that is still being recorded."""
@@ -119,7 +108,10 @@ class Recorder(Node):
         if self._recording is not None:
             self.get_logger().warning("a new episode begins before the last one was closed")
             self._interrupt()
-        if not await self._until(self._hears_all, PUBLISHERS_TIMEOUT):
+        # A publisher that is known here needn't know this node yet; one that was heard does.
+        if not await self._until(
+            lambda: self._hears_states and not self._unpublished(), PUBLISHERS_TIMEOUT
+        ):
             missing = self._unpublished() or [topics.JOINT_STATES]
             self.get_logger().warning(f"nobody publishes {' or '.join(missing)} yet")
         self._failure = ""
@@ -186,15 +178,9 @@ class Recorder(Node):
         return bool(await future)
 
     def _unpublished(self) -> list[str]:
-        return [name for name in AWAITED_PUBLISHERS if not self._is_published(name)]
-
-    def _is_published(self, name: str) -> bool:
         # Publishers are counted by the name that a topic really has.
-        return bool(self.count_publishers(self.resolve_topic_name(name)))
-
-    def _hears_all(self) -> bool:
-        # A publisher that is known here needn't know this node yet; one that was heard does.
-        return self._hears_states and not self._unpublished()
+        real = self.resolve_topic_name
+        return [name for name in AWAITED_PUBLISHERS if not self.count_publishers(real(name))]
 
     def _health(self) -> Health:
         recording = self._recording
@@ -209,10 +195,13 @@ class Recorder(Node):
         )
 
 
-def main() -> int:
-    """Entry point of the executable `recorder`."""
-    return run_node(Recorder)
+def _message_class(kind: str) -> Any:  # noqa: ANN401
+    """The class of a type's name, e.g. `std_msgs/msg/Bool`."""
+    package, _, name = kind.split("/")
+    return getattr(import_module(f"{package}.msg"), name)
 
+
+main = partial(run_node, Recorder)
 
 if __name__ == "__main__":
     sys.exit(main())

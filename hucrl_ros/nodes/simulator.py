@@ -1,23 +1,24 @@
 """Node `simulator`: a MuJoCo robot that stands in for hardware."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from geometry_msgs.msg import PoseStamped
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.nodes import conversions, topics
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.controller_topics import pose_message
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.pacing import Lockstep, Pacing, RealTime
 from hucrl_ros.nodes.parameters import own_parameter, read_config
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import LATCHED, STREAM
+from hucrl_ros.nodes.topics import LATCHED, STEADY, STREAM
 from hucrl_ros.robots import make_robot
 from hucrl_ros.robots.mujoco_robot import Array, Plant, Sample
 from hucrl_ros.run.folder import RunFolder
@@ -81,8 +82,7 @@ class Simulator(Node):
         self.create_subscription(Float64MultiArray, topics.COMMANDS, self._on_command, STREAM)
         self.create_service(Trigger, topics.RESET, self._on_reset)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._repeat_timer = self.create_timer(REPEAT_PERIOD, self._repeat, clock=steady)
+        self._repeat_timer = self.create_timer(REPEAT_PERIOD, self._repeat, clock=STEADY)
         if self._mode != "lockstep":
             self._repeat_timer.cancel()
 
@@ -92,9 +92,9 @@ class Simulator(Node):
 
     def _publish(self, sample: Sample) -> None:
         if sample.goal is not None:
-            self._goals.publish(conversions.pose_message(sample.goal.tolist(), sample.stamp_ns))
+            self._goals.publish(pose_message(sample.goal.tolist(), sample.stamp_ns))
         if sample.object is not None:
-            self._pose = conversions.pose_message(sample.object.tolist(), sample.stamp_ns)
+            self._pose = pose_message(sample.object.tolist(), sample.stamp_ns)
             self._objects.publish(self._pose)
         stamp = self._message.header.stamp
         stamp.sec, stamp.nanosec = divmod(sample.stamp_ns, 10**9)
@@ -158,10 +158,7 @@ class Simulator(Node):
         )
 
 
-def main() -> int:
-    """Entry point of the executable `simulator`."""
-    return run_node(Simulator)
-
+main = partial(run_node, Simulator)
 
 if __name__ == "__main__":
     sys.exit(main())

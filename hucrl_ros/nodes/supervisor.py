@@ -4,21 +4,21 @@ import contextlib
 import os
 import sys
 import time
+from functools import partial
 
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from hucrl_ros.errors import HucrlError, RunError
-from hucrl_ros.nodes import conversions, topics
-from hucrl_ros.nodes.conversions import to_tick
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.controller_topics import listen_for_poses, to_reading, to_tick
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
 from hucrl_ros.nodes.node_clients import NodeClients
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.protocol import Protocol, Wait
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import ARCHIVE
+from hucrl_ros.nodes.topics import ARCHIVE, STEADY
 from hucrl_ros.run.live_view import make_view
 from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
 from hucrl_ros.run.summary_writer import Ledger
@@ -75,13 +75,12 @@ class Supervisor(Node):
     def _connect(self) -> None:
         if self._parent_reports:
             os.set_blocking(_STDIN, False)
-        conversions.listen_for_poses(self, self._monitor.poses)
+        listen_for_poses(self, self._monitor.poses)
         self.create_subscription(JointState, topics.JOINT_STATES, self._on_state, ARCHIVE)
         self.create_subscription(Float64MultiArray, topics.TICKS, self._on_tick, ARCHIVE)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._ticking = [
-            self.create_timer(ADVANCE_PERIOD, self._look, clock=steady),
-            self.create_timer(VIEW_PERIOD, self._show, clock=steady),
+            self.create_timer(ADVANCE_PERIOD, self._look, clock=STEADY),
+            self.create_timer(VIEW_PERIOD, self._show, clock=STEADY),
         ]
         self._diagnostics = DiagnosticsPublisher(self, self._health)
 
@@ -170,7 +169,7 @@ class Supervisor(Node):
 
     def _on_state(self, message: JointState) -> None:
         if self._progress.phase is Phase.RUNNING:
-            self._monitor.see_joint_state(conversions.to_reading(message))
+            self._monitor.see_joint_state(to_reading(message))
 
     def _on_tick(self, message: Float64MultiArray) -> None:
         if self._progress.phase is Phase.RUNNING:
@@ -199,10 +198,7 @@ class Supervisor(Node):
         return Health(values=values)
 
 
-def main() -> int:
-    """Run the node."""
-    return run_node(Supervisor)
-
+main = partial(run_node, Supervisor)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,10 +1,11 @@
-"""Names of topics and services and how they are delivered, see `docs/contracts.md`.
+"""Names of topics and services, how they are delivered (`docs/contracts.md`), and by what clock.
 
 All names but that of the diagnostics are relative, so that launch files can remap them.
 """
 
+from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
-from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import DurabilityPolicy, QoSProfile
 
 from hucrl_ros.controller.topics import ACTIVE as ACTIVE
 from hucrl_ros.controller.topics import COMMANDS as COMMANDS
@@ -29,42 +30,21 @@ ARRIVAL_WAIT = Duration(seconds=0.5)
 """Longest wait of a node that ends until its last messages have arrived: DDS loses what is still
 under way when the process that sent it is gone."""
 
-STREAM = QoSProfile(
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.VOLATILE,
-    history=HistoryPolicy.KEEP_LAST,
-    depth=100,
-)
+# All are reliable: ROS's default, like keeping the last ones and not telling late readers.
+STREAM = QoSProfile(depth=100)
 """Every message arrives, in order."""
 
-NEWEST = QoSProfile(
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.VOLATILE,
-    history=HistoryPolicy.KEEP_LAST,
-    depth=1,
-)
+NEWEST = QoSProfile(depth=1)
 """For a reader that wants the newest message and no backlog."""
 
-LATCHED = QoSProfile(
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.TRANSIENT_LOCAL,
-    history=HistoryPolicy.KEEP_LAST,
-    depth=1,
-)
+LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 """A reader that comes late still gets the last message."""
 
-ARCHIVE = QoSProfile(
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.VOLATILE,
-    history=HistoryPolicy.KEEP_LAST,
-    depth=5000,
-)
+ARCHIVE = QoSProfile(depth=5000)
 """`STREAM` for the recorder, which must lose nothing while a disk is slow."""
 
-ARCHIVE_LATCHED = QoSProfile(
-    reliability=ReliabilityPolicy.RELIABLE,
-    durability=DurabilityPolicy.TRANSIENT_LOCAL,
-    history=HistoryPolicy.KEEP_LAST,
-    depth=100,
-)
+ARCHIVE_LATCHED = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 """`LATCHED` for the recorder."""
+
+STEADY = Clock(clock_type=ClockType.STEADY_TIME)
+"""Of all timers: one of ROS time would stall when a simulated clock steps back."""

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
 from numpy.typing import NDArray
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
@@ -24,13 +23,14 @@ from hucrl_ros.controller.manifest import Manifest, read_manifest
 from hucrl_ros.controller.state_reader import JointStateReader
 from hucrl_ros.controller.watch import Watch, patience
 from hucrl_ros.errors import HucrlError, StateError, shortened
-from hucrl_ros.nodes import conversions, topics
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.controller_topics import to_reading
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.parameters import given_settings, origin, read_config, robot_of_run
 from hucrl_ros.nodes.process_liveness import ProcessWatcher, liveness_name
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, NEWEST, STREAM
+from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, NEWEST, STEADY, STREAM
 
 LABEL = "watchdog"
 """Label in the layout of the watchdog's commands, which tells them from the controller's."""
@@ -99,9 +99,8 @@ class Watchdog(Node):
         self._liveness = ProcessWatcher(
             liveness_name(self.context.get_domain_id(), active.topic_name)
         )
-        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = self._make_timer(1.0)
-        self.create_timer(OFFERS, self._standing(self._take_offer), clock=self._steady)
+        self.create_timer(OFFERS, self._standing(self._take_offer), clock=STEADY)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
 
     def close(self) -> None:
@@ -128,7 +127,7 @@ class Watchdog(Node):
         return call
 
     def _make_timer(self, period: float) -> Timer:
-        return self.create_timer(period, self._standing(self._look), clock=self._steady)
+        return self.create_timer(period, self._standing(self._look), clock=STEADY)
 
     # What the others say
 
@@ -185,7 +184,7 @@ class Watchdog(Node):
         if not self._watch.armed:
             return
         now = time.monotonic()
-        reading = conversions.to_reading(message)
+        reading = to_reading(message)
         if self._watch.joint_state(reading.stamp_ns, now):
             self._heard = now
             try:
@@ -247,10 +246,7 @@ class Watchdog(Node):
         return Health(self._trouble.level, self._trouble.message, values)
 
 
-def main() -> int:
-    """Run the node."""
-    return run_node(Watchdog)
-
+main = functools.partial(run_node, Watchdog)
 
 if __name__ == "__main__":
     sys.exit(main())

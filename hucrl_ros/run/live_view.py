@@ -2,7 +2,6 @@
 
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -39,19 +38,7 @@ _HEADINGS = (
 )
 
 
-class View(ABC):
-    """Shows a `Progress`."""
-
-    @abstractmethod
-    def update(self, progress: Progress) -> None:
-        """Show the present state; called several times a second."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Leave the terminal in order."""
-
-
-class LiveView(View):
+class LiveView:
     """A table that is redrawn in place."""
 
     def __init__(self, console: Console) -> None:
@@ -59,7 +46,7 @@ class LiveView(View):
         self._live.start()
 
     def update(self, progress: Progress) -> None:
-        """Redraw the table."""
+        """Redraw the table; called several times a second."""
         self._live.update(render(progress), refresh=True)
 
     def close(self) -> None:
@@ -67,7 +54,7 @@ class LiveView(View):
         self._live.stop()
 
 
-class LineView(View):
+class LineView:
     """One line for each phase and each finished episode, for logs and pipes."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -109,7 +96,7 @@ class LineView(View):
         self._stream.flush()
 
 
-def make_view(stream: TextIO = sys.stdout) -> View:
+def make_view(stream: TextIO = sys.stdout) -> LiveView | LineView:
     """The live table on a terminal, plain lines elsewhere."""
     console = Console(file=stream)
     return LiveView(console) if console.is_terminal else LineView(stream)

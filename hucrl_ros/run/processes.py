@@ -116,10 +116,6 @@ class ProcessGroup:
                 found.append(Exit(child.name, code, _last_line(child.log, child.log_start)))
         return found
 
-    def wait(self, name: str, timeout_s: float) -> bool:
-        """Wait for a process to end; False where it still runs after `timeout_s` [s]."""
-        return self._wait_for([self._children[name]], time.monotonic() + timeout_s)
-
     def stop(self, first: Iterable[str] = ()) -> tuple[str, ...]:
         """End all processes; returns the names of those that had to be killed.
 
@@ -129,24 +125,22 @@ class ProcessGroup:
         begin = time.monotonic()
         ahead = [self._children[name] for name in first if name in self._children]
         _signal(ahead, signal.SIGTERM)
-        self._wait_for(ahead, begin + FIRST_S)
+        _wait_for(ahead, begin + FIRST_S)
         everybody = list(self._children.values())
         _signal((child for child in everybody if child not in ahead), signal.SIGTERM)
-        self._wait_for(everybody, begin + GRACE_S)
+        _wait_for(everybody, begin + GRACE_S)
         killed = self.alive()
         _signal((self._children[name] for name in killed), signal.SIGKILL)
-        self._wait_for(everybody, time.monotonic() + KILL_S)
+        _wait_for(everybody, time.monotonic() + KILL_S)
         for child in everybody:
             if child.process.stdin is not None:
                 child.process.stdin.close()
         return killed
 
-    def _wait_for(self, children: Sequence[_Child], deadline: float) -> bool:
-        while any(child.process.poll() is None for child in children):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(POLL_S)
-        return True
+
+def _wait_for(children: Sequence[_Child], deadline: float) -> None:
+    while any(c.process.poll() is None for c in children) and time.monotonic() <= deadline:
+        time.sleep(POLL_S)
 
 
 def _signal(children: Iterable[_Child], number: signal.Signals) -> None:

@@ -43,7 +43,8 @@ class Recording:
         self._newest_tick_ns = -1
         self._newest_ns = {JOINT_STATES: -1}
         """Newest stamp of each topic that tells states."""
-        self._active = False
+        self.controller_active = False
+        """The controller said that it is active, and never that it ended."""
 
     @property
     def folder(self) -> Path:
@@ -56,14 +57,9 @@ class Recording:
         return self._writer.message_count
 
     @property
-    def controller_active(self) -> bool:
-        """The controller said that it is active, and never that it ended."""
-        return self._active
-
-    @property
     def complete(self) -> bool:
         """The controller has ended, and the state that its last command led to is recorded."""
-        return not self._active and (
+        return not self.controller_active and (
             self._newest_tick_ns < 0 or min(self._newest_ns.values()) > self._newest_tick_ns
         )
 
@@ -89,7 +85,7 @@ class Recording:
             tick_ns = int(message.data[0]) * 10**9 + int(message.data[1])
             self._newest_tick_ns = max(self._newest_tick_ns, tick_ns)
         elif name == ACTIVE:
-            self._active = bool(message.data)
+            self.controller_active = bool(message.data)
         self._writer.write(self._topics[name].name, message, received_ns)
 
     def flush(self) -> None:

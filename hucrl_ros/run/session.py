@@ -8,10 +8,10 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 
 import hucrl_ros
 from hucrl_ros.errors import ConfigError, RunError
@@ -29,7 +29,7 @@ _PROBED = 10
 """Participants whose ports are looked at: the first ones may have ended, and others be left."""
 
 
-class Domain:
+class Domain(AbstractContextManager["Domain"]):
     """A domain id that no other `Domain` on this machine has, until it is closed.
 
     Domain 0, where everybody's tools live, is used only on request. The lock is a file in the
@@ -64,15 +64,7 @@ class Domain:
         """Let others have the domain."""
         os.close(self._lock)
 
-    def __enter__(self) -> "Domain":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -93,9 +85,10 @@ def wished_domain(text: str | None) -> int | None:
 
 def _lock(path: Path) -> int | None:
     """File descriptor that holds the lock, or None where another process has it."""
-    for flags in _opening_modes():
+    # Kernels may refuse O_CREAT for another user's file in a shared folder.
+    for create in (0, os.O_CREAT):
         try:
-            descriptor = os.open(path, flags, 0o666)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | create, 0o666)
         except OSError:  # Not there yet, or another user's.
             continue
         try:
@@ -105,11 +98,6 @@ def _lock(path: Path) -> int | None:
             return None
         return descriptor
     return None
-
-
-def _opening_modes() -> Iterable[int]:
-    # Kernels may refuse O_CREAT for another user's file in a shared folder.
-    return (os.O_RDONLY | os.O_CLOEXEC, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC)
 
 
 def _ports_are_free(domain: int) -> bool:

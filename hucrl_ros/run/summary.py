@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hucrl_ros.config.files import explain, write_atomically
 from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.ticks import Source
 from hucrl_ros.errors import RunError
 from hucrl_ros.run.folder import RunFolder
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from hucrl_ros.tasks import Task
 
 _REPORTED_PACKAGES = ("hucrl_ros", "numpy", "torch", "mujoco", "onnxruntime", "ros-rclpy")
-_PREVIOUS, _POLICY, _SAFE = 1, 2, 4
-"""Codes of `source` in `controller/ticks`."""
 
 
 class _Record(BaseModel):
@@ -143,6 +142,7 @@ class Summary(_Record):
             events: One line each.
             in_process: The run had no nodes (`hucrl train`).
         """
+        complexities = [e.complexity for e in episodes if e.complexity is not None]
         return cls(
             task=config.task,
             strategy=config.strategy,
@@ -151,8 +151,8 @@ class Summary(_Record):
             mode="in_process" if in_process else config.mode,
             optimum=optimum,
             best_return=max((episode.return_ for episode in episodes), default=None),
-            regret=_regret(optimum, episodes),
-            complexity=_complexity(episodes),
+            regret=None if optimum is None else sum(optimum - e.return_ for e in episodes),
+            complexity=sum(complexities) if complexities else None,
             wall_s=round(wall_s, 3),
             cpu_s=round(cpu_s, 3),
             versions=installed_versions(),
@@ -161,23 +161,8 @@ class Summary(_Record):
         )
 
 
-def _regret(optimum: float | None, episodes: Sequence[EpisodeSummary]) -> float | None:
-    if optimum is None:
-        return None
-    return sum(optimum - episode.return_ for episode in episodes)
-
-
-def _complexity(episodes: Sequence[EpisodeSummary]) -> float | None:
-    known = [episode.complexity for episode in episodes if episode.complexity is not None]
-    return sum(known) if known else None
-
-
 def summarise_episode(
-    episode: Episode,
-    task: Task,
-    played: Manifest,
-    learned: LearningReport | None,
-    run: RunFolder,
+    episode: Episode, task: Task, played: Manifest, learned: LearningReport | None, run: RunFolder
 ) -> EpisodeSummary:
     """What `summary.json` says of an episode that was read from its bag.
 
@@ -218,8 +203,8 @@ def count_fallbacks(source: NDArray[np.float64], algorithm: str) -> int:
         source: `Source` of each tick's action `(T,)`.
         algorithm: The planner's; where it is `policy`, sending π(s) is no fallback.
     """
-    fallbacks = [_PREVIOUS, _SAFE] if algorithm == "policy" else [_PREVIOUS, _POLICY, _SAFE]
-    return int(np.isin(source, fallbacks).sum())
+    policy = [] if algorithm == "policy" else [Source.POLICY]
+    return int(np.isin(source, [Source.PREVIOUS, *policy, Source.SAFE]).sum())
 
 
 def write_summary(path: Path, summary: Summary) -> None:

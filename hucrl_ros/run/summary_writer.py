@@ -115,11 +115,7 @@ class Ledger:
             events[MAX_BAG_EVENTS:] = [f"episode {index}: {more} more, see `hucrl inspect`"]
         self._events += [event for event in events if event not in self._events]
         return summarise_episode(
-            episode,
-            task,
-            read_manifest(run.bundle(index)),
-            self.learning_report(index),
-            run,
+            episode, task, read_manifest(run.bundle(index)), self.learning_report(index), run
         )
 
 

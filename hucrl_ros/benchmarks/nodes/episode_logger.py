@@ -7,12 +7,12 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from diagnostic_msgs.msg import DiagnosticArray
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.task import Future
 from sensor_msgs.msg import JointState
@@ -21,11 +21,11 @@ from std_srvs.srv import Trigger
 
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.state_reader import JointStateReader
-from hucrl_ros.nodes import conversions, topics
-from hucrl_ros.nodes.conversions import to_tick
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.controller_topics import to_reading, to_tick
 from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import LATCHED, STREAM
+from hucrl_ros.nodes.topics import LATCHED, STEADY, STREAM
 
 POLL_S = 0.02
 """[s] Between two looks at whether the next step can begin."""
@@ -49,9 +49,8 @@ class EpisodeClient(Node, ABC):
         self._client = self.create_client(ChangeState, topics.CHANGE_STATE)
         self.create_subscription(Bool, topics.ACTIVE, self._on_active, LATCHED)
         self.create_subscription(DiagnosticArray, topics.DIAGNOSTICS, self._on_diagnostics, 10)
-        self.steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._order = self._play()
-        self.create_timer(POLL_S, self._go_on, clock=self.steady)
+        self.create_timer(POLL_S, self._go_on, clock=STEADY)
 
     def close(self) -> None:
         """Nothing to do."""
@@ -88,7 +87,11 @@ class EpisodeClient(Node, ABC):
         """The order of an episode; yields False while it waits, True if the controller refuses."""
         while not (self._client.service_is_ready() and self.ready()):
             yield False
-        for request in (self._configure, self.prepare, self._activate):
+        configure, activate = (
+            partial(self._change, transition)
+            for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE)
+        )
+        for request in (configure, self.prepare, activate):
             future = request()
             while future is not None and not future.done():
                 yield False
@@ -106,12 +109,6 @@ class EpisodeClient(Node, ABC):
         self._out.write_text(json.dumps({**self.result(), "diagnostics": self.diagnostics}))
         self.exit_code = 0
 
-    def _configure(self) -> Future:
-        return self._change(Transition.TRANSITION_CONFIGURE)
-
-    def _activate(self) -> Future:
-        return self._change(Transition.TRANSITION_ACTIVATE)
-
     def _change(self, transition: int) -> Future:
         request = ChangeState.Request(transition=Transition(id=transition))
         return self._client.call_async(request)
@@ -127,7 +124,7 @@ class EpisodeLogger(EpisodeClient):
         super().__init__("episode_logger")
         manifest = read_manifest(Path(own_parameter(self, "bundle", "")))
         self._steps = manifest.steps
-        self._motors = [manifest.joint_names.index(name) for name in manifest.actuated_joints]
+        self._motors = manifest.actuated_joints
         self._reader = JointStateReader(manifest.joint_names)
         self._states: list[tuple[int, list[float], list[float]]] = []
         self._ticks: list[tuple[int, float]] = []
@@ -161,9 +158,9 @@ class EpisodeLogger(EpisodeClient):
         }
 
     def _on_state(self, message: JointState) -> None:
-        reading = conversions.to_reading(message)
+        reading = to_reading(message)
         state = self._reader.read(reading)
-        efforts = [float(message.effort[motor]) for motor in self._motors]
+        efforts = [float(message.effort[message.name.index(name)]) for name in self._motors]
         self._states.append((reading.stamp_ns, state.tolist(), efforts))
 
     def _on_tick(self, message: Float64MultiArray) -> None:
@@ -171,10 +168,7 @@ class EpisodeLogger(EpisodeClient):
         self._ticks.append((tick.stamp_ns, tick.tick_ms))
 
 
-def main() -> int:
-    """Run the node."""
-    return run_node(EpisodeLogger)
-
+main = partial(run_node, EpisodeLogger)
 
 if __name__ == "__main__":
     sys.exit(main())

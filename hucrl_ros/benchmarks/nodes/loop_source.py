@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,10 +21,10 @@ from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.nodes import realtime, topics
-from hucrl_ros.nodes.conversions import to_tick
+from hucrl_ros.nodes.controller_topics import to_tick
 from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import STREAM
+from hucrl_ros.nodes.topics import STEADY, STREAM
 
 SWING = 0.3
 """[rad or m] Amplitude of the joints' motion."""
@@ -98,7 +99,7 @@ class LoopSource(EpisodeClient):
     def begin(self) -> None:
         """Start the clock."""
         self._before, self._stolen = ProcessUse.of(self._pid), stolen_s()
-        self._timer = self.create_timer(self._period, self._publish, clock=self.steady)
+        self._timer = self.create_timer(self._period, self._publish, clock=STEADY)
 
     def result(self) -> dict[str, object]:
         """Times by step [s]; NaN where no command came."""
@@ -150,10 +151,7 @@ class LoopSource(EpisodeClient):
             self._answered[step] = arrived
 
 
-def main() -> int:
-    """Run the node."""
-    return run_node(LoopSource)
-
+main = partial(run_node, LoopSource)
 
 if __name__ == "__main__":
     sys.exit(main())

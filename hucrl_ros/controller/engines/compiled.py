@@ -13,7 +13,7 @@ from hucrl_ros.controller.engines import kernel
 from hucrl_ros.controller.engines.networks import Networks
 from hucrl_ros.controller.engines.program import compile_program, padded, scratch_memory
 from hucrl_ros.controller.engines.simd import VECTOR
-from hucrl_ros.controller.planning_thread import PLANNING_THREAD
+from hucrl_ros.controller.timing import PLANNING_THREAD
 from hucrl_ros.planners import Rollouts
 from hucrl_ros.planners.base import Array
 

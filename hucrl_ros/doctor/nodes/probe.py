@@ -6,11 +6,11 @@ import sys
 import time
 
 import rclpy
-from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from std_msgs.msg import UInt32
 
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.topics import STEADY
 
 QUESTION, ANSWER = "doctor/question", "doctor/answer"
 ROUND_TRIPS = 50
@@ -50,8 +50,7 @@ class Asker(Node):
         self._round_trips: list[float] = []
         self._publisher = self.create_publisher(UInt32, QUESTION, 10)
         self.create_subscription(UInt32, ANSWER, self._hear, 10)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(PERIOD_S, self._ask, clock=steady)
+        self.create_timer(PERIOD_S, self._ask, clock=STEADY)
 
     def close(self) -> None:
         """Nothing to do."""

@@ -1,0 +1,306 @@
+"""Time in the control loop: when joint states come, how long planning may take, when commands act.
+
+Only the clocks that are handed in are read.
+"""
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from concurrent.futures import TimeoutError as FutureTimeoutError  # the built-in one from 3.11 on
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.config.schema import ControlSettings, SafetySettings
+from hucrl_ros.controller.ticks import NANOSECONDS
+from hucrl_ros.planners import Plan
+
+Array = NDArray[np.float64]
+
+LOCKSTEP_PATIENCE = 5.0
+"""[s] In lockstep physics and controller wait for each other, so only what hangs is worth a trip:
+a process that a loaded machine holds up is not."""
+OUTAGE = "outage"
+"""First word of the line that says why an episode is over, where it may be played again."""
+SHORTEST_OUTAGE = 0.5
+"""[s] What is shorter ends no episode, however short the control period: a machine may be busy."""
+
+
+def outage_limit(safety: SafetySettings, period: float) -> float:
+    """How long an episode survives in real time in which nobody controls the robot [s].
+
+    Args:
+        safety: Its `outage_periods`, and `stale_periods`, after which the safe command is sent.
+        period: Control period [s].
+    """
+    periods = max(safety.outage_periods, safety.stale_periods + 1)
+    return max(SHORTEST_OUTAGE, periods * period)
+
+
+TOLERANCE = 0.2
+"""Largest deviation of the joint states' period from the control period [control periods]."""
+GAPS = 20
+"""Times between two joint states that are looked at."""
+
+
+class RateCheck:
+    """Looks at the newest joint states until they have been found to come at the right rate.
+
+    A controller may miss joint states, which makes the times between those that it hears longer
+    but never shorter. So they come too often if half of these times are too short, and too
+    seldom only if three quarters of them are too long.
+    """
+
+    def __init__(self) -> None:
+        self._gaps: deque[int] = deque(maxlen=GAPS)
+        self._newest_ns: int | None = None
+        self._passed = False
+
+    def see(self, stamp_ns: int) -> None:
+        """Take in a joint state's stamp [ns]."""
+        newest, self._newest_ns = self._newest_ns, stamp_ns
+        if newest is None or stamp_ns == newest:
+            return
+        if stamp_ns < newest:  # the clock has started again
+            self._gaps.clear()
+        else:
+            self._gaps.append(stamp_ns - newest)
+
+    def problem(self, period: float) -> str:
+        """What is wrong with the rate for a control period [s], in one line; empty if nothing is.
+
+        It is empty also as long as too few joint states have been seen.
+        """
+        if self._passed or len(self._gaps) < GAPS:
+            return ""
+        gaps = sorted(self._gaps)
+        median, quartile = (gaps[len(gaps) * k // 4] / NANOSECONDS for k in (2, 1))
+        self._passed = median >= (1 - TOLERANCE) * period and quartile <= (1 + TOLERANCE) * period
+        if self._passed:
+            return ""
+        measured = min(median, max(quartile, period))
+        return (
+            f"joint_states: one every {1e3 * measured:.3g} ms ({1 / measured:.3g} Hz) by their "
+            f"stamps; the control period is {1e3 * period:.3g} ms ({1 / period:.3g} Hz): have the "
+            f"driver publish at {1 / period:.3g} Hz, or start a run with its period"
+        )
+
+
+REMEMBERED_ITERATIONS = 9
+"""Iterations whose median duration is what the next one is expected to take."""
+
+
+class Budget:
+    """Allows an iteration only if it will probably end in time.
+
+    The median ignores a single stall. Where not even one iteration fits, the oldest measurement
+    is forgotten, so that planning is tried again when the machine may be faster.
+    """
+
+    def __init__(
+        self, seconds: float | None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        """Allow `seconds` a tick; None: no limit, and the clock is never read."""
+        self.seconds = seconds
+        self._clock = clock
+        self._durations: deque[float] = deque(maxlen=REMEMBERED_ITERATIONS)
+        self._deadline = 0.0
+        self._iteration_start: float | None = None
+
+    def start(self, spent_s: float = 0.0) -> None:
+        """A tick begins, `spent_s` [s] after what it answers."""
+        self._iteration_start = None
+        if self.seconds is not None:
+            self._deadline = self._clock() + self.seconds - spent_s
+
+    def left(self) -> float:
+        """Time until the budget is spent [s]; 0 without a limit."""
+        return 0.0 if self.seconds is None else self._deadline - self._clock()
+
+    def go_on(self) -> bool:
+        """The last iteration ended, if there was one; is there time for another?"""
+        if self.seconds is None:
+            return True
+        first = self._iteration_start is None
+        now = self.stop()
+        expected = statistics.median(self._durations) if self._durations else 0.0
+        if now + expected <= self._deadline:
+            self._iteration_start = now
+            return True
+        if first and self._durations:
+            self._durations.popleft()
+        return False
+
+    def stop(self) -> float:
+        """The last iteration ended; returns the clock's time [s] (0 without a limit)."""
+        if self.seconds is None:
+            return 0.0
+        now = self._clock()
+        if self._iteration_start is not None:
+            self._durations.append(now - self._iteration_start)
+            self._iteration_start = None
+        return now
+
+    def forget(self) -> None:
+        """Expect nothing of the next iteration."""
+        self._durations.clear()
+
+
+PLANNING_THREAD = "planning"
+"""Begin of the names of the Python threads that plan; a controller gives them its priority."""
+
+
+class Planned(NamedTuple):
+    """What came of planning in a tick."""
+
+    plan: Plan | None
+    """None: no time for a single iteration, nothing finite came out, or not in time."""
+    in_time: bool
+
+
+class DeadlinePlanner:
+    """Waits for a plan no longer than a tick may take.
+
+    The budget is only looked at between iterations, so a single one that stalls (a page fault, a
+    core taken away) would hold up the tick and the ones after it. Here it goes on beside them:
+    they send the previous plan, and what it finds late serves as such from then on.
+    """
+
+    def __init__(self, executor: Executor | None = None) -> None:
+        """Plan in the one thread of `executor`; None: in the calling one, without a deadline."""
+        self._executor = executor
+        self._job: Future[Plan | None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a plan that wasn't ready in time is still being made."""
+        return self._job is not None and not self._job.done()
+
+    def run(self, work: Callable[[], Plan | None], patience_s: float) -> Planned:
+        """Plan, and wait for it for `patience_s` [s] at most; not while `busy`."""
+        if self._executor is None:
+            return Planned(work(), True)
+        self._job = self._executor.submit(work)
+        try:
+            plan = self._job.result(max(patience_s, 0.0))
+        except FutureTimeoutError:
+            # Behind what an earlier agent left running, it may not have begun: then it never will.
+            if self._job.cancel():
+                self._job = None
+            return Planned(None, False)
+        self._job = None
+        return Planned(plan, True)
+
+    def late(self) -> Plan | None:
+        """The plan that wasn't ready in time, once, if it has been finished since."""
+        if self._job is None or not self._job.done():
+            return None
+        job, self._job = self._job, None
+        return job.result()
+
+    def finish(self) -> None:
+        """Wait until nothing runs, and drop what came out."""
+        if self._job is not None:
+            self._job.exception()
+            self._job = None
+
+
+NOTICEABLE = 0.1
+"""Share of the control period above which `auto` compensates a delay."""
+REMEMBERED_TICKS = 25
+"""Ticks whose median duration is what the next one is expected to take."""
+SLACK = 0.1
+"""Share of a period by which a command may be in force longer and still be one step of the
+model: the model is asked once a period, not twice because a command was a little late."""
+NEGLIGIBLE = 1e-3
+"""Share of a period that is left out."""
+
+
+class InForce(NamedTuple):
+    """A command that the robot is under before the next one takes effect."""
+
+    effort: Array
+    """`(q,)` [N m or N]."""
+    share: float
+    """For how long [control periods]: up to 1 + `SLACK`."""
+
+
+class DelayCompensation:
+    """Remembers the commands that were sent, and tells which of them are still to come.
+
+    A command for the joint state received at time t takes effect at t + d, where the delay d is
+    what a tick usually takes (measured here: the median of the recent ones) plus `extra_delay`
+    for what the loop can't see: transport in both directions and the actuator. Until then the
+    robot is under the commands sent before, each from its own sending time + `extra_delay` on,
+    whoever chose it: planner, fallback, or guard. So the state to plan from is the measured one,
+    moved by the model through these commands one after the other, the oldest first.
+    """
+
+    def __init__(self, period: float, action_dim: int, settings: ControlSettings) -> None:
+        """Compensate as `settings.latency_compensation` says.
+
+        Args:
+            period: Control period [s].
+            action_dim: Length q of an action.
+            settings: What to do, and the delay that the loop can't see.
+        """
+        self._period = period
+        self._mode = settings.latency_compensation
+        self._extra = settings.extra_delay
+        self._ticks: deque[float] = deque(maxlen=REMEMBERED_TICKS)
+        self._none = np.zeros(action_dim)
+        self._commands: deque[tuple[float, Array]] = deque()
+
+    @property
+    def delay(self) -> float:
+        """d, from the receipt of a joint state until its command takes effect [s]."""
+        return (statistics.median(self._ticks) if self._ticks else 0.0) + self._extra
+
+    @property
+    def active(self) -> bool:
+        """Whether states are predicted."""
+        if self._mode == "auto":
+            return self.delay > NOTICEABLE * self._period
+        return self._mode == "always"
+
+    def reset(self) -> None:
+        """The robot is under no effort and no command is on its way."""
+        self._commands.clear()
+
+    def ticked(self, duration: float) -> None:
+        """A tick took `duration` [s]."""
+        self._ticks.append(duration)
+
+    def sent(self, effort: Array, now: float) -> None:
+        """A command `(q,)` was sent at `now` [s]; it holds until the next one."""
+        self._forget_before(now)
+        self._commands.append((now + self._extra, effort))
+
+    def coming(self, received: float) -> tuple[InForce, ...]:
+        """The commands in force between `received` [s] and `received` + d, the oldest first."""
+        if not self.active:
+            return ()
+        self._forget_before(received)
+        end = received + self.delay
+        starts = [(-np.inf, self._none), *self._commands]
+        ends = [start for start, _ in starts[1:]] + [end]
+        coming: list[InForce] = []
+        for (start, effort), until in zip(starts, ends, strict=True):
+            coming += self._split(effort, min(until, end) - max(start, received))
+        return tuple(coming)
+
+    def _forget_before(self, now: float) -> None:
+        """Drop commands that were replaced before `now` [s]."""
+        while len(self._commands) > 1 and self._commands[1][0] <= now:
+            self._commands.popleft()
+
+    def _split(self, effort: Array, seconds: float) -> list[InForce]:
+        """A command in steps of about a period."""
+        share = seconds / self._period
+        if share <= NEGLIGIBLE:
+            return []
+        pieces = max(int(np.ceil(share - SLACK)), 1)
+        return [InForce(effort, share / pieces)] * pieces

@@ -1,0 +1,126 @@
+"""A node's class without ROS beneath it: what it asks of `rclpy` is kept, and nothing is sent."""
+
+import copy
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import ClassVar
+
+from rclpy.clock import Clock
+from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
+from rclpy.node import Node
+from rclpy.task import Future
+
+
+class LoneNode:
+    """In the place of `rclpy.node.Node`; a test says what is heard, and when timers ring."""
+
+    given: ClassVar[dict[str, object]] = {}
+    """Parameters that the process would have been started with."""
+
+    def __init__(self, name, **options):
+        self._name = name
+        self._parameters = dict(self.given)
+        self.context = SimpleNamespace(get_domain_id=lambda: 99)
+        self.executor = None
+        self.heard, self.sent, self.answered = {}, {}, {}
+        self.asked, self.timers, self.lines = [], [], []
+
+    def get_name(self):
+        return self._name
+
+    def has_parameter(self, name):
+        return name in self._parameters
+
+    def declare_parameter(self, name, default):
+        self._parameters[name] = default
+
+    def get_parameter(self, name):
+        return SimpleNamespace(value=self._parameters[name])
+
+    def get_parameters_by_prefix(self, prefix):
+        start = f"{prefix}." if prefix else ""
+        found = [name for name in self._parameters if name.startswith(start)]
+        return {name.removeprefix(start): self.get_parameter(name) for name in found}
+
+    def add_on_set_parameters_callback(self, callback):
+        pass
+
+    def create_publisher(self, kind, topic, qos):
+        sent = self.sent.setdefault(topic, [])
+        return SimpleNamespace(
+            publish=lambda message: sent.append(copy.deepcopy(message)),
+            topic_name=topic,
+            wait_for_all_acked=lambda timeout: True,
+            get_subscription_count=lambda: 1,
+        )
+
+    def create_subscription(self, kind, topic, callback, qos, raw=False):
+        self.heard[topic] = callback
+        return SimpleNamespace(topic_name=f"/{topic}")
+
+    def create_timer(self, period, callback, clock):
+        timer = SimpleNamespace(
+            period=period, ring=callback, reset=lambda: None, cancel=lambda: None
+        )
+        self.timers.append(timer)
+        return timer
+
+    def destroy_timer(self, timer):
+        self.timers.remove(timer)
+
+    def create_client(self, kind, name):
+        def call_async(request):
+            self.asked.append((name, request, Future()))
+            return self.asked[-1][-1]
+
+        return SimpleNamespace(service_is_ready=lambda: True, call_async=call_async)
+
+    def create_service(self, kind, name, callback):
+        self.answered[name] = callback
+
+    def resolve_topic_name(self, name):
+        return f"/{name}"
+
+    def count_publishers(self, name):
+        return 1
+
+    def get_logger(self):
+        note = lambda line, **options: self.lines.append(line)  # noqa: E731
+        return SimpleNamespace(info=note, warning=note, error=note)
+
+    def destroy_subscription(self, subscription):
+        del self.heard[subscription.topic_name.removeprefix("/")]
+
+    def get_clock(self):
+        return Clock()
+
+    def on_activate(self, state):
+        return TransitionCallbackReturn.SUCCESS
+
+    on_deactivate = on_activate
+
+    def trigger_deactivate(self):
+        """`LifecycleNode` calls the node's own method."""
+        self.on_deactivate(None)
+
+    def ring(self, period):
+        """All timers of that period."""
+        for timer in list(self.timers):
+            if timer.period == period:
+                timer.ring()
+
+
+@contextmanager
+def alone(node_class, **parameters):
+    """An instance of a node's class with a `LoneNode` beneath it; `__` stands for a dot."""
+    kinds = {Node, LifecycleNode, LoneNode}
+    derived = next(each for each in node_class.__mro__ if kinds & {*each.__bases__})
+    bases = derived.__bases__
+    LoneNode.given = {name.replace("__", "."): value for name, value in parameters.items()}
+    derived.__bases__ = tuple(LoneNode if base in kinds else base for base in bases)
+    try:
+        node = node_class()
+        yield node
+        node.close()
+    finally:
+        derived.__bases__ = bases

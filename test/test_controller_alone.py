@@ -1,0 +1,194 @@
+"""An episode of the controller, message by message, without ROS."""
+
+import pytest
+
+pytest.importorskip("rclpy", reason="the controller is a node of ROS 2")
+
+from bench import STEPS, short_bundle
+from lone_node import alone
+from rclpy.lifecycle import TransitionCallbackReturn
+from sensor_msgs.msg import JointState
+from std_msgs.msg import String
+
+from hucrl_ros.nodes import controller as module
+from hucrl_ros.nodes.controller_topics import to_tick
+
+SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
+PERIOD_NS = 12_500_000
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bundles")
+    return [short_bundle(folder / f"bundle_00{i}", episode=i) for i in (1, 2)]
+
+
+class Bench:
+    """A controller, and what a robot says to it."""
+
+    def __init__(self, node):
+        self.node, self.stamp_ns = node, 10**9
+
+    def state(self, position=0.1, velocity=0.2):
+        self.stamp_ns += PERIOD_NS
+        message = JointState(name=["pendulum_joint"], position=[position], velocity=[velocity])
+        message.header.stamp.sec, message.header.stamp.nanosec = divmod(self.stamp_ns, 10**9)
+        self.node.heard["joint_states"](message)
+
+    def offer(self, bundle):
+        self.node.heard["bundle"](String(data=str(bundle)))
+        self.node._slot._loader._future.result()
+
+    @property
+    def commands(self):
+        return [list(message.data) for message in self.node.sent["controller/commands"]]
+
+    @property
+    def ticks(self):
+        return [to_tick(message) for message in self.node.sent["controller/ticks"]]
+
+    @property
+    def active(self):
+        return [message.data for message in self.node.sent["controller/active"]]
+
+    @property
+    def loaded(self):
+        return [message.data for message in self.node.sent["controller/bundle"]]
+
+
+@pytest.fixture
+def bench(bundles):
+    with alone(module.Controller, mode="lockstep", bundle=str(bundles[0])) as node:
+        assert node.on_configure(None) is SUCCESS
+        yield Bench(node)
+
+
+def test_an_episode_has_a_command_and_a_tick_a_state_then_zero(bench, bundles):
+    assert bench.loaded == [str(bundles[0])]
+    bench.state()
+    assert bench.commands == [], "not before the episode"
+    assert bench.node.on_activate(None) is SUCCESS
+    for _ in range(STEPS + 1):
+        bench.state()
+    assert [tick.step for tick in bench.ticks] == list(range(STEPS))
+    assert bench.commands == [*(list(tick.action) for tick in bench.ticks), [0.0]]
+    assert bench.active == [False, True, False]
+    assert bench.node._health().values["ticks_planned"] == STEPS
+
+
+def test_equal_seeds_and_states_give_equal_episodes(bench):
+    for _ in range(2):
+        bench.node.on_activate(None)
+        for _ in range(STEPS + 1):
+            bench.state()
+    assert bench.commands[: STEPS + 1] == bench.commands[STEPS + 1 :]
+
+
+def test_a_bad_joint_state_is_answered_by_zero_and_told_once(bench):
+    bench.node.on_activate(None)
+    bench.state()
+    bench.state(velocity=float("nan"))
+    assert bench.commands[1] == [0.0]
+    health = bench.node._health()
+    assert health.level is module.Level.WARN
+    assert "velocity of joint 'pendulum_joint' is nan" in health.message
+    assert bench.node._health().level is module.Level.OK
+
+
+def test_a_bundle_is_swapped_between_two_ticks(bench, bundles):
+    bench.node.on_activate(None)
+    for _ in range(3):
+        bench.state()
+    bench.offer(bundles[1])
+    for _ in range(STEPS - 2):
+        bench.state()
+    assert bench.loaded == list(map(str, bundles))
+    assert [tick.step for tick in bench.ticks] == list(range(STEPS))
+    assert bench.active[-1] is False
+
+
+def test_a_refused_bundle_is_named_and_the_old_one_plays_on(bench, tmp_path):
+    bench.node.on_activate(None)
+    bench.offer(tmp_path / "nowhere")
+    bench.state()
+    bench.state()
+    assert len(bench.ticks) == 2
+    assert bench.loaded[-1].startswith(f"error: {tmp_path / 'nowhere'}: not a bundle")
+
+
+@pytest.mark.parametrize("place", ["command", "telemetry"])
+def test_a_bug_in_a_tick_ends_the_episode_with_zero(bench, monkeypatch, place):
+    bench.node.on_activate(None)
+    bench.state()
+
+    def crash(*unused, **named):
+        raise ZeroDivisionError("a bug")
+
+    if place == "command":
+        monkeypatch.setattr(bench.node._loop.player, "act", crash)
+    else:
+        monkeypatch.setattr(bench.node._outputs, "tick", crash)
+    bench.state()
+    assert bench.commands[-1] == [0.0]
+    assert bench.active[-1] is False
+    said = bench.node.sent["/diagnostics"][-1].status[0]
+    assert said.message.endswith(": ZeroDivisionError: a bug")
+    bench.state()
+    assert len(bench.ticks) == 1
+
+
+def test_in_lockstep_silence_is_answered_once(bench, monkeypatch):
+    bench.node.on_activate(None)
+    bench.state()
+    bench.node._on_silence(5.0)
+    assert bench.commands[-1] == [0.0]
+    assert bench.node._health().message == (
+        "no new joint state for 5000 ms; sending the safe command"
+    )
+    for _ in range(STEPS - 1):
+        bench.state()
+    assert bench.active[-1] is True, "the state after the last command is still to come"
+    bench.node._on_silence(5.0)
+    assert bench.active[-1] is False
+
+
+def test_without_a_bundle_there_is_no_episode(bundles, tmp_path):
+    with alone(module.Controller, mode="lockstep") as node:
+        assert node.on_configure(None) is SUCCESS
+        assert node.on_activate(None) is FAILURE
+        assert node._health().message.startswith("no bundle: give the parameter 'bundle'")
+        assert node.sent["controller/commands"] == []
+    with alone(module.Controller, bundle=str(tmp_path)) as node:
+        assert node.on_configure(None) is FAILURE
+        assert "error: " in node.sent["controller/bundle"][-1].data
+
+
+def test_a_forgotten_bundle_plays_no_more(bench):
+    bench.node.on_activate(None)
+    bench.state()
+    assert bench.node.on_cleanup(None) is SUCCESS
+    assert bench.commands[-1] == [0.0]
+    assert bench.node.on_activate(None) is FAILURE
+
+
+def test_the_plan_is_published_while_somebody_looks(bench):
+    bench.node.on_activate(None)
+    bench.state()
+    bench.state()
+    (plan,) = bench.node.sent["controller/plan"]
+    assert [marker.ns for marker in plan.markers] == ["optimistic", "expected"]
+    assert len({len(marker.points) for marker in plan.markers}) == 1
+    first = plan.markers[0].points[0]
+    assert (first.x, first.y) == pytest.approx((0.1, 0.2), abs=1e-6)
+
+
+def test_real_time_rates_are_measured_before_the_first_command(bundles):
+    with alone(module.Controller, mode="real_time", bundle=str(bundles[0])) as node:
+        node.on_configure(None)
+        bench = Bench(node)
+        for _ in range(30):
+            bench.stamp_ns += PERIOD_NS  # every second one is missing, all the time
+            bench.state()
+        assert node.on_activate(None) is FAILURE
+        assert "the control period is 12.5 ms (80 Hz)" in node._health().message
+        assert node.sent["controller/commands"] == []

@@ -1,0 +1,182 @@
+"""What the watchdog sends and when, by a clock of the test's, without ROS."""
+
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("rclpy", reason="the watchdog is a node of ROS 2")
+
+from diagnostic_msgs.msg import DiagnosticStatus
+from lone_node import alone
+from manifest_factory import write_manifest
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool, Float64MultiArray, String
+
+from hucrl_ros.nodes import watchdog as module
+
+PERIOD = 1 / 80
+DAMPING = 0.1
+OK, ERROR = DiagnosticStatus.OK, DiagnosticStatus.ERROR
+
+
+class Robot:
+    """A watchdog that stands by for the pendulum, and what it hears."""
+
+    def __init__(self, node, bundle, monkeypatch):
+        self.node, self.now, self.stamp_ns = node, 100.0, 0
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(module, "try_realtime_priority", lambda priority: None)
+        self.offer(bundle)
+        self.node.heard["controller/active"](Bool(data=True))
+
+    def offer(self, bundle):
+        self.node.heard["controller/bundle"](String(data=str(bundle)))
+        self.node._offers[0].exception()  # it is read in another thread
+        self.node.ring(module.OFFERS)
+
+    def joint_state(self, velocity=0.0):
+        self.stamp_ns += round(PERIOD * 1e9)
+        message = JointState(name=["pendulum_joint"], position=[0.0], velocity=[velocity])
+        message.header.stamp.sec, message.header.stamp.nanosec = divmod(self.stamp_ns, 10**9)
+        self.node.heard["joint_states"](message)
+
+    def command(self):
+        self.node.heard["controller/commands"](Float64MultiArray(data=[0.3]))
+
+    def wait(self, periods, velocity=None):
+        """The watch is looked at some times a period meanwhile, never a moment too early.
+
+        Joint states come once a period, if they tell a velocity.
+        """
+        for look in range(round(periods * module.CHECKS)):
+            if velocity is not None and look % module.CHECKS == 0:
+                self.joint_state(velocity)
+            self.now += (1 + 1e-9) * PERIOD / module.CHECKS
+            self.node.ring(PERIOD / module.CHECKS)
+
+    @property
+    def efforts(self):
+        return [list(message.data) for message in self.node.sent["controller/commands"]]
+
+    @property
+    def trips(self):
+        return [(m.level, m.message) for m in self.node.sent["watchdog/tripped"]]
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    return write_manifest(tmp_path / "bundle_001", 1)
+
+
+@pytest.fixture(params=["real_time"])
+def robot(monkeypatch, bundle, request):
+    safety = {"safety__safe_command": "damping", "safety__damping": DAMPING}
+    with alone(module.Watchdog, mode=request.param, **safety) as node:
+        robot = Robot(node, bundle, monkeypatch)
+        robot.joint_state()
+        robot.command()
+        yield robot
+
+
+def test_the_safe_command_damps_the_last_velocity_and_comes_every_period(robot):
+    robot.wait(2.25, velocity=2.0)
+    assert robot.efforts == [], "the limit is three periods, less half of one"
+    robot.wait(0.25)
+    assert robot.efforts == [[pytest.approx(-2.0 * DAMPING)]]
+    assert robot.trips[-1][0] == ERROR
+    assert "no command 31.3 ms after a joint state (limit 31.2 ms)" in robot.trips[-1][1]
+    for k in range(3, 7):
+        robot.wait(1, velocity=float(k))
+        assert robot.efforts[-1] == [pytest.approx(-k * DAMPING)]
+    assert len(robot.efforts) == 5
+
+
+def test_damping_is_limited_by_the_motor(robot):
+    robot.wait(2.5, velocity=-50.0)
+    assert robot.efforts == [[1.0]]
+
+
+def test_a_velocity_from_long_ago_is_not_damped(robot):
+    robot.wait(2.5, velocity=2.0)
+    robot.wait(3)
+    assert robot.efforts[0] == [pytest.approx(-2.0 * DAMPING)]
+    assert robot.efforts[-1] == [0.0], "nobody has heard of the robot since"
+
+
+def test_a_joint_state_that_makes_no_sense_is_answered_by_zero(robot):
+    robot.wait(2.5, velocity=float("nan"))
+    assert robot.efforts == [[0.0]]
+
+
+def test_what_a_late_look_has_missed_is_not_made_up_for(robot):
+    robot.joint_state()
+    robot.wait(2.5)
+    robot.now += 10 * PERIOD
+    robot.node.ring(PERIOD / module.CHECKS)
+    robot.node.ring(PERIOD / module.CHECKS)
+    assert len(robot.efforts) == 2
+    robot.wait(1)
+    assert len(robot.efforts) == 3
+
+
+def test_its_own_commands_are_not_the_controllers(robot):
+    robot.joint_state()
+    robot.wait(2.5)
+    robot.node.heard["controller/commands"](robot.node.sent["controller/commands"][-1])
+    assert robot.trips[-1][0] == ERROR
+    robot.command()
+    assert robot.trips[-1] == (OK, "armed: the controller sends commands again")
+    robot.wait(2)
+    assert len(robot.efforts) == 1
+
+
+@pytest.mark.parametrize("end", ["episode", "watchdog"])
+def test_the_last_command_before_silence_is_zero(robot, end):
+    robot.wait(2.5, velocity=2.0)
+    if end == "episode":
+        robot.node.heard["controller/active"](Bool(data=False))
+    else:
+        robot.node.close()
+    assert robot.efforts == [[pytest.approx(-2.0 * DAMPING)], [0.0]]
+    robot.node.heard["controller/active"](Bool(data=False))
+    robot.wait(5)
+    assert len(robot.efforts) == (2 if end == "episode" else 3)
+
+
+@pytest.mark.parametrize("robot", ["lockstep"], indirect=True)
+def test_in_lockstep_time_in_which_it_was_held_up_itself_does_not_count(robot):
+    robot.joint_state()
+    robot.now += 60.0
+    robot.node.ring(PERIOD / module.CHECKS)
+    assert robot.efforts == []
+    robot.wait(4.9 / PERIOD)
+    assert robot.efforts == []
+    robot.wait(0.2 / PERIOD)
+    assert robot.trips[-1][0] == ERROR
+
+
+def test_a_bundle_that_can_not_be_read_is_one_line_and_changes_nothing(robot, tmp_path):
+    robot.offer(tmp_path / "nowhere")
+    assert robot.trips[-1][0] == ERROR
+    assert robot.trips[-1][1].startswith("can't stand by as told: ")
+    assert "no such folder" in robot.trips[-1][1]
+    said = len(robot.trips)
+    robot.offer(tmp_path / "nowhere")
+    assert len(robot.trips) == said, "once"
+    robot.node.heard["controller/bundle"](String(data="error: refused"))
+    assert not robot.node._offers
+    robot.wait(2.5, velocity=2.0)
+    assert robot.efforts == [[pytest.approx(-2.0 * DAMPING)]]
+
+
+def test_its_diagnostics_say_what_it_has_done(robot, bundle):
+    robot.joint_state()
+    robot.wait(2.5)
+    health = robot.node._health()
+    assert health.level is module.Level.ERROR
+    assert health.values == {
+        "armed": True,
+        "bundle": str(bundle),
+        "trips": 1,
+        "safe_commands": 1,
+    }
