@@ -45,7 +45,7 @@ class ModelSettings(Settings):
     """Dynamics model, and how it is fitted after each episode."""
 
     kind: Annotated[SerializeAsAny[ModelName], plugins.names_of("models", get_args(ModelName))] = (
-        "probabilistic_ensemble"
+        "auto"
     )
     """Which model; `hucrl list models` explains them; `auto`: `rff` where at most 2 entries of the
     state are to be predicted, else `probabilistic_ensemble`."""
