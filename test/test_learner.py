@@ -18,7 +18,7 @@ from hucrl_ros.learning.dataset import RecordedEpisode, hash_of, join_transition
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.models import FitReport, Quality
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.search import SearchResult
+from hucrl_ros.search import SearchResult, make_model_rollout
 from hucrl_ros.tasks import make_task
 
 pytestmark = pytest.mark.usefixtures("short_episodes")
@@ -260,6 +260,15 @@ def test_a_search_that_promises_nothing_after_much_was_known_begins_anew(
     assert staged.begun == [False, True, False]
     assert bundle.fields.report.predicted_return == taken
     assert (bundle.weights == 1.0 + taken).all()
+
+
+def test_a_promise_of_what_doing_nothing_earns_is_not_believed_at_once(learner_of, staged):
+    learner = learner_of()
+    learner.learn_from(EPISODES[:1], silent)
+    idle = make_model_rollout(learner.actor_critic, learner.dynamics).idle_return(learner.first)
+    staged.promises, staged.begun[:] = [idle, 200.0], []
+    assert learned(learner_of(), 1).fields.report.predicted_return == pytest.approx(200.0)
+    assert len(staged.begun) == 2
 
 
 def test_a_promise_that_shrinks_a_little_is_taken(learner_of, staged, monkeypatch):

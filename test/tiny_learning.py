@@ -16,7 +16,7 @@ STEPS = 40
 def tiny_config(**changes):
     values = {
         "episodes": 2,
-        "model": {"heads": 2, "layers": (8,), "fit_steps": 5},
+        "model": {"kind": "probabilistic_ensemble", "heads": 2, "layers": (8,), "fit_steps": 5},
         "search": {"iterations": 2, "pool": 8, "policy_layers": (8,), "critic_layers": (8,)},
         "planner": {"particles": 4, "elites": 2, "horizon": 3, "iterations": 1},
     }

@@ -51,6 +51,8 @@ Progress = Callable[[str, float], None]
 COLLAPSE = 0.3
 """Share of the range of known returns by which a promise has to fall for fresh policies to be
 tried as well. Certain of too much, a search may find that nothing is worth an effort any more."""
+NOTHING = 0.01
+"""Share of that range by which a promise has to be better than doing nothing."""
 START_DRAWS = 8
 """Initial states that are drawn to try policies from."""
 logger = logging.getLogger(__name__)
@@ -216,21 +218,24 @@ class Learner:
         settings = self.config.search
         starts = InitialStates(self.task, transitions.states, settings.visited_starts, transitions)
 
-        def search(again: bool) -> SearchResult:
-            if again:
-                fresh = ActorCritic(
-                    self.task, self.dynamics.hallucination_dim, settings, generator
-                )
+        rollout = make_model_rollout(self.actor_critic, self.dynamics)
+        first = self.first.to(generator.device)
+
+        def search(anew: bool) -> SearchResult:
+            if anew:
+                width = self.dynamics.hallucination_dim
+                fresh = ActorCritic(self.task, width, settings, generator)
                 self.actor_critic.load_state_dict(fresh.state_dict())
-            rollout = make_model_rollout(self.actor_critic, self.dynamics)
-            first = self.first.to(generator.device)
             return make_search(settings).improve(rollout, starts, first, generator, progress)
 
-        found = search(again=not settings.warm_start)
-        if found.promise >= max(known) - COLLAPSE * (max(known) - min(known)):
+        found = search(anew=not settings.warm_start)
+        idle = rollout.idle_return(first)
+        span = max(*known, found.promise) - min(*known, idle)
+        enough = max(max(known) - COLLAPSE * span, idle + NOTHING * span)
+        if found.promise >= enough:
             return found
         newest = {k: v.clone() for k, v in self.actor_critic.state_dict().items()}
-        other = search(again=True)
+        other = search(anew=True)
         logger.info(
             "policy search: promises %.1f, after %.1f was known: fresh policies promise %.1f",
             found.promise,

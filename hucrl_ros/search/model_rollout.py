@@ -109,6 +109,13 @@ class ModelRollout:
         efforts = self.actor_critic.effort(held[..., : self.actor_critic.task.spec.action_dim])
         return visited, self.actor_critic.task.reward(visited[:-1], efforts)
 
+    def idle_return(self, states: Tensor) -> float:
+        """Mean return of an episode from each of `states` `(n, p)` in which nothing is done."""
+        task, width = self.actor_critic.task, self.actor_critic.hallucination_dim
+        joint = torch.zeros(len(states), task.spec.action_dim + width)
+        noise = torch.zeros(task.steps, len(states), task.spec.predicted_dim)
+        return float(self.hold(states, joint, noise)[1].sum(dim=0).mean())
+
     @torch.no_grad()
     def values_of(
         self,
