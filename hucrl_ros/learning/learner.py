@@ -48,7 +48,7 @@ from hucrl_ros.tasks import make_task
 
 Progress = Callable[[str, float], None]
 """Called with the phase (`fitting`, `searching`, `exporting`, `judging`) and its done share."""
-COLLAPSE = 0.3
+COLLAPSE = 0.05
 """Share of the range of known returns by which a promise has to fall for fresh policies to be
 tried as well. Certain of too much, a search may find that nothing is worth an effort any more."""
 NOTHING = 0.01
