@@ -135,7 +135,9 @@ def test_networks_of_any_size_and_states_with_a_context(
     bundle = untrained_bundle(
         tmp_path / "bundle",
         task,
-        ModelSettings(heads=heads, layers=layers, activation=activation),
+        ModelSettings(
+            kind="probabilistic_ensemble", heads=heads, layers=layers, activation=activation
+        ),
         PlannerSettings(particles=16, horizon=4),
         SearchSettings(policy_layers=policy_layers, critic_layers=(6,)),
     )

@@ -274,8 +274,8 @@ def test_a_promise_of_what_doing_nothing_earns_is_not_believed_at_once(learner_o
 def test_a_promise_that_shrinks_a_little_is_taken(learner_of, staged, monkeypatch):
     learner = learner_of()
     monkeypatch.setattr(learner, "_last_promise", lambda episode: [300.0])
-    staged.promises = [250.0]
-    assert learned(learner, 1).fields.report.predicted_return == 250.0
+    staged.promises = [290.0]
+    assert learned(learner, 1).fields.report.predicted_return == 290.0
     assert len(staged.begun) == 1
 
 

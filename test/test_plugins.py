@@ -144,7 +144,7 @@ def test_a_planner_loads_no_torch(packages):
         timeout=120,
         env={**os.environ, "PYTHONPATH": path},
     )
-    assert done.stdout.split() == ["64", "False"], done.stderr
+    assert done.stdout.split() == ["32", "False"], done.stderr
 
 
 def test_an_unknown_name_is_refused_with_those_that_are_known(packages):

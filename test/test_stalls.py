@@ -175,7 +175,7 @@ def test_periods_without_a_joint_state_shift_the_plan_as_well(bundle):
     course = Course(bundle)
     course.tick()
     plan = course.agent._plan.actions[:, 0]
-    course.clock.now += 3.5 * PERIOD
+    course.clock.now += 3.0 * PERIOD
     record = course.tick(0.045)
     assert course.loop.counters.skipped_joint_states == 2
     assert (record.source, record.action[0]) == (O, pytest.approx(plan[3]))

@@ -346,11 +346,6 @@ class Config(Settings):
                 f"which model.kind = {kind!r} doesn't promise; take {', '.join(KERNEL_MODELS)}, "
                 "or geometric or constant"
             )
-        if exploration.covariance == "full" and kind in ("auto", *KERNEL_MODELS):
-            raise ValueError(
-                "exploration.covariance = 'full' needs outputs that may depend on each other, "
-                f"which model.kind = {kind!r} doesn't promise; take diagonal, or an ensemble"
-            )
         if exploration.covariance == "full" and self.strategy == "thompson":
             raise ValueError(
                 "exploration.covariance = 'full': strategy = 'thompson' follows one function "
@@ -361,5 +356,10 @@ class Config(Settings):
         if self.control.engine == "compiled" and unknown:
             raise ValueError(
                 f"control.engine = 'compiled' doesn't know {unknown}; take auto or onnx"
+            )
+        if exploration.covariance == "full" and kind in ("auto", *KERNEL_MODELS):
+            raise ValueError(
+                "exploration.covariance = 'full' needs outputs that may depend on each other, "
+                f"which model.kind = {kind!r} doesn't promise; take diagonal, or an ensemble"
             )
         return self

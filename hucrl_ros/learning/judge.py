@@ -16,7 +16,7 @@ from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
-from hucrl_ros.models import Transitions, fit, make_model
+from hucrl_ros.models import Transitions, fit, kind_of, make_model
 from hucrl_ros.models.exploration import ThompsonDynamics
 from hucrl_ros.tasks import Task
 
@@ -60,7 +60,8 @@ class Judge(torch.nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(config.seed + ANOTHER)
         self._task, self._settings, self._starts = task, config.exploration, starts
-        self._dynamics = ThompsonDynamics(make_model(task, config.model, generator))
+        settings = config.model.model_copy(update={"kind": kind_of(config.model, task)})
+        self._dynamics = ThompsonDynamics(make_model(task, settings, generator))
 
     def fit(self, data: Transitions, generator: torch.Generator) -> None:
         """Fit to all of a run's transitions."""

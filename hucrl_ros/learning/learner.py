@@ -183,6 +183,8 @@ class Learner:
         returns = self._returns(episodes)
         flights: dict[int, list[float]] = {}
         for index in range(self.config.exploration.random_episodes, len(episodes)):
+            if not self.run.bundle(index).is_dir():
+                continue  # The episodes may be another run's.
             repeats = read_manifest(self.run.bundle(index)).repeats
             origin = index if repeats is None else repeats
             flights[origin] = [*flights.pop(origin, []), returns[index]]
