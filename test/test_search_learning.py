@@ -72,7 +72,7 @@ def test_what_a_search_refused_is_in_the_manifest_and_on_the_topic(tmp_path, mon
 
 
 def test_the_account_of_a_run_is_logged(tmp_path, caplog):
-    with caplog.at_level(logging.INFO, "hucrl_ros.learning.learner"):
+    with caplog.at_level(logging.INFO, "hucrl_ros.learning.report"):
         learner = learner_of(tmp_path, "lookahead")
         learner._exporter = Reports()
         learner.learn_from(EPISODES[:1], silent)
