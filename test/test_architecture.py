@@ -112,7 +112,7 @@ def test_what_runs_at_a_robot_loads_neither_torch_nor_ros():
     for module in MODULES:
         rooms[room(module)].append(module)
     loaded = loaded_by(*(module for name in AT_THE_ROBOT for module in rooms[name]))
-    assert not loaded & {"torch", "onnx", "onnxscript", *ROS}
+    assert not loaded & {"torch", "onnx", *ROS}
     assert "mujoco" not in loaded_by(*(m for n in ("controller", "planners") for m in rooms[n]))
 
 

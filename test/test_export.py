@@ -1,5 +1,7 @@
 """Torch and ONNX compute the same, also after the weights were swapped."""
 
+import sys
+
 import numpy as np
 import onnx
 import pytest
@@ -110,6 +112,14 @@ def test_every_parameter_and_buffer_reaches_the_graph(tmp_path):
         tensor.mul_(1.1).add_(0.01)
         assert np.abs(returns() - before).max() > 0.0, name
         tensor.copy_(kept)
+
+
+def test_tracing_needs_no_symbolic_exporter(tmp_path, monkeypatch):
+    """Its imports and symbolic shapes took most of a run's start."""
+    monkeypatch.setattr(torch.export, "export", None)
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    monkeypatch.setattr(learned().exporter, "_models", None)
+    load_bundle(write(tmp_path / "bundle"))
 
 
 def test_torch_traces_the_modules_once(tmp_path, monkeypatch):

@@ -99,7 +99,7 @@ class Parts(nn.Module):
         """
         pi, eta = self.actor_critic.policy(state), self.actor_critic.eta(state)
         applied = torch.clamp(feedback * torch.cat([pi, eta], dim=-1) + offset, -1.0, 1.0)
-        action_dim = pi.shape[-1]
+        action_dim = self.task.spec.action_dim
         action = self.actor_critic.effort(applied[..., :action_dim])
         prediction = self.dynamics.model.predict(state, action)
         return PartsOutput(

@@ -4,17 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
-import torch
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
-from onnx_ir.passes import common
-from onnxscript.optimizer import fold_constants
 from torch import Tensor, nn
 
 from hucrl_ros.controller.bundle import HORIZON, PARTICLES, STATES
-from hucrl_ros.tasks.export_check import quiet_export
+from hucrl_ros.tasks.export_check import OPSET, trace
 
-OPSET = 20
-"""Newest operator set that both exporter and runtime are tested with."""
 IR_VERSION = 10
 
 
@@ -23,33 +18,12 @@ def export_parts(
 ) -> GraphProto:
     """The graph of `parts.forward`, its weights kept under their names in the module.
 
-    The first two inputs have a row for each of any number of particles. Only constants that no
-    weight enters are folded; ONNX Runtime folds the others when it loads a bundle.
+    The first two inputs have a row for each of any number of particles.
     """
-    particles = torch.export.Dim(PARTICLES, min=1)
-    with quiet_export():
-        program = torch.onnx.export(
-            parts.eval(),
-            tuple(inputs.values()),
-            input_names=list(inputs),
-            output_names=list(outputs),
-            dynamic_shapes=({0: particles}, {0: particles}, None, None),
-            opset_version=OPSET,
-            dynamo=True,
-            optimize=False,
-            verbose=False,
-        )
-    assert program is not None
-    # So that features, for one, are computed once for π, η and the model.
-    common.CommonSubexpressionEliminationPass()(program.model)
-    weights = parts.state_dict().keys()
-    fold_constants(
-        program.model,
-        should_fold=lambda node: not any(x is not None and x.name in weights for x in node.inputs),
-    )
-    common.IdentityEliminationPass()(program.model)
-    common.ClearMetadataAndDocStringPass()(program.model)  # Paths on the machine that exported.
-    graph: GraphProto = program.model_proto.graph
+    single = list(inputs)[2:]
+    graph = onnx.load_from_string(trace(parts, inputs, outputs, single)).graph
+    for value, output in zip(graph.output, parts(*inputs.values()), strict=True):
+        value.CopyFrom(_float(value.name, [PARTICLES, *output.shape[1:]]))
     for node in graph.node:
         # All inputs have as many particles; `state` is the one that every cut has.
         if node.op_type == "Shape" and node.input[0] == "offset":
