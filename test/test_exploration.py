@@ -56,7 +56,7 @@ def step_of(strategy, task=None, **settings):
 def test_a_strategy_is_made_by_its_name(strategy):
     step = step_of(strategy)
     assert type(step) is STRATEGIES[strategy]
-    assert step.hallucination_dim == (2 if strategy == "optimistic" else 0)
+    assert step.hallucination_dim == (2 if strategy in ("optimistic", "opax") else 0)
 
 
 def test_greedy_samples_mean_and_total_deviation():
@@ -188,8 +188,8 @@ def test_any_leading_dimensions_are_imagined_alike(strategy):
 
 
 def test_what_an_episode_changes_is_saved_with_the_weights():
-    for make in (ThompsonDynamics, lambda m: HallucinatedDynamics(m, ExplorationSettings())):
-        step, fresh = make(model_of(FarMass(0.0))), make(model_of(FarMass(0.0)))
+    for make in (ThompsonDynamics, HallucinatedDynamics):
+        step, fresh = (make(model_of(FarMass(0.0)), ExplorationSettings()) for _ in range(2))
         step.start_episode(4, generator(9))
         fresh.load_state_dict(step.state_dict())
         state, action, eta, noise = drawn()

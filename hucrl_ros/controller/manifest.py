@@ -4,7 +4,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import yaml
@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from hucrl_ros.config.files import checked, parse_mapping
 from hucrl_ros.config.robot import LONGEST_PERIOD, SHORTEST_PERIOD, RobotSpec
-from hucrl_ros.config.schema import PlannerSettings, SafetySettings, Settings
+from hucrl_ros.config.schema import PlannerSettings, SafetySettings, Settings, StrategyName
 from hucrl_ros.errors import BundleError, shortened
 
 SCHEMA_VERSION = 2
@@ -64,7 +64,7 @@ class LearningReport(Settings):
 class BundleFields(Settings):
     """What the learner says of a bundle; the exporter knows the rest."""
 
-    strategy: Literal["greedy", "thompson", "optimistic"]
+    strategy: StrategyName
     """Exploration strategy."""
     model: str = ""
     """Kind of dynamics model; empty: the bundle's version didn't say."""

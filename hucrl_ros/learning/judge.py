@@ -60,7 +60,9 @@ class Judge(torch.nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(config.seed + ANOTHER)
         self._task, self._settings, self._starts = task, config.exploration, starts
-        self._dynamics = ThompsonDynamics(make_model(task, config.model, generator))
+        self._dynamics = ThompsonDynamics(
+            make_model(task, config.model, generator), config.exploration
+        )
 
     def fit(self, data: Transitions, generator: torch.Generator) -> None:
         """Fit to all of a run's transitions."""

@@ -282,7 +282,7 @@ def check_combination(config: Config, task: "Task") -> None:
     for kind, ours in (("planners", PLANNERS), ("searches", SEARCHES), ("models", MODELS)):
         plugins.installed(kind, ours)
     spec = task.spec
-    hallucinated = spec.predicted_dim if config.strategy == "optimistic" else 0
+    hallucinated = spec.predicted_dim if config.strategy in ("optimistic", "opax") else 0
     make_planner(config.planner, spec.predicted_dim, spec.action_dim + hallucinated)
     for group, name, chosen, members in (
         ("search", config.search.algorithm, search_class(config.search.algorithm), SEARCHES),
