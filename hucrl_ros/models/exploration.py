@@ -143,8 +143,8 @@ class SombrlDynamics(HallucinatedDynamics):
     def reward(self, state: Tensor, action: Tensor) -> Tensor:
         """The task's reward and the bonus, Σ in standard deviations of the targets."""
         deviation = self.model.predict(state, action).epistemic / self.model.targets.std
-        weight = self.settings.bonus * self.beta
-        return super().reward(state, action) + weight * torch.linalg.vector_norm(deviation, dim=-1)
+        norm: Tensor = torch.linalg.vector_norm(deviation, dim=-1)
+        return super().reward(state, action) + self.settings.bonus * self.beta * norm
 
 
 class OpaxDynamics(HallucinatedDynamics):
