@@ -49,7 +49,7 @@ class LearningReport(Settings):
     information_gain: float | None = None
     """I(y; f) of the transitions, for a model with a prior [nats]."""
     predicted_return: float | None = Field(None, alias="promised_return")
-    """Return of the imagined episode, not discounted."""
+    """Return of the imagined episode, not discounted, bonus included; for `opax` nats."""
     judged_return: float | None = None
     """Mean return in episodes imagined by models that the bundle wasn't made with."""
     fit_s: float | None = None
