@@ -22,7 +22,7 @@ from hucrl_ros.models.exploration import ImaginedDynamics, make_imagined_dynamic
 from hucrl_ros.search import ActorCritic
 from hucrl_ros.tasks import Task, make_task
 
-STRATEGIES = ("optimistic", "greedy", "thompson")
+STRATEGIES = ("optimistic", "greedy", "thompson", "sombrl", "opax")
 PLANNER = PlannerSettings(particles=16, horizon=6, iterations=3, elites=4)
 DISCOUNT = 0.97
 

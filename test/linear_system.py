@@ -83,6 +83,9 @@ class ExactStep(nn.Module):
         self.uncertainty = torch.as_tensor(uncertainty)
         self.hallucination_dim = 2 if self.uncertainty.any() else 0
 
+    def reward(self, state, action):
+        return PushedMass().reward(state, action)
+
     def forward(self, state, action, eta, noise):
         following = next_state(state, action)
         if self.hallucination_dim:

@@ -56,7 +56,7 @@ def step_of(strategy, task=None, **settings):
 def test_a_strategy_is_made_by_its_name(strategy):
     step = step_of(strategy)
     assert type(step) is STRATEGIES[strategy]
-    assert step.hallucination_dim == (2 if strategy == "optimistic" else 0)
+    assert step.hallucination_dim == (2 if strategy in ("optimistic", "opax") else 0)
 
 
 def test_greedy_samples_mean_and_total_deviation():
@@ -89,6 +89,51 @@ def test_optimism_about_all_deviations_leaves_nothing_to_noise(covariance):
     factor = torch.linalg.cholesky(matrix + torch.diag_embed(belief.aleatoric**2))
     expected = belief.mean + 1.7 * (factor @ eta.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(imagined, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_sombrl_follows_the_mean_and_adds_the_norm_of_the_deviations_to_the_reward():
+    step = step_of("sombrl", bonus=0.7, beta=2.0, beta_decay=0.5, beta_floor=0.0)
+    step.start_episode(2, generator())
+    state, action, eta, noise = drawn()
+    belief, task = step.model.predict(state, action), step.model.task
+    moved = step(state, action, eta[:, :0], noise)
+    torch.testing.assert_close(moved, belief.mean + belief.aleatoric * noise)
+    norm = ((belief.epistemic / step.model.targets.std) ** 2).sum(dim=-1).sqrt()
+    expected = task.reward(state, action) + 0.7 * 1.0 * norm
+    torch.testing.assert_close(step.reward(state, action), expected)
+
+
+def test_opax_hallucinates_and_is_rewarded_for_information_alone():
+    step, optimistic = step_of("opax"), step_of("optimistic")
+    state, action, eta, noise = drawn()
+    assert torch.equal(step(state, action, eta, noise), optimistic(state, action, eta, noise))
+    belief = step.model.predict(state, action)
+    expected = (1.0 + (belief.epistemic / belief.aleatoric) ** 2).log().sum(dim=-1)
+    torch.testing.assert_close(step.reward(state, action), expected)
+
+
+def certain(strategy):
+    """A known model: all heads say the same, and there is no noise."""
+    task = FarMass(0.0)
+    model = make_model(task, ModelSettings(kind="deterministic_ensemble", heads=2), generator())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter[:1].expand_as(parameter))
+    return make_imagined_dynamics(strategy, model, ExplorationSettings())
+
+
+@EACH_STRATEGY
+def test_nothing_but_the_task_is_rewarded_where_the_model_is_certain(strategy):
+    step, (state, action, *_) = certain(strategy), drawn()
+    task = step.model.task.reward(state, action)
+    expected = 0.0 * task if strategy == "opax" else task
+    torch.testing.assert_close(step.reward(state, action), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "thompson", "optimistic"])
+def test_the_papers_strategies_add_nothing_to_the_reward(strategy):
+    step, (state, action, *_) = step_of(strategy), drawn()
+    assert torch.equal(step.reward(state, action), step.model.task.reward(state, action))
 
 
 def test_thompson_follows_one_head_and_its_own_noise():
@@ -188,8 +233,8 @@ def test_any_leading_dimensions_are_imagined_alike(strategy):
 
 
 def test_what_an_episode_changes_is_saved_with_the_weights():
-    for make in (ThompsonDynamics, lambda m: HallucinatedDynamics(m, ExplorationSettings())):
-        step, fresh = make(model_of(FarMass(0.0))), make(model_of(FarMass(0.0)))
+    for make in (ThompsonDynamics, HallucinatedDynamics):
+        step, fresh = (make(model_of(FarMass(0.0)), ExplorationSettings()) for _ in range(2))
         step.start_episode(4, generator(9))
         fresh.load_state_dict(step.state_dict())
         state, action, eta, noise = drawn()

@@ -35,7 +35,7 @@ def imagined(modules, state, offsets, noise, feedback):
         policies = torch.cat([modules.actor_critic.policy(state), modules.actor_critic.eta(state)])
         both = torch.clamp(feedback * policies + offsets[t], -1.0, 1.0)
         effort = both[:1] * modules.task.spec.effort_limits[0]
-        total = total + DISCOUNT**t * modules.task.reward(state, effort)
+        total = total + DISCOUNT**t * modules.dynamics.reward(state, effort)
         state = modules.dynamics(state, effort, both[1:], noise[t])
         states.append(state)
         actions.append(both)
@@ -84,7 +84,7 @@ def test_single_graphs_equal_their_modules(tmp_path, strategy):
         np.testing.assert_allclose(output, reference.detach(), TOLERANCE, TOLERANCE)
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "thompson"])
+@pytest.mark.parametrize("strategy", ["greedy", "thompson", "sombrl"])
 def test_strategies_without_hallucination_have_no_such_graph(tmp_path, strategy):
     bundle = load_bundle(write(tmp_path / "bundle", strategy))
     assert not (tmp_path / "bundle" / "hallucination.onnx").exists()

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from tiny_learning import STEPS, random_episode, short_episodes, tiny_config  # noqa: F401
 
-from hucrl_ros.config.schema import KERNEL_MODELS, ModelName
+from hucrl_ros.config.schema import KERNEL_MODELS, ModelName, StrategyName
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.manifest import BundleFields, read_manifest
 from hucrl_ros.errors import LearningError
@@ -154,7 +154,7 @@ def test_weights_that_are_not_the_runs_are_refused_in_one_line(learner_of, spoil
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "thompson", "optimistic"])
+@pytest.mark.parametrize("strategy", get_args(StrategyName))
 def test_seeds_decide_everything(learner_of, strategy):
     first = learned(learner_of(strategy=strategy), 1)
     torch.rand(3)

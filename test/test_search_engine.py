@@ -30,7 +30,7 @@ from hucrl_ros.search.compiled import CompiledModelRollout
 from hucrl_ros.tasks import make_task
 
 DISCOUNT = 0.97
-STRATEGIES = ("optimistic", "greedy", "thompson")
+STRATEGIES = ("optimistic", "greedy", "thompson", "sombrl", "opax")
 KINDS = ("probabilistic_ensemble", "deterministic_ensemble")
 FOURIER = ("rff", "qff")
 close = torch.testing.assert_close

@@ -19,7 +19,8 @@ ConfigFile = Annotated[Path | None, Option("--config", metavar="FILE", help="set
 Episodes = Annotated[int | None, Option(metavar="N", help="episodes, random ones included")]
 Penalty = Annotated[float | None, Option(metavar="RHO", help="weight of efforts")]
 OneStrategy = Annotated[
-    Literal["greedy", "thompson", "optimistic"] | None, Option("--strategy", help="to explore")
+    Literal["greedy", "thompson", "optimistic", "sombrl", "opax"] | None,
+    Option("--strategy", help="to explore"),
 ]
 Seed = Annotated[int | None, Option(metavar="N", help="of everything random")]
 Device = Annotated[Literal["cpu", "cuda"] | None, Option(help="where models and policies learn")]

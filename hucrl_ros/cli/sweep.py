@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from hucrl_ros.experiments.sweep import Sweep
     from hucrl_ros.run.processes import Exit
 
-STRATEGIES = ("greedy", "thompson", "optimistic")
+PAPERS = ("greedy", "thompson", "optimistic")
+STRATEGIES = (*PAPERS, "sombrl", "opax")
 SEEDS = (0, 1, 2, 3, 4)
 PENALTIES = {"pendulum": [0.0, 0.1, 0.2]}
 """Action penalties of a sweep where none are given; of other tasks that of their settings."""
@@ -48,7 +49,7 @@ def run(
         _of_task(
             metavar=f"<{'|'.join(STRATEGIES)}>...",
             callback=one_of(*STRATEGIES),
-            help="default: all three",
+            help="default: the first three",
         ),
     ] = None,
     action_penalties: Annotated[
@@ -160,7 +161,7 @@ def _of_options(ctx: typer.Context, task: str) -> _Plan:
         overrides["episodes"] = typed["episodes"]
     base, described = asked_run(RunOptions(task, typed["config"], overrides))
     swept: dict[str, Any] = {
-        "strategies": typed["strategies"] or STRATEGIES,
+        "strategies": typed["strategies"] or PAPERS,
         "action_penalties": typed["action_penalties"]
         or PENALTIES.get(task, [base.action_penalty]),
         "seeds": typed["seeds"] or SEEDS,

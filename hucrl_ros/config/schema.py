@@ -29,6 +29,8 @@ PlannerName = Literal[
 """Names of the planners; plug-ins add others."""
 ModelName = Literal["auto", "probabilistic_ensemble", "deterministic_ensemble", "gp", "rff", "qff"]
 """Names of the dynamics models; plug-ins add others."""
+StrategyName = Literal["greedy", "thompson", "optimistic", "sombrl", "opax"]
+"""Names of the exploration strategies."""
 SearchName = Literal["lookahead", "pathwise", "bptt", "mpo", "sac", "td3", "ppo"]
 """Names of the policy searches; plug-ins add others."""
 KERNEL_MODELS: tuple[ModelName, ...] = ("gp", "rff", "qff")
@@ -102,6 +104,9 @@ class ExplorationSettings(Settings):
 
     beta: float = Field(3.0, ge=0)
     """Scale of the hallucinated action in the first learned episode [1]."""
+    bonus: float = Field(1.0, ge=0)
+    """`sombrl`: λ of the bonus λ beta ‖Σ‖, which falls with beta
+    [reward of a step, a standard deviation of the targets]."""
     schedule: Literal["geometric", "constant", "confidence"] = "geometric"
     """How beta goes on: by `beta_decay` down to `beta_floor`; not at all; or in place of all
     three B + 4σ√(I + 1 + ln(1/δ)), with the data's information gain I (`gp`, `rff`, `qff`)."""
@@ -318,8 +323,8 @@ class Config(Settings):
 
     task: str = "pendulum"
     """Name of the task; `hucrl list tasks` prints all."""
-    strategy: Literal["greedy", "thompson", "optimistic"] = "optimistic"
-    """Exploration strategy (Sec. 2.2 and 3)."""
+    strategy: StrategyName = "optimistic"
+    """Exploration strategy (Sec. 2.2 and 3); `hucrl list strategies` explains them."""
     action_penalty: float = Field(0.2, ge=0)
     """ρ, weight of the action's cost in the reward [1]."""
     seed: int = Field(0, ge=0, lt=2**31)
@@ -346,10 +351,10 @@ class Config(Settings):
                 f"which model.kind = {kind!r} doesn't promise; take {', '.join(KERNEL_MODELS)}, "
                 "or geometric or constant"
             )
-        if exploration.covariance == "full" and self.strategy == "thompson":
+        if exploration.covariance == "full" and self.strategy in ("thompson", "sombrl"):
             raise ValueError(
-                "exploration.covariance = 'full': strategy = 'thompson' follows one function "
-                "and uses no covariance; take diagonal, greedy or optimistic"
+                f"exploration.covariance = 'full': strategy = {self.strategy!r} draws from no "
+                "covariance; take diagonal, greedy, optimistic or opax"
             )
         unknown = "model.kind = 'gp'" if kind == "gp" else ""
         unknown = "a full covariance" if exploration.covariance == "full" else unknown

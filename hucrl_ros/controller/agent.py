@@ -46,7 +46,7 @@ class BundleSystem:
         return following.astype(np.float64), rewards.astype(np.float64)
 
     def rewards(self, states: Array, actions: Array) -> Array:
-        """Rewards `(N,)`; the model isn't run."""
+        """Rewards `(N,)`; the model isn't run where the strategy adds nothing to them."""
         session = self._bundle.graphs["step"]
         inputs = self._inputs(states, actions)
         (rewards,) = session.run(["reward"], inputs, self._only_rewards)

@@ -4,7 +4,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import yaml
@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from hucrl_ros.config.files import checked, parse_mapping
 from hucrl_ros.config.robot import LONGEST_PERIOD, SHORTEST_PERIOD, RobotSpec
-from hucrl_ros.config.schema import PlannerSettings, SafetySettings, Settings
+from hucrl_ros.config.schema import PlannerSettings, SafetySettings, Settings, StrategyName
 from hucrl_ros.errors import BundleError, shortened
 
 SCHEMA_VERSION = 2
@@ -49,7 +49,7 @@ class LearningReport(Settings):
     information_gain: float | None = None
     """I(y; f) of the transitions, for a model with a prior [nats]."""
     predicted_return: float | None = Field(None, alias="promised_return")
-    """Return of the imagined episode, not discounted."""
+    """Return of the imagined episode, not discounted, bonus included; for `opax` nats."""
     judged_return: float | None = None
     """Mean return in episodes imagined by models that the bundle wasn't made with."""
     fit_s: float | None = None
@@ -64,7 +64,7 @@ class LearningReport(Settings):
 class BundleFields(Settings):
     """What the learner says of a bundle; the exporter knows the rest."""
 
-    strategy: Literal["greedy", "thompson", "optimistic"]
+    strategy: StrategyName
     """Exploration strategy."""
     model: str = ""
     """Kind of dynamics model; empty: the bundle's version didn't say."""

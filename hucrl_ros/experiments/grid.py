@@ -7,17 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, model_validator
 
 from hucrl_ros.config.files import checked, override, read_mapping
-from hucrl_ros.config.schema import Config, Settings
+from hucrl_ros.config.schema import Config, Settings, StrategyName
 from hucrl_ros.config.task_file import Description, is_description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.run.prepare import RunOptions, asked_run
 
-Strategy = Literal["greedy", "thompson", "optimistic"]
 Changes = dict[str, Any]
 """Dotted settings, e.g. `planner.particles`, and values."""
 
@@ -123,7 +122,7 @@ class Variants(Settings):
     """What to call the comparison in table and figures."""
     options: dict[str, Changes] = Field(min_length=1)
     """By the name of each variant."""
-    first_only: tuple[Strategy, ...] = ()
+    first_only: tuple[StrategyName, ...] = ()
     """Strategies that are tried with the first option only."""
 
 
@@ -133,7 +132,7 @@ class Grid(Settings):
     tasks: dict[str, TaskGrid] = Field(min_length=1)
     """By name, or by the path of the YAML that describes a robot of one's own, relative to the
     experiment's file."""
-    strategies: tuple[Strategy, ...] = ("greedy", "thompson", "optimistic")
+    strategies: tuple[StrategyName, ...] = ("greedy", "thompson", "optimistic")
     seeds: tuple[int, ...] = Field(min_length=1)
     set: Changes = Field(default_factory=dict)
     """Settings of all tasks."""

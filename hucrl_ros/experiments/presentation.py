@@ -20,9 +20,10 @@ BLUE, VERMILION, GREEN, AMBER = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 INK, GREY, PALE = "#1F2933", "#7B8794", "#CBD2D9"
 
 STRATEGY_COLOURS = {
-    "greedy": AMBER, "thompson": GREEN, "optimistic": BLUE, "sac": VERMILION, "td3": "#CC79A7",
+    "greedy": AMBER, "thompson": GREEN, "optimistic": BLUE, "sombrl": "#56B4E9", "opax": GREY,
+    "sac": VERMILION, "td3": "#CC79A7",
 }  # fmt: skip
-STRATEGY_MARKERS = {"greedy": "s", "thompson": "^", "optimistic": "o", "sac": "D", "td3": "v"}
+STRATEGY_MARKERS = dict(zip(STRATEGY_COLOURS, "s^oP*Dv", strict=True))
 """Of our strategies, and of other people's algorithms that they are compared with."""
 
 EFFORT_COLOURS = LinearSegmentedColormap.from_list(

@@ -104,7 +104,7 @@ def _simulated_return(learner: Learner, head: int, episode: int) -> float:
     """Simulated return of a policy that is searched on one head alone."""
     config = learner.config
     assert isinstance(learner.model, Ensemble)
-    dynamics = ThompsonDynamics(learner.model)
+    dynamics = ThompsonDynamics(learner.model, learner.config.exploration)
     learner.model.heads.choice.copy_(torch.eye(config.model.heads)[head])
     generator = torch.Generator().manual_seed(1000 * episode + head)
     actor_critic = ActorCritic(learner.task, 0, config.search, generator)

@@ -61,7 +61,9 @@ class Judge(torch.nn.Module):
         generator = torch.Generator().manual_seed(config.seed + ANOTHER)
         self._task, self._settings, self._starts = task, config.exploration, starts
         settings = config.model.model_copy(update={"kind": kind_of(config.model, task)})
-        self._dynamics = ThompsonDynamics(make_model(task, settings, generator))
+        self._dynamics = ThompsonDynamics(
+            make_model(task, settings, generator), config.exploration
+        )
 
     def fit(self, data: Transitions, generator: torch.Generator) -> None:
         """Fit to all of a run's transitions."""

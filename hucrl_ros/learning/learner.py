@@ -91,6 +91,8 @@ class Learner:
         self.first = torch.as_tensor(np.unique(starts, axis=0), dtype=torch.float32)
         """`(n, p)` states in which episodes start."""
         self._judge = Judge(self.task, config, self.first)
+        # The judge counts the task's reward: where that is none, each bundle flies.
+        self._judges = bool(config.exploration.validation_episodes) and self.dynamics.for_task
         # The keys are those of the weights in kept checkpoints.
         self._modules = torch.nn.ModuleDict(
             {"step": self.dynamics, "actors": self.actor_critic, "judge": self._judge}
@@ -153,19 +155,21 @@ class Learner:
             self.dynamics.start_episode(self._learned_episode(following), generator)
             found = self._search(
                 data,
-                [*self._returns(episodes), *self._last_promise(last)],
+                [*self._returns(episodes), *self._last_promise(last)]
+                if self.dynamics.for_task
+                else [],
                 generator,
                 lambda share: progress("searching", share),
             )
         searched = time.perf_counter()
-        if self.config.exploration.validation_episodes:
+        if self._judges:
             self._judge.fit(transitions, torch.Generator().manual_seed(following))
         self._save(last)
         self.actor_critic.load_state_dict(found.weights)
         report = report_of(self.model, quality, error, found, fitted - began, searched - fitted)
         log_account(self.task, self._returns(episodes), report)
         progress("exporting", 0.0)
-        earned = self._earned(episodes) if self.config.exploration.validation_episodes else {}
+        earned = self._earned(episodes) if self._judges else {}
         new = path.with_name(f".new_{path.name}") if earned else path
         self._exporter.write(
             new,
@@ -213,7 +217,7 @@ class Learner:
 
         Args:
             transitions: All that was recorded.
-            known: Returns that were earned, and the last promise.
+            known: Returns that were earned, and the last promise; none where they don't count.
             generator: Draws everything random.
             progress: Called with the share that is done.
         """
@@ -232,6 +236,7 @@ class Learner:
 
         found = search(anew=not settings.warm_start)
         idle = rollout.idle_return(first)
+        known = known or [idle]
         span = max(*known, found.promise) - min(*known, idle)
         enough = max(max(known) - COLLAPSE * span, idle + NOTHING * span)
         if found.promise >= enough:

@@ -4,6 +4,8 @@ greedy       s' = μ(s, a) + √(Σ² + noise²) ε
 Thompson     s' = f(s, a) + noise ε, with f drawn from the model once an episode
 optimistic   s' = μ(s, a) + β Σ(s, a) η(s) + noise ε, with η chosen like an action (H-UCRL);
              with `hallucinate: total`, s' = μ(s, a) + β √(Σ² + noise²) η(s)
+sombrl       s' = μ(s, a) + noise ε, and λ β ‖Σ(s, a)‖ is added to the reward
+opax         s' as optimistic, and Σ log(1 + Σ² / noise²) is the reward
 
 μ and Σ are mean and epistemic deviation of the dynamics model, ε is standard normal.
 """
@@ -31,15 +33,22 @@ class ImaginedDynamics(nn.Module, ABC):
     """Length h of the hallucinated action: m for the optimistic strategy, else 0."""
     total = False
     """Whether Σ has the noise's deviation as well."""
+    for_task = True
+    """Whether the task's reward counts."""
 
-    def __init__(self, model: DynamicsModel) -> None:
+    def __init__(self, model: DynamicsModel, settings: ExplorationSettings) -> None:
         super().__init__()
         self.model = model
+        self.settings = settings
         self.hallucination_dim = 0
         self.register_buffer("bounds", model.task.bounds, persistent=False)
 
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
         """Prepare for learning what plays `episode` (decay β, draw a function)."""
+
+    def reward(self, state: Tensor, action: Tensor) -> Tensor:
+        """Reward `(...)` of an imagined step from `state` `(..., p)` under `action` `(..., q)`."""
+        return self.model.task.reward(state, action)
 
     @abstractmethod
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
@@ -73,10 +82,6 @@ class GreedyDynamics(ImaginedDynamics):
 
     total = True
 
-    def __init__(self, model: DynamicsModel, settings: ExplorationSettings) -> None:
-        super().__init__(model)
-        self.settings = settings
-
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
         """Mean plus total deviation times noise; `eta` is empty."""
         prediction = self.model.predict(state, action)
@@ -105,8 +110,7 @@ class HallucinatedDynamics(ImaginedDynamics):
     beta: Tensor
 
     def __init__(self, model: DynamicsModel, settings: ExplorationSettings) -> None:
-        super().__init__(model)
-        self.settings = settings
+        super().__init__(model, settings)
         self.hallucination_dim = model.task.spec.predicted_dim
         self.total = settings.hallucinate == "total"
         self.register_buffer("beta", torch.tensor(beta_of(settings, 1, model)))
@@ -123,10 +127,51 @@ class HallucinatedDynamics(ImaginedDynamics):
         return shifted if self.total else shifted + prediction.aleatoric * noise
 
 
+class SombrlDynamics(HallucinatedDynamics):
+    """SOMBRL: the mean and its noise, with λβ‖Σ‖ added to the reward (Sukhija et al., 2025)."""
+
+    def __init__(self, model: DynamicsModel, settings: ExplorationSettings) -> None:
+        super().__init__(model, settings)
+        self.hallucination_dim = 0
+        self.total = False
+
+    def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
+        """Mean plus aleatoric noise; `eta` is empty."""
+        prediction = self.model.predict(state, action)
+        return prediction.mean + prediction.aleatoric * noise
+
+    def reward(self, state: Tensor, action: Tensor) -> Tensor:
+        """The task's reward and the bonus, Σ in standard deviations of the targets."""
+        deviation = self.model.predict(state, action).epistemic / self.model.targets.std
+        norm: Tensor = torch.linalg.vector_norm(deviation, dim=-1)
+        return super().reward(state, action) + self.settings.bonus * self.beta * norm
+
+
+class OpaxDynamics(HallucinatedDynamics):
+    """OpAx: optimistic for what a step tells of the model, for no task (Sukhija et al., 2023).
+
+    With η, as in the paper: where the mean leads nowhere new, what is possible may.
+    """
+
+    for_task = False
+
+    def reward(self, state: Tensor, action: Tensor) -> Tensor:
+        """Σ_j log(1 + Σ_j² / noise_j²) [nats], twice a bound on the information gain.
+
+        A model may know of no noise: it counts as `model.min_aleatoric_std` at least.
+        """
+        prediction = self.model.predict(state, action)
+        least = self.model.settings.min_aleatoric_std * self.model.targets.std
+        noise = torch.maximum(prediction.aleatoric, least)
+        return torch.log1p((prediction.epistemic / noise) ** 2).sum(dim=-1)
+
+
 STRATEGIES: dict[str, type[ImaginedDynamics]] = {
     "greedy": GreedyDynamics,
     "thompson": ThompsonDynamics,
     "optimistic": HallucinatedDynamics,
+    "sombrl": SombrlDynamics,
+    "opax": OpaxDynamics,
 }
 
 
@@ -134,11 +179,7 @@ def make_imagined_dynamics(
     strategy: str, model: DynamicsModel, settings: ExplorationSettings
 ) -> ImaginedDynamics:
     """Build the imagined dynamics of a strategy by name."""
-    if strategy == "thompson":
-        return ThompsonDynamics(model)
-    if strategy == "greedy":
-        return GreedyDynamics(model, settings)
-    return HallucinatedDynamics(model, settings)
+    return STRATEGIES[strategy](model, settings)
 
 
 def beta_of(settings: ExplorationSettings, episode: int, model: DynamicsModel) -> float:

@@ -6,7 +6,7 @@
 import logging
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -79,13 +79,16 @@ def prepare_run(options: RunOptions) -> RunFolder:
     """
     if options.resume:
         return _continued(options)
-    config, described = asked_run(options)
+    asked = asked_run(options)
     if not is_description(options.task):
-        _check_choices(options.task, config)
-    _check_device(config)
-    folder = options.out or _new_folder(config, options.prefix)
+        _check_choices(options.task, asked.config)
+    _check_device(asked.config)
+    return _created(options.out or _new_folder(asked.config, options.prefix), asked)
+
+
+def _created(folder: Path, asked: AskedRun) -> RunFolder:
     try:
-        return RunFolder.create(folder, config, described)
+        return RunFolder.create(folder, asked.config, asked.described)
     except OSError as error:
         raise RunError(f"{folder}: can't make a run there: {error.strerror}") from None
 
@@ -175,6 +178,35 @@ def _check_choices(task: str, config: Config) -> None:
     from hucrl_ros.tasks import make_task
 
     check_combination(config, make_task(task, config.action_penalty))
+
+
+def taught_run(source: RunFolder, options: RunOptions) -> RunFolder:
+    """A new run's folder `options.out` with copies of all finished bags of `source`.
+
+    To its learner all of them are random episodes: no bundle of it played them.
+
+    Raises:
+        ConfigError: a setting is wrong, or the task has another robot than the run.
+        RunError: there is no episode, or the folder can't be made.
+    """
+    from hucrl_ros.robots.resolve import describe
+
+    count, stored = source.finished_episodes(), source.config
+    if not count:
+        raise RunError(f"{source.root}: holds no finished episode to learn from")
+    of_bags = {"episodes": count, "exploration.random_episodes": count}
+    options = replace(options, overrides={**options.overrides, **of_bags})
+    asked = asked_run(options)
+    theirs, ours = asked.described.robot.spec, describe(stored.task, source.robot).robot.spec
+    if theirs != ours:
+        raise ConfigError(
+            f"{options.task}: its robot {theirs.name!r} differs from {ours.name!r}, that of "
+            f"{source.root}: joints, limits, period and what is observed must be the same"
+        )
+    run = _created(options.out or _new_folder(asked.config, options.prefix), asked)
+    for index in range(count):
+        shutil.copytree(source.bag(index), run.bag(index))
+    return run
 
 
 def recordings_of(bundle: Path, task: str, folder: Path) -> RunFolder:
@@ -282,7 +314,7 @@ def check_combination(config: Config, task: "Task") -> None:
     for kind, ours in (("planners", PLANNERS), ("searches", SEARCHES), ("models", MODELS)):
         plugins.installed(kind, ours)
     spec = task.spec
-    hallucinated = spec.predicted_dim if config.strategy == "optimistic" else 0
+    hallucinated = spec.predicted_dim if config.strategy in ("optimistic", "opax") else 0
     make_planner(config.planner, spec.predicted_dim, spec.action_dim + hallucinated)
     for group, name, chosen, members in (
         ("search", config.search.algorithm, search_class(config.search.algorithm), SEARCHES),

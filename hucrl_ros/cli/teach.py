@@ -1,0 +1,65 @@
+"""`hucrl teach`: another task from the bags of a run, without another episode."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from hucrl_ros.cli import options
+
+
+def run(
+    source: Annotated[Path, Argument(metavar="RUN", help="folder of the run with the bags")],
+    out: Annotated[Path, Option(metavar="DIR", help="the new run's folder")],
+    task: Annotated[
+        str | None,
+        Option(
+            metavar="TASK",
+            help="what to learn: a task or a YAML with the same robot; default: the run's, with "
+            "its settings",
+        ),
+    ] = None,
+    config: options.ConfigFile = None,
+    action_penalty: options.Penalty = None,
+    strategy: options.OneStrategy = "greedy",
+    seed: options.Seed = None,
+    device: options.Device = None,
+    settings: options.Settings = None,
+) -> None:
+    """Learn any task from the bags of a run, e.g. one that explored with `--strategy opax`.
+
+    No episode is played. `hucrl evaluate` plays the bundle.
+    """
+    from hucrl_ros.config.task_file import find_description, known_tasks
+    from hucrl_ros.run.folder import RunFolder
+    from hucrl_ros.run.prepare import RunOptions, taught_run
+    from hucrl_ros.run.progress import format_number
+    from hucrl_ros.run.session import shown_path
+
+    source_run = RunFolder.open(source)
+    name = task or source_run.config.task
+    if task is None:
+        config = config or source_run.config_path
+        own = None if name in known_tasks() else find_description(source_run.robot, name)
+        name = name if own is None else str(own.path)
+    given = {
+        "action_penalty": action_penalty,
+        "strategy": strategy,
+        "seed": seed,
+        "device": device,
+    }
+    wished = {key: value for key, value in given.items() if value is not None}
+    overrides = {**wished, **options.parse_settings(settings)}
+    taught = taught_run(source_run, RunOptions(name, config, overrides, out))
+
+    import torch
+
+    from hucrl_ros.controller.manifest import read_manifest
+    from hucrl_ros.learning.learner import Learner
+
+    torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
+    logging.basicConfig(format="%(message)s")
+    bundle = Learner(taught.config, taught).learn(lambda phase, share: None)
+    promised = read_manifest(bundle).report.predicted_return
+    print(f"{shown_path(bundle)}: promises {format_number(promised)}")

@@ -1,0 +1,82 @@
+"""`hucrl teach`: other tasks from the bags of a run that explored for none."""
+
+import pytest
+import torch
+from linear_system import PushedMass, next_state
+from searching import search, settings_of
+from tiny_learning import short_episodes, tiny_config  # noqa: F401
+from torch import nn
+
+from hucrl_ros.cli import main
+from hucrl_ros.config.schema import ExplorationSettings, ModelSettings
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.experiments.train import train
+from hucrl_ros.models import Prediction
+from hucrl_ros.models.base import Normaliser
+from hucrl_ros.models.exploration import make_imagined_dynamics
+from hucrl_ros.run.folder import RunFolder
+
+
+class UnsureAway(nn.Module):
+    """The pushed mass, known at the origin, and the less the further away."""
+
+    def __init__(self):
+        super().__init__()
+        self.task, self.settings = PushedMass(0.0), ModelSettings()
+        self.targets, self.output_dim = Normaliser(2), 2
+        self.information_gain = self.noise_ratio = None
+
+    def predict(self, state, action):
+        mean = next_state(state, action)
+        unsure = 0.05 * state.abs()
+        return Prediction(mean, unsure, torch.full_like(mean, 0.01), torch.diag_embed(unsure))
+
+
+def reach_of(strategy):
+    """Mean distance from the origin along the imagined episodes of what a search found."""
+    step = make_imagined_dynamics(strategy, UnsureAway(), ExplorationSettings())
+    _, found = search(settings_of(iterations=40), step)
+    return float(found.episode.states[..., 0].abs().mean())
+
+
+def test_opax_goes_where_the_model_is_unsure_and_greedy_where_the_task_is():
+    assert reach_of("greedy") < 0.2
+    assert reach_of("opax") > 1.5  # of a reach of 2
+
+
+@pytest.fixture(scope="module")
+def explored(tmp_path_factory, short_episodes):  # noqa: F811
+    """A finished run of opax."""
+    run = RunFolder.create(tmp_path_factory.mktemp("opax") / "run", tiny_config(strategy="opax"))
+    train(run.config, run)
+    return run
+
+
+def test_any_reward_is_learned_from_the_bags_of_another_run(explored, tmp_path, capsys):
+    words = ["teach", str(explored.root), "--out", str(tmp_path / "new")]
+    assert main([*words, "--action-penalty", "0.5"]) == 0
+    new = RunFolder.open(tmp_path / "new")
+    assert str(new.bundle(2)) in capsys.readouterr().out
+    assert new.finished_episodes() == explored.finished_episodes() == 2
+    manifest = load_bundle(new.bundle(2)).manifest
+    assert (manifest.strategy, manifest.action_penalty) == ("greedy", 0.5)
+    assert not manifest.random
+    # The same data, and none of the other run's model.
+    assert manifest.data_hash == load_bundle(explored.bundle(2)).manifest.data_hash
+    assert manifest.report.surprise is None
+    assert main(["evaluate", str(new.bundle(2))]) == 0
+
+
+def test_bags_of_another_robot_teach_nothing(explored, tmp_path, capsys):
+    words = ["teach", str(explored.root), "--task", "cartpole", "--out", str(tmp_path / "new")]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert "its robot 'cartpole' differs from 'pendulum'" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_without_episodes_teaches_nothing(tmp_path, capsys):
+    RunFolder.create(tmp_path / "run", tiny_config())
+    assert main(["teach", str(tmp_path / "run"), "--out", str(tmp_path / "new")]) == 1
+    assert "no finished episode" in capsys.readouterr().err
