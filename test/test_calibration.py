@@ -127,7 +127,7 @@ def test_what_was_held_out_once_is_held_out_for_ever():
         ),
         (
             {"strategy": "thompson", "exploration": {"covariance": "full"}},
-            "'thompson' follows one function",
+            "'thompson' draws from no",
         ),
         (
             {"model": {"kind": "gp"}, "control": {"engine": "compiled"}},

@@ -92,7 +92,7 @@ def trace(
         torch.onnx.export(
             module.eval(),
             tuple(inputs.values()),
-            buffer,
+            buffer,  # type: ignore[arg-type]  # whatever the annotation says
             input_names=list(inputs),
             output_names=list(outputs),
             dynamic_axes=rows,
