@@ -90,14 +90,16 @@ def trace(
         # The trace would have the branch of these values alone.
         warnings.filterwarnings("error", "Converting a tensor to a Python boolean")
         torch.onnx.export(
-            module.eval(),
+            module.train(),
             tuple(inputs.values()),
-            buffer,
+            buffer,  # type: ignore[arg-type]
             input_names=list(inputs),
             output_names=list(outputs),
             dynamic_axes=rows,
             opset_version=OPSET,
             do_constant_folding=False,  # Of weights, too.
+            # In evaluation it would merge weights that are equal as yet, such as all zero biases.
+            training=torch.onnx.TrainingMode.PRESERVE,
             dynamo=False,
         )
     return buffer.getvalue()
