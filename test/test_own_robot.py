@@ -391,7 +391,7 @@ def test_a_function_that_is_no_reward_is_refused(tmp_path, body, message):
             "can't be exported to ONNX",
         ),
         ("return torch.as_tensor(state.numpy()[..., 0]) * 1", "ONNX"),
-        ("return state[..., 0] * torch.ones(len(state))", "usage would be tensor.shape[0]"),
+        ("return state[..., 0] * torch.ones(len(state))", "len(x) be x.shape[0]"),
     ],
 )
 def test_a_reward_that_is_no_graph_is_refused(tmp_path, body, message):

@@ -50,7 +50,7 @@ def check_export(task: Task) -> None:
     except Exception as error:
         raise ConfigError(
             f"{origin}: the reward can't be exported to ONNX: {_cause(error)}; it must be "
-            "made of torch operations, without branches on values"
+            "made of torch operations, without branches on values, and len(x) be x.shape[0]"
         ) from None
     with torch.no_grad():
         expected = task.reward(states[COUNT:], actions[COUNT:]).numpy()
@@ -87,17 +87,19 @@ def trace(
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # The trace would have the branch of these values, or this number of rows, alone.
-        warnings.filterwarnings("error", "Converting a tensor to a Python boolean|Using len to")
+        # The trace would have the branch of these values alone.
+        warnings.filterwarnings("error", "Converting a tensor to a Python boolean")
         torch.onnx.export(
-            module.eval(),
+            module.train(),
             tuple(inputs.values()),
-            buffer,  # type: ignore[arg-type]  # whatever the annotation says
+            buffer,  # type: ignore[arg-type]
             input_names=list(inputs),
             output_names=list(outputs),
             dynamic_axes=rows,
             opset_version=OPSET,
             do_constant_folding=False,  # Of weights, too.
+            # In evaluation it would merge weights that are equal as yet, such as all zero biases.
+            training=torch.onnx.TrainingMode.PRESERVE,
             dynamo=False,
         )
     return buffer.getvalue()
