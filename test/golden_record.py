@@ -27,6 +27,7 @@ TASKS = ("pendulum", "cartpole", "reacher", "sparse_reacher", "pusher", "half_ch
 EXAMPLES = ("furuta", "planar_arm")
 COMMANDS = (
     *("", "up", "train", "evaluate", "inspect", "sweep", "experiment", "figure", "optimum"),
+    "teach",
     *("bench", "bench tick", "bench loop", "bench delay", "bench planners", "bench learning"),
     *("tune", "list", "doctor"),
 )

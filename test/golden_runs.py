@@ -81,6 +81,8 @@ RUNS: dict[str, dict[str, object]] = {
         exploration__covariance="full",
         search__eta_lipschitz=1.0,
     ),
+    "sombrl": pendulum("sombrl", "auto", "lookahead", "dyna_mpc"),
+    "opax": pendulum("opax", "probabilistic_ensemble", "lookahead", "icem"),
     "onnx-safety": pendulum(
         "optimistic",
         *("probabilistic_ensemble", "lookahead", "dyna_mpc"),

@@ -83,8 +83,8 @@ class ExactStep(nn.Module):
         self.uncertainty = torch.as_tensor(uncertainty)
         self.hallucination_dim = 2 if self.uncertainty.any() else 0
 
-    def reward(self, state, action):
-        return PushedMass().reward(state, action)
+    def reward(self, task, state, action):
+        return task.reward(state, action)
 
     def forward(self, state, action, eta, noise):
         following = next_state(state, action)

@@ -100,7 +100,7 @@ def test_sombrl_follows_the_mean_and_adds_the_norm_of_the_deviations_to_the_rewa
     torch.testing.assert_close(moved, belief.mean + belief.aleatoric * noise)
     norm = ((belief.epistemic / step.model.targets.std) ** 2).sum(dim=-1).sqrt()
     expected = task.reward(state, action) + 0.7 * 1.0 * norm
-    torch.testing.assert_close(step.reward(state, action), expected)
+    torch.testing.assert_close(step.reward(step.model.task, state, action), expected)
 
 
 def test_opax_hallucinates_and_is_rewarded_for_information_alone():
@@ -109,7 +109,7 @@ def test_opax_hallucinates_and_is_rewarded_for_information_alone():
     assert torch.equal(step(state, action, eta, noise), optimistic(state, action, eta, noise))
     belief = step.model.predict(state, action)
     expected = (1.0 + (belief.epistemic / belief.aleatoric) ** 2).log().sum(dim=-1)
-    torch.testing.assert_close(step.reward(state, action), expected)
+    torch.testing.assert_close(step.reward(step.model.task, state, action), expected)
 
 
 def certain(strategy):
@@ -127,13 +127,13 @@ def test_nothing_but_the_task_is_rewarded_where_the_model_is_certain(strategy):
     step, (state, action, *_) = certain(strategy), drawn()
     task = step.model.task.reward(state, action)
     expected = 0.0 * task if strategy == "opax" else task
-    torch.testing.assert_close(step.reward(state, action), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(step.reward(step.model.task, state, action), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "thompson", "optimistic"])
 def test_the_papers_strategies_add_nothing_to_the_reward(strategy):
     step, (state, action, *_) = step_of(strategy), drawn()
-    assert torch.equal(step.reward(state, action), step.model.task.reward(state, action))
+    assert torch.equal(step.reward(step.model.task, state, action), step.model.task.reward(state, action))
 
 
 def test_thompson_follows_one_head_and_its_own_noise():

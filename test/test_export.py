@@ -35,7 +35,7 @@ def imagined(modules, state, offsets, noise, feedback):
         policies = torch.cat([modules.actor_critic.policy(state), modules.actor_critic.eta(state)])
         both = torch.clamp(feedback * policies + offsets[t], -1.0, 1.0)
         effort = both[:1] * modules.task.spec.effort_limits[0]
-        total = total + DISCOUNT**t * modules.dynamics.reward(state, effort)
+        total = total + DISCOUNT**t * modules.dynamics.reward(modules.task, state, effort)
         state = modules.dynamics(state, effort, both[1:], noise[t])
         states.append(state)
         actions.append(both)

@@ -111,7 +111,7 @@ class Parts(nn.Module):
             mean=prediction.mean,
             epistemic=prediction.epistemic,
             aleatoric=prediction.aleatoric,
-            reward=self.dynamics.reward(state, action),
+            reward=self.dynamics.reward(self.task, state, action),
             next_state=self.dynamics(state, action, applied[..., action_dim:], noise),
         )
 

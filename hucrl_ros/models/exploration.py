@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from hucrl_ros.config.schema import ExplorationSettings
 from hucrl_ros.models import DynamicsModel, Prediction
+from hucrl_ros.tasks import Task
 
 JITTER = 1e-6
 """Share of each variance added to it, so that float32 finds a factor of few heads' covariance."""
@@ -46,9 +47,9 @@ class ImaginedDynamics(nn.Module, ABC):
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
         """Prepare for learning what plays `episode` (decay β, draw a function)."""
 
-    def reward(self, state: Tensor, action: Tensor) -> Tensor:
+    def reward(self, task: Task, state: Tensor, action: Tensor) -> Tensor:
         """Reward `(...)` of an imagined step from `state` `(..., p)` under `action` `(..., q)`."""
-        return self.model.task.reward(state, action)
+        return task.reward(state, action)
 
     @abstractmethod
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
@@ -140,11 +141,11 @@ class SombrlDynamics(HallucinatedDynamics):
         prediction = self.model.predict(state, action)
         return prediction.mean + prediction.aleatoric * noise
 
-    def reward(self, state: Tensor, action: Tensor) -> Tensor:
+    def reward(self, task: Task, state: Tensor, action: Tensor) -> Tensor:
         """The task's reward and the bonus, Σ in standard deviations of the targets."""
         deviation = self.model.predict(state, action).epistemic / self.model.targets.std
         norm: Tensor = torch.linalg.vector_norm(deviation, dim=-1)
-        return super().reward(state, action) + self.settings.bonus * self.beta * norm
+        return super().reward(task, state, action) + self.settings.bonus * self.beta * norm
 
 
 class OpaxDynamics(HallucinatedDynamics):
@@ -155,7 +156,7 @@ class OpaxDynamics(HallucinatedDynamics):
 
     for_task = False
 
-    def reward(self, state: Tensor, action: Tensor) -> Tensor:
+    def reward(self, task: Task, state: Tensor, action: Tensor) -> Tensor:
         """Σ_j log(1 + Σ_j² / noise_j²) [nats], twice a bound on the information gain.
 
         A model may know of no noise: it counts as `model.min_aleatoric_std` at least.
@@ -202,7 +203,9 @@ def spread(
     if settings.covariance == "full":
         matrix = covariance(belief.deviations)
         if total:
-            matrix = matrix + torch.diag_embed(belief.aleatoric**2)
+            matrix = matrix + torch.eye(int(matrix.shape[-1])) * (belief.aleatoric**2).unsqueeze(
+                -1
+            )
         return times(cholesky(matrix), direction)
     deviation = (belief.epistemic**2 + belief.aleatoric**2).sqrt() if total else belief.epistemic
     return deviation * direction
@@ -219,13 +222,13 @@ def cholesky(matrix: Tensor) -> Tensor:
 
     ONNX has no operator for it.
     """
-    rest = matrix + torch.diag_embed(JITTER * matrix.diagonal(dim1=-2, dim2=-1) + TINY)
-    columns = []
-    for i in range(matrix.shape[-1]):
+    size, columns = int(matrix.shape[-1]), []
+    rest = matrix + torch.eye(size) * (JITTER * matrix + TINY)
+    for i in range(size):
         # Rounding may leave less than the jitter of a variance that the others explain.
         pivot = torch.maximum(rest[..., i, i], 0.5 * JITTER * matrix[..., i, i] + TINY)
         column = rest[..., :, i] / pivot.sqrt().unsqueeze(-1)
-        below = (torch.arange(matrix.shape[-1]) >= i).to(matrix.dtype)
+        below = (torch.arange(size) >= i).to(matrix.dtype)
         columns.append(column * below)
         rest = rest - columns[-1].unsqueeze(-1) * columns[-1].unsqueeze(-2)
     return torch.stack(columns, dim=-1)
@@ -233,4 +236,4 @@ def cholesky(matrix: Tensor) -> Tensor:
 
 def times(matrix: Tensor, vector: Tensor) -> Tensor:
     """Product of `(..., m, m)` and `(..., m)`."""
-    return torch.matmul(matrix, vector.unsqueeze(-1)).squeeze(-1)
+    return torch.matmul(matrix, vector.unsqueeze(-1))[..., 0]

@@ -108,7 +108,7 @@ def imagined_value(
             value = value - penalty(states, torch.cat([action, eta], dim=-1))
         smoothing = settings.candidate_noise * torch.randn(action.shape, generator=generator)
         effort = actor_critic.effort((action + smoothing).clamp(-1.0, 1.0))
-        value = value + weight * dynamics.reward(states, effort)
+        value = value + weight * dynamics.reward(actor_critic.task, states, effort)
         width = actor_critic.task.spec.predicted_dim
         noise = torch.randn(len(states), width, generator=generator)
         states = dynamics(states, effort, eta, noise)

@@ -90,7 +90,9 @@ class ModelRollout:
                 noise[t] = torch.randn(count, spec.predicted_dim, generator=generator)
         visited, joint = self._roll_out(states, offsets, noise, feedback=True)
         efforts = self.actor_critic.effort(joint[..., : spec.action_dim])
-        return Trajectories(visited, efforts, self.dynamics.reward(visited[:-1], efforts))
+        return Trajectories(
+            visited, efforts, self.dynamics.reward(self.actor_critic.task, visited[:-1], efforts)
+        )
 
     @torch.no_grad()
     def hold(self, states: Tensor, joint: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,7 +109,7 @@ class ModelRollout:
         held = joint.expand(len(noise), -1, -1)
         visited, _ = self._roll_out(states, held, noise, feedback=False)
         efforts = self.actor_critic.effort(held[..., : self.actor_critic.task.spec.action_dim])
-        return visited, self.dynamics.reward(visited[:-1], efforts)
+        return visited, self.dynamics.reward(self.actor_critic.task, visited[:-1], efforts)
 
     def idle_return(self, states: Tensor) -> float:
         """Mean return of an episode from each of `states` `(n, p)` in which nothing is done."""

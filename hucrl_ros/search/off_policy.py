@@ -133,7 +133,12 @@ class Replay:
         states, efforts, following = (entry[index] for entry in self._recorded)
         eta = torch.randn(count, actor_critic.hallucination_dim, generator=self.generator)
         joint = torch.cat([efforts / actor_critic.limits, eta], dim=-1)
-        return Data(states, joint, following, self._rollout.dynamics.reward(states, efforts))
+        return Data(
+            states,
+            joint,
+            following,
+            self._rollout.dynamics.reward(actor_critic.task, states, efforts),
+        )
 
     def _random_rows(self, rows: int, count: int) -> Tensor:
         return torch.randint(rows, (count,), generator=self.generator)

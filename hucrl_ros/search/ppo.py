@@ -99,7 +99,7 @@ class Ppo(PolicySearch):
             drawn.append(mean + std * torch.randn(mean.shape, generator=generator))
             joint = torch.tanh(drawn[-1])
             effort = actor_critic.effort(joint[:, : task.spec.action_dim])
-            rewards.append(dynamics.reward(states, effort))
+            rewards.append(dynamics.reward(task, states, effort))
             noise = torch.randn(len(states), task.spec.predicted_dim, generator=generator)
             states = dynamics(states, effort, joint[:, task.spec.action_dim :], noise)
             visited.append(states)

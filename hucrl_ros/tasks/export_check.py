@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import onnx
 import onnxruntime
 import torch
 from torch import Tensor, nn
@@ -102,7 +103,17 @@ def trace(
             training=torch.onnx.TrainingMode.PRESERVE,
             dynamo=False,
         )
-    return buffer.getvalue()
+    model = onnx.load_from_string(buffer.getvalue())
+    kept = {value.name for value in model.graph.input}
+    for name in inputs.keys() - kept:  # What `forward` makes no use of is an input all the same.
+        dims = [
+            *(["particles"] if name not in single else []),
+            *inputs[name].shape[name not in single :],
+        ]
+        value = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dims)
+        model.graph.input.append(value)
+    content: bytes = model.SerializeToString()
+    return content
 
 
 def _cause(error: BaseException) -> str:
