@@ -55,6 +55,11 @@ def check_export(task: Task) -> None:
         ) from None
     with torch.no_grad():
         expected = task.reward(states[COUNT:], actions[COUNT:]).numpy()
+    if exported.shape != expected.shape:
+        raise ConfigError(
+            f"{origin}: exported to ONNX the reward is {exported.size} numbers for {COUNT} "
+            "states; it must be made of torch operations alone"
+        )
     wrong = np.abs(exported - expected) / (1.0 + np.abs(expected))
     if not wrong.max() <= TOLERANCE:
         worst = int(np.nan_to_num(wrong, nan=np.inf).argmax())
