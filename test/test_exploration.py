@@ -127,13 +127,16 @@ def test_nothing_but_the_task_is_rewarded_where_the_model_is_certain(strategy):
     step, (state, action, *_) = certain(strategy), drawn()
     task = step.model.task.reward(state, action)
     expected = 0.0 * task if strategy == "opax" else task
-    torch.testing.assert_close(step.reward(step.model.task, state, action), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        step.reward(step.model.task, state, action), expected, atol=1e-5, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "thompson", "optimistic"])
 def test_the_papers_strategies_add_nothing_to_the_reward(strategy):
     step, (state, action, *_) = step_of(strategy), drawn()
-    assert torch.equal(step.reward(step.model.task, state, action), step.model.task.reward(state, action))
+    task = step.model.task
+    assert torch.equal(step.reward(task, state, action), task.reward(state, action))
 
 
 def test_thompson_follows_one_head_and_its_own_noise():
