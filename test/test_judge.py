@@ -128,7 +128,7 @@ def test_the_bundle_that_proved_itself_flies_again_instead_of_a_worse_one(flight
     flying = flights.choose((50.0, 60.0, 40.0), {1: 61.0, 2: 39.0}, promised=69.0)
     assert (flying.episode, flying.repeats) == (3, 1)
     assert flying.report.judged_return == 60.0
-    assert flying.report.predicted_return == 69.0
+    assert flying.report.predicted_return == -1.0  # its own, not the other's
     assert flying.files == read_manifest(flights.bundle(1)).files
     assert "judged 50.0" in caplog.text
     assert "bundle 1 flies" in caplog.text

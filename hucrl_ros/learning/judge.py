@@ -126,13 +126,18 @@ class Judge(torch.nn.Module):
             promised,
             f"bundle {played[best - 1]}" if best else "it",
         )
-        report = manifest.report.model_copy(update={"judged_return": judged[best].mean})
-        manifest = manifest.model_copy(update={"report": report})
+        flying = read_manifest(rivals[best])
         if best:
             shutil.rmtree(new)
             shutil.copytree(rivals[best], new)
             again = {name: getattr(manifest, name) for name in KEPT}
-            manifest = read_manifest(new).model_copy(update={**again, "repeats": played[best - 1]})
+            manifest = flying.model_copy(update={**again, "repeats": played[best - 1]})
+        of_flying = {
+            "judged_return": judged[best].mean,
+            "predicted_return": flying.report.predicted_return,
+        }
+        report = manifest.report.model_copy(update=of_flying)
+        manifest = manifest.model_copy(update={"report": report})
         write_atomically(new / MANIFEST, dump_manifest(manifest))
         shutil.rmtree(path, ignore_errors=True)
         new.rename(path)

@@ -145,6 +145,12 @@ class Learner:
             return path
         transitions = join_transitions(episodes, self.run.root)
         error = self._error_in(episodes[last], following)
+        returns = [
+            float(self.task.rewards(episode.states[:-1], episode.actions).sum())
+            for episode in episodes
+        ]
+        # Where the task's reward is none, returns tell nothing of what is searched.
+        known = [*returns, *self._last_promise(last)] if self.dynamics.for_task else []
         began = time.perf_counter()
         progress("fitting", 0.0)
         with moved_to(device, self._modules):
@@ -154,12 +160,7 @@ class Learner:
             fitted = time.perf_counter()
             self.dynamics.start_episode(self._learned_episode(following), generator)
             found = self._search(
-                data,
-                [*self._returns(episodes), *self._last_promise(last)]
-                if self.dynamics.for_task
-                else [],
-                generator,
-                lambda share: progress("searching", share),
+                data, known, generator, lambda share: progress("searching", share)
             )
         searched = time.perf_counter()
         if self._judges:
@@ -167,9 +168,9 @@ class Learner:
         self._save(last)
         self.actor_critic.load_state_dict(found.weights)
         report = report_of(self.model, quality, error, found, fitted - began, searched - fitted)
-        log_account(self.task, self._returns(episodes), report)
+        log_account(self.task, returns, report)
         progress("exporting", 0.0)
-        earned = self._earned(episodes) if self._judges else {}
+        earned = self._earned(returns) if self._judges else {}
         new = path.with_name(f".new_{path.name}") if earned else path
         self._exporter.write(
             new,
@@ -178,15 +179,13 @@ class Learner:
         )
         if earned:
             progress("judging", 0.0)
-            returns = self._returns(episodes)
             self._judge.choose(new, path, earned, self.run.bundle, max(returns) - min(returns))
         return path
 
-    def _earned(self, episodes: Sequence[RecordedEpisode]) -> dict[int, float]:
+    def _earned(self, returns: Sequence[float]) -> dict[int, float]:
         """Mean return of each bundle by the episode that it was made for; the last one last."""
-        returns = self._returns(episodes)
         flights: dict[int, list[float]] = {}
-        for index in range(self.config.exploration.random_episodes, len(episodes)):
+        for index in range(self.config.exploration.random_episodes, len(returns)):
             if not self.run.bundle(index).is_dir():
                 continue  # The episodes may be another run's.
             repeats = read_manifest(self.run.bundle(index)).repeats
@@ -199,12 +198,6 @@ class Learner:
         path = self.run.bundle(episode)
         promised = read_manifest(path).report.predicted_return if path.is_dir() else None
         return [] if promised is None else [promised]
-
-    def _returns(self, episodes: Sequence[RecordedEpisode]) -> list[float]:
-        return [
-            float(self.task.rewards(episode.states[:-1], episode.actions).sum())
-            for episode in episodes
-        ]
 
     def _search(
         self,

@@ -122,9 +122,9 @@ class Heads(nn.Module):
 
     def bootstrap(self, count: int) -> Tensor:
         """Weight of each transition for each head, `(heads, count)`; more of them change none."""
-        weights = torch.ones(count, self._settings.heads)
+        weights = torch.ones(count, self._settings.heads, device="cpu")
         if self._settings.bootstrap:
-            own = torch.Generator().manual_seed(self._bootstrap_seed)
+            own = torch.Generator("cpu").manual_seed(self._bootstrap_seed)
             weights = torch.poisson(weights, generator=own)
         return weights.T
 

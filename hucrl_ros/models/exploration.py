@@ -203,9 +203,8 @@ def spread(
     if settings.covariance == "full":
         matrix = covariance(belief.deviations)
         if total:
-            matrix = matrix + torch.eye(int(matrix.shape[-1])) * (belief.aleatoric**2).unsqueeze(
-                -1
-            )
+            noise = (belief.aleatoric**2).unsqueeze(-1)
+            matrix = matrix + torch.eye(int(matrix.shape[-1])) * noise
         return times(cholesky(matrix), direction)
     deviation = (belief.epistemic**2 + belief.aleatoric**2).sqrt() if total else belief.epistemic
     return deviation * direction
