@@ -246,7 +246,7 @@ class RobotSettings(Settings):
     angles: tuple[str, ...] | None = None
     """Joints that networks see as cosine and sine; None: revolute ones."""
     stops: tuple[str, ...] | None = None
-    """Joints whose stops networks see; None: all of `angles` that have limits."""
+    """Joints whose stops networks see; None: all that have limits."""
     vectors: dict[str, tuple[str, ...]] | None = None
     """By body in the state, the sites whose way from it networks see; None: the points of
     `reward.success`."""

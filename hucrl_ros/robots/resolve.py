@@ -187,8 +187,8 @@ def _check_entries(found: Description, robot: RobotSettings) -> None:
 
 def _check_seen(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> None:
     ranges = dict(zip(robot.joints, joint_ranges(model, robot.joints), strict=True))
-    limited = [j for j in robot.angles or () if j in robot.limits or np.isfinite(ranges[j]).all()]
-    _require_known(found, "stops", robot.stops or (), limited, "angle with limits")
+    limited = [j for j in robot.joints if j in robot.limits or np.isfinite(ranges[j]).all()]
+    _require_known(found, "stops", robot.stops or (), limited, "joint with limits")
     placed = [entry[:-2] for entry in (*robot.observed, *robot.context) if entry[-2:] in ENDS]
     known = [name for k in range(model.nsite) if (name := model.site(k).name)]
     for body, sites in (robot.vectors or {}).items():

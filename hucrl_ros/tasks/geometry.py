@@ -22,7 +22,7 @@ VECTOR_UNIT = 0.3
 
 
 class Stop(NamedTuple):
-    """Where a revolute joint stops."""
+    """Where a joint stops."""
 
     joint: int
     """Its place among the joints."""
@@ -84,7 +84,7 @@ class Geometry(nn.Module):
 
         Args:
             spec: Of the robot.
-            stops: Revolute joints with limits.
+            stops: Joints with limits.
             vectors: From bodies to sites; coordinates that aren't in the state are left out.
             model: Has the sites and the links; None only without vectors and object.
         """

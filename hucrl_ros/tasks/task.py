@@ -194,8 +194,8 @@ class Task(nn.Module):
         joints, seen = self.spec.joint_names, self.described.robot.stops
         stops = [
             Stop(joint, *robot.ranges[joint].tolist())
-            for joint in self.angles
-            if np.isfinite(robot.ranges[joint]).all() and (seen is None or joints[joint] in seen)
+            for joint, name in enumerate(joints)
+            if np.isfinite(robot.ranges[joint]).all() and (seen is None or name in seen)
         ]
         found = Geometry(self.spec, stops, self._vectors(), robot.model)
         return found if stops or found.vectors or found.contact else None
