@@ -302,7 +302,7 @@ def test_the_name_is_that_of_the_file_and_the_settings_lie_next_to_it(tmp_path):
         ),
         ({"limits": {"wrist": [0, 1]}}, "robot.limits: 'wrist' is no one of robot.joints"),
         ({"limits": {"elbow": [1, 0]}}, "robot.limits.elbow: [1.0, 0.0]: expected [lower, upper"),
-        ({"stops": ["shoulder"]}, "robot.stops: 'shoulder' is no angle with limits; known: elbow"),
+        ({"stops": ["shoulder"]}, "robot.stops: 'shoulder' is no joint with limits; known: elbow"),
         ({"vectors": {"hand": []}}, "robot.vectors: 'hand' is no body in the state; known: goal"),
         ({"vectors": {"goal": ["toe"]}}, "robot.vectors.goal: 'toe' is no site of the model; kn"),
         ({"start": {"gaol_x": 1.0}}, "robot.start: 'gaol_x' is no entry of the state"),

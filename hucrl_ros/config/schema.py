@@ -49,7 +49,7 @@ class ModelSettings(Settings):
     kind: Annotated[SerializeAsAny[ModelName], plugins.names_of("models", get_args(ModelName))] = (
         "auto"
     )
-    """Which model; `hucrl list models` explains them; `auto`: `rff` where at most 2 entries of the
+    """Which model; `hucrl list models` explains them; `auto`: `rff` where at most 4 entries of the
     state are to be predicted, else `probabilistic_ensemble`."""
     heads: int = Field(5, ge=1, le=1000)
     """Networks in the ensemble [1]."""

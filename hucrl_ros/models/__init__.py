@@ -34,8 +34,7 @@ MODELS: dict[str, Maker] = {
 
 
 FEW_ENTRIES = 4
-"""Predicted entries of the state up to which `auto` takes a kernel model: one joint's. What more
-joints run against spoils its length-scales; docs/models.md has what was measured."""
+"""Predicted entries of the state up to which `auto` takes a kernel model: those of two joints."""
 logger = logging.getLogger(__name__)
 
 

@@ -12,6 +12,8 @@ from hucrl_ros.models.kernel import (
     KernelModel,
     SquaredExponential,
     independent,
+    likely_noise,
+    prior_variance,
     quadrature_features,
     random_features,
 )
@@ -62,13 +64,19 @@ class FourierModel(KernelModel):
         self, inputs: Tensor, targets: Tensor, generator: torch.Generator, progress: Progress
     ) -> None:
         """Compute the posterior in closed form, in double precision."""
+        # Spread evenly: the likelihood of n transitions takes n³ operations.
+        every, y = -(-len(inputs) // FITTED_POINTS), targets.double()
+        points = inputs[::every].double()
         if self.settings.hyperparameters == "fitted":
-            # Spread evenly: the likelihood of n transitions takes n³ operations.
-            every = -(-len(inputs) // FITTED_POINTS)
-            self.kernel.fit(inputs[::every], targets[::every])
+            self.kernel.fit(points, y[::every])
+        # That of the process: features can't tell amplitude from what they fail to represent.
+        exact = prior_variance(self.kernel.cholesky(points), y[::every].T.unsqueeze(-1))
+        self.prior_std.copy_(exact.sqrt())
         progress(0.5)
-        precision, y = float(self.kernel.noise) ** -2, targets.double()
         phi = self.features(inputs, self.kernel)[0].double()
+        if self.settings.hyperparameters == "fitted":
+            self.kernel.noise.fill_(likely_noise(phi, y, exact, float(self.kernel.noise)))
+        precision = float(self.kernel.noise) ** -2
         identity = torch.eye(self.features.count, dtype=torch.float64)
         factor, failed = torch.linalg.cholesky_ex(precision * phi.T @ phi + identity)
         if bool(failed):
@@ -79,8 +87,6 @@ class FourierModel(KernelModel):
         self.whitener.copy_(torch.linalg.solve_triangular(factor, identity, upper=False))
         mean = torch.cholesky_solve(precision * phi.T @ y, factor)
         self.weights.copy_(mean.T)
-        # The most likely s² = yᵀ(ΦΦᵀ + ν²I)⁻¹y / n, by the matrix inversion lemma.
-        self.prior_std.copy_((precision * (y * (y - phi @ mean)).mean(dim=0)).sqrt())
         self.drawn.copy_(self.weights)
         # ½ ln det(I + ΦᵀΦ/ν²) = ½ ln det(I + ΦΦᵀ/ν²), for each output.
         self.information.fill_(self.output_dim * float(factor.diagonal().log().sum()))

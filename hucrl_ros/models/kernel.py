@@ -19,6 +19,8 @@ PRIOR_WIDTH = 1.0
 """Standard deviation of the log-normal prior of each hyper-parameter [nats]."""
 LEAST_NOISE = 1e-4
 """Least ν that is fitted: double precision factorises no matrix with much less."""
+NOISES = 100
+"""Values of ν that are tried for features."""
 MOST_FEATURES = 4096
 """Most features of `qff`: with more, a factor fills over 64 MB and a tick takes seconds."""
 
@@ -127,6 +129,28 @@ def prior_variance(factor: Tensor, targets: Tensor) -> Tensor:
     whitened = torch.linalg.solve_triangular(factors, targets, upper=False)
     variance: Tensor = (whitened**2).mean(dim=(1, 2))
     return variance
+
+
+def likely_noise(features: Tensor, targets: Tensor, variance: Tensor, least: float) -> float:
+    """Most likely ν ≥ `least`, where also what the features can't represent has to be noise.
+
+    Args:
+        features: φ `(n, D)` of the inputs, so that ΦΦᵀ is the outputs' prior covariance over s².
+        targets: y `(n, m)`.
+        variance: s² `(m,)`.
+        least: ν of the process that the features stand for.
+    """
+    count, width = features.shape
+    values, vectors = torch.linalg.eigh(features.T @ features)
+    values = values.clamp_min(0.0)
+    seen = (vectors.T @ (features.T @ targets)) ** 2
+    ratios = torch.logspace(math.log10(least), 0.0, NOISES, dtype=features.dtype)
+    squared = ratios.square().unsqueeze(-1)  # `(k, 1)`, before values `(D,)`
+    # yᵀ(ΦΦᵀ + ν²I)⁻¹y and ln det(ΦΦᵀ + ν²I), by the eigenvalues of ΦᵀΦ.
+    misfit = ((targets**2).sum(dim=0) - (values + squared).reciprocal() @ seen) / squared
+    determinant = (values + squared).log().sum(dim=-1) + (count - width) * squared[:, 0].log()
+    surprise = (misfit / variance).sum(dim=-1) + targets.shape[1] * determinant
+    return float(ratios[surprise.argmin()])
 
 
 def _bounded(log_noise: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from hucrl_ros.tasks.contact import Contact, links_against, shape_of
 from hucrl_ros.tasks.kinematics import ForwardKinematics, site_point
 
 NEAR_STOP = 0.1
-"""[rad] From this distance on the model sees a joint's stop."""
+"""[rad or m] From this distance on the model sees a joint's stop."""
 GRAZED = 0.1
 """Deviation of a ramp in the data, at least: what was only grazed would otherwise make an input of
 a hundred deviations where it is imagined to be hit."""
@@ -27,9 +27,9 @@ class Stop(NamedTuple):
     joint: int
     """Its place among the joints."""
     lower: float
-    """[rad]"""
+    """[rad or m]"""
     upper: float
-    """[rad]"""
+    """[rad or m]"""
 
 
 class Vector(NamedTuple):

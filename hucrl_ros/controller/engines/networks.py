@@ -77,7 +77,7 @@ GEOMETRY = {
 }
 """Shapes of the arrays where networks see nothing besides the state's entries.
 
-Stops: joint, lower and upper limit [rad]. Links, from each site to the world: site, joint, whether
+Stops: joint, lower and upper limit [rad or m]. Links, from each site to the world: site, joint, whether
 it slides, axis, and the constant transform from the link before, 3 × 4 in rows. Tips: the sites in
 the frames of their last links [m]. Vectors: site, axis, entry of the state. Units: `NEAR_STOP`
 and `VECTOR_UNIT`. Touches: the two ends of a link, which are sites, and its reach [m]. Object, at
