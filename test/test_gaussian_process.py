@@ -13,6 +13,7 @@ from hucrl_ros.errors import ConfigError, LearningError
 from hucrl_ros.models import Transitions, fit, make_model
 from hucrl_ros.models.kernel import (
     SquaredExponential,
+    likely_noise,
     log_evidence,
     quadrature_features,
     random_features,
@@ -230,7 +231,7 @@ def test_the_linear_posterior_is_the_textbooks(kind):
     y = targets.double().numpy()
     covariance = np.linalg.inv(np.eye(phi.shape[1]) + phi.T @ phi / RATIO**2)
     mean = covariance @ phi.T @ y / RATIO**2
-    gram = np.linalg.inv(phi @ phi.T + RATIO**2 * np.eye(20))
+    gram = np.linalg.inv(kernel_matrix(inputs, inputs) + RATIO**2 * np.eye(20))
     prior = np.array([y[:, i] @ gram @ y[:, i] / 20 for i in range(2)])
     np.testing.assert_allclose(belief.mean, new @ mean, atol=1e-4)
     variance = np.einsum("ij,jk,ik->i", new, covariance, new)
@@ -248,6 +249,37 @@ def test_the_linear_posterior_converges_to_the_gaussian_process(kind, tolerance)
     for name in ("mean", "epistemic", "aleatoric"):
         found, expected = getattr(approximate, name), getattr(exact, name)
         assert (found - expected).square().mean().sqrt() < tolerance, name
+
+
+def test_the_likely_noise_has_the_largest_density_of_the_targets():
+    generate = torch.Generator().manual_seed(3)
+    features = torch.randn(30, 6, generator=generate, dtype=torch.float64)
+    targets = features @ torch.randn(6, 2, generator=generate, dtype=torch.float64)
+    targets = targets + 0.3 * torch.randn(30, 2, generator=generate, dtype=torch.float64)
+    variance = torch.tensor([1.0, 2.0], dtype=torch.float64)
+
+    def surprise(ratio):
+        gram = (features @ features.T).numpy() + ratio**2 * np.eye(30)
+        return -sum(
+            multivariate_normal(cov=s2 * gram).logpdf(targets[:, i].numpy())
+            for i, s2 in enumerate(variance.tolist())
+        )
+
+    found = likely_noise(features, targets, variance, 1e-4)
+    assert 0.1 < found < 0.5
+    assert surprise(found) < min(surprise(0.8 * found), surprise(1.25 * found))
+    assert likely_noise(features, targets, variance, 0.7) >= 0.7 - 1e-9
+
+
+def test_what_too_few_features_cant_represent_is_noise_and_no_amplitude():
+    inputs, targets = problem(150)
+    values = {"hyperparameters": "fitted", "noise_ratio": 0.003}
+    exact = learned("gp", inputs, targets, max_points=150, **values)
+    few = learned("rff", inputs, targets, features=16, **values)
+    many = learned("rff", inputs, targets, features=2048, **values)
+    assert few.noise_ratio > 2.0 * many.noise_ratio
+    for model in (few, many):  # before, six times as large
+        assert (model.prior_std < 3.0 * exact.prior_std).all()
 
 
 def test_drawn_weights_have_the_posteriors_covariance():

@@ -40,6 +40,15 @@ def test_the_model_sees_a_stop_that_a_joint_would_come_near_in_a_period():
     close(modelled[:, 1 + len(others)], torch.tensor([0.0, 0.0, 1.0, 0.0, 0.5, 0.0]))
 
 
+def test_the_model_sees_the_ends_of_a_rail():
+    task = make_task("cartpole", 0.0)
+    assert task.geometry.stops == ((0, -2.5, 2.5),)
+    states = torch.zeros(3, 4)
+    states[:, 0] = torch.tensor([0.0, 2.4, -2.5])
+    states[1, 2] = 0.05 / task.spec.period  # half of the way that is seen
+    close(task.geometry.modelled(states), torch.tensor([[0.0, 0.0], [0.0, 0.5], [1.0, 0.0]]))
+
+
 @pytest.mark.parametrize(
     ("name", "pairs"),
     [

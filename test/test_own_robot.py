@@ -106,7 +106,7 @@ def test_what_is_left_out_is_derived_the_same_every_time(tmp_path, arm):
     assert "goal_x" not in robot.state_bounds  # The context isn't predicted.
 
 
-def test_the_model_sees_the_stops_of_revolute_joints_with_limits(stick, arm):
+def test_the_model_sees_the_stops_of_joints_with_limits(stick, arm):
     assert stick.geometry is None
     ((joint, lower, upper),) = Task(arm, 0.0).geometry.stops
     assert joint == 1
@@ -116,9 +116,9 @@ def test_the_model_sees_the_stops_of_revolute_joints_with_limits(stick, arm):
 def test_the_model_sees_contacts_with_round_objects(tmp_path):
     round_ = task_of(tmp_path, pushing(tmp_path, '<geom size="0.05"/>'))
     assert [touch.reach for touch in round_.geometry.touches] == pytest.approx([0.09, 0.07])
-    assert round_.geometry.modelled_dim == 2 + 3
+    assert round_.geometry.modelled_dim == 4 + 3
     box = task_of(tmp_path, pushing(tmp_path, '<geom type="box" size="0.05 0.05 0.05"/>'))
-    assert box.geometry.modelled_dim == 2
+    assert box.geometry.modelled_dim == 4
 
 
 def test_contacts_are_seen_without_stops_as_well(tmp_path):
