@@ -4,8 +4,8 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from hucrl_ros.controller.engines.networks import Dense, Networks
-from hucrl_ros.controller.engines.program import ROUNDS, TINY
+from hucrl_ros.controller.engines.networks import Dense, Networks, Process
+from hucrl_ros.controller.engines.program import LEAST_VARIANCE, ROUNDS, TINY
 from hucrl_ros.planners import Rollouts
 from hucrl_ros.planners.base import Array
 
@@ -134,6 +134,9 @@ class NumpyEngine:
         known = entries[:, : entries.shape[1] - (state.shape[1] - predicted)]
         inputs = np.concatenate([known, self._ahead(state), efforts], axis=1)
         inputs = (inputs - constants["input_mean"]) / constants["input_std"]
+        if self._networks.process is not None:
+            every = _conditioned(self._networks.process, inputs)
+            return self._following(state, applied, noise, every[0], every[1])
         outputs = [
             _network(
                 [Dense(w[head], b[head]) for w, b in self._networks.model], inputs, self._inner
@@ -142,7 +145,15 @@ class NumpyEngine:
         ]
         every = np.stack(outputs)
         means, raw = every[..., :predicted], every[..., predicted:]
-        variances = (constants["min_aleatoric"] + np.logaddexp(raw, 0)) ** 2
+        return self._following(state, applied, noise, means, np.logaddexp(raw, 0))
+
+    def _following(
+        self, state: Array, applied: Array, noise: Array, means: Array, noisy: Array
+    ) -> Array:
+        """The next state from each head's mean and noise `(heads, N, m)`."""
+        constants = self._networks.constants
+        predicted, actions = len(constants["target_mean"]), len(constants["limits"])
+        variances = (constants["min_aleatoric"] + noisy) ** 2
         aleatoric = np.tensordot(constants["choice"], variances, axes=1)
         epistemic = means.var(axis=0) * constants["epistemic_scale"] ** 2
         total = aleatoric + epistemic if constants["total"] else None
@@ -161,6 +172,20 @@ class NumpyEngine:
     @property
     def _inner(self) -> str:
         return self._networks.activation
+
+
+def _conditioned(process: Process, inputs: Array) -> tuple[Array, Array]:
+    """Heads one deviation above and below the mean of a Gaussian process, and their noise."""
+    means, away = [], []
+    for output, scales in enumerate(process.lengthscales):
+        apart = (inputs[:, None] - process.points) / scales
+        covariance = np.exp(-0.5 * (apart**2).sum(axis=-1))
+        explained = ((covariance @ process.whitener[output].T) ** 2).sum(axis=-1)
+        means.append(covariance @ process.weights[output])
+        away.append(np.sqrt(np.maximum(1.0 - explained, LEAST_VARIANCE)))
+    mean, deviation = np.stack(means, axis=-1), np.stack(away, axis=-1)
+    heads = np.stack([mean + deviation, mean - deviation])
+    return heads, np.broadcast_to(process.noise, heads.shape)
 
 
 def _network(layers: list[Dense], x: Array, activation: str) -> Array:

@@ -4,7 +4,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hucrl_ros.controller.engines.networks import GEOMETRY, WAVES, Dense, Floats, Networks
+from hucrl_ros.controller.engines.networks import (
+    GEOMETRY,
+    WAVES,
+    Dense,
+    Floats,
+    Networks,
+    Process,
+)
 from hucrl_ros.models import DeterministicEnsemble, Ensemble
 from hucrl_ros.models.exploration import (
     GreedyDynamics,
@@ -13,6 +20,7 @@ from hucrl_ros.models.exploration import (
     ThompsonDynamics,
 )
 from hucrl_ros.models.fourier import FourierModel
+from hucrl_ros.models.gaussian_process import GaussianProcess
 from hucrl_ros.search.actor_critic import ActorCritic
 from hucrl_ros.tasks import Task
 from hucrl_ros.tasks.contact import NEAR_CONTACT
@@ -33,6 +41,8 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
     model, drawn = dynamics.model, isinstance(dynamics, ThompsonDynamics)
     activation: str = WAVES
     whitener: Floats = np.zeros((0, 0), np.float32)
+    process: Process | None = None
+    layers: list[Dense]
     choice = torch.ones(1)
     # A subclass, e.g. of a plug-in, may compute something else.
     if type(model) in (Ensemble, DeterministicEnsemble):
@@ -46,6 +56,9 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
         scale = model.epistemic_scale * model.prior_std
         if not drawn:
             whitener, choice = _whitener(model), torch.full((2,), 0.5)
+    elif type(model) is GaussianProcess and not drawn:
+        layers, least, process = [], 0.0, _process(model)
+        scale, choice = model.epistemic_scale * model.prior_std, torch.full((2,), 0.5)
     else:
         return None
     policy, hallucination = policies_of(actor_critic)
@@ -76,6 +89,7 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
         joints=len(task.spec.joint_names),
         period=task.spec.period,
         geometry=_geometry(task.geometry or Geometry(task.spec)),
+        process=process,
     )
 
 
@@ -148,6 +162,20 @@ def _heads(model: Ensemble, used: slice) -> list[Dense]:
         Dense(_numpy(weight[used]), _numpy(bias[used]).squeeze(1))
         for weight, bias in zip(weights, biases, strict=True)
     ]
+
+
+def _process(model: GaussianProcess) -> Process:
+    """The points that there are."""
+    outputs = model.output_dim
+    count = max(int((model.whitener[0].diagonal() != 0.0).sum()), 1)
+    noise = model.noise_like(model.prior_std)
+    return Process(
+        points=model.points[:count].numpy().copy(),
+        lengthscales=model.kernel.lengthscales.expand(outputs, -1).numpy().copy(),
+        weights=model.weights[:, :count].numpy().copy(),
+        whitener=model.whitener[:, :count, :count].expand(outputs, -1, -1).numpy().copy(),
+        noise=noise.double().numpy().copy(),
+    )
 
 
 def _waves(model: FourierModel, drawn: bool) -> list[Dense]:

@@ -12,6 +12,7 @@ from numba import njit
 from hucrl_ros.controller.engines.networks import Floats
 from hucrl_ros.controller.engines.program import (
     FOURIER,
+    LEAST_VARIANCE,
     NONE,
     RELU,
     ROUNDS,
@@ -25,11 +26,17 @@ from hucrl_ros.controller.engines.simd import (
     BLOCK,
     PAIR,
     ROW_BYTES,
+    ROWS,
     VECTOR,
+    bell,
     dense_block_1,
     dense_block_2,
     dense_pair_1,
     dense_pair_2,
+    distance_block_1,
+    distance_block_2,
+    double_block_1,
+    double_block_2,
     relu,
     silu,
     softplus,
@@ -316,11 +323,56 @@ def _whiten(program: Program, scratch: Scratch, depth: int, side: int, vectors: 
 
 
 @njit(nogil=True, error_model="numpy")
+def _condition(program: Program, scratch: Scratch, output: int, vectors: int) -> None:
+    """A Gaussian process's mean of `output`, one deviation up and down, into `heads`."""
+    lanes, count, dim = vectors * VECTOR, program.alphas.shape[1], len(program.target_mean)
+    covariances, found = scratch.covariances[0], scratch.covariances[1]
+    inputs, zeros = len(scratch.scaled), program.triangles[output].ctypes.data
+    for i in range(inputs):
+        for lane in range(lanes):
+            scratch.scaled[i, lane] = scratch.inputs[i, lane] * program.inverses[output, i]
+    x, base = scratch.scaled.ctypes.data, program.points[output].ctypes.data
+    for row in range(0, count, ROWS):
+        points, at = base + 8 * row * inputs, covariances[row].ctypes.data
+        if vectors == 2:
+            distance_block_2(x, points, zeros, at, inputs)
+        else:
+            distance_block_1(x, points, zeros, at, inputs)
+    for row in range(count):
+        for v in range(vectors):
+            bell(covariances[row].ctypes.data + 8 * VECTOR * v)
+    x, weights = covariances.ctypes.data, zeros + 8 * ROWS
+    for row in range(0, count, ROWS):
+        used = min(row + ROWS, count)
+        if vectors == 2:
+            double_block_2(x, weights, zeros, found[row].ctypes.data, used)
+        else:
+            double_block_1(x, weights, zeros, found[row].ctypes.data, used)
+        weights += 8 * ROWS * used
+    above, below = scratch.heads[0], scratch.heads[1]
+    for lane in range(lanes):
+        scratch.scaled[0, lane], scratch.scaled[1, lane] = 0.0, 1.0
+    for row in range(count):
+        for lane in range(lanes):
+            scratch.scaled[0, lane] += program.alphas[output, row] * covariances[row, lane]
+            scratch.scaled[1, lane] -= found[row, lane] * found[row, lane]
+    for lane in range(lanes):
+        mean, variance = scratch.scaled[0, lane], scratch.scaled[1, lane]
+        away = math.sqrt(max(variance, LEAST_VARIANCE))
+        above[output, lane], below[output, lane] = mean + away, mean - away
+        above[dim + output, lane] = below[dim + output, lane] = program.noise[output]
+
+
+@njit(nogil=True, error_model="numpy")
 def _believe(program: Program, scratch: Scratch, vectors: int) -> None:
     """Each head's normalised mean and deviation into `heads`.
 
-    Of a Fourier model, two heads a posterior deviation above and below the mean.
+    Of a model with a prior, two heads a posterior deviation above and below the mean.
     """
+    if len(program.points):
+        for output in range(len(program.target_mean)):
+            _condition(program, scratch, output, vectors)
+        return
     first = program.policy_layers + program.hallucination_layers
     dim, lanes, whitened = len(program.target_mean), vectors * VECTOR, len(program.whitener) > 0
     heads = 1 if whitened else len(program.choice)

@@ -11,6 +11,7 @@ from hucrl_ros.controller.manifest import Manifest
 NETWORKS = "networks.npz"
 Arrays = Mapping[str, NDArray[np.generic]]
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 
 
 WAVES = "waves"
@@ -28,6 +29,21 @@ class Dense(NamedTuple):
     """`(outputs,)`."""
 
 
+class Process(NamedTuple):
+    """A Gaussian process with m independent outputs, given n points; all in float64."""
+
+    points: Doubles
+    """`(n, inputs)`, normalised."""
+    lengthscales: Doubles
+    """`(m, inputs)`."""
+    weights: Doubles
+    """`(m, n)` α: the mean is Σ α k(·, point)."""
+    whitener: Doubles
+    """`(m, n, n)` lower triangles W: the variance is 1 − ‖W k‖², in units of `epistemic_scale`²."""
+    noise: Doubles
+    """`(m,)` deviation of the noise."""
+
+
 class Networks(NamedTuple):
     """Everything that an imagined step needs, besides the reward."""
 
@@ -36,7 +52,7 @@ class Networks(NamedTuple):
     hallucination: list[Dense]
     """η, like π; empty for a strategy without one."""
     model: list[Dense]
-    """Each head: features and efforts, normalised, to 2 m outputs."""
+    """Each head: features and efforts, normalised, to 2 m outputs; none of a Gaussian process."""
     activation: str
     """Of the model: relu, silu, tanh or `WAVES`."""
     whitener: Floats
@@ -52,6 +68,8 @@ class Networks(NamedTuple):
     """Control period [s]."""
     geometry: dict[str, Floats]
     """`GEOMETRY`: what networks see besides the state's entries; see `tasks.geometry`."""
+    process: Process | None = None
+    """The model, where it is a Gaussian process."""
 
 
 CONSTANTS = (
@@ -99,6 +117,8 @@ def to_arrays(networks: Networks) -> dict[str, NDArray[np.generic]]:
             arrays[f"{name}.{index}.biases"] = layer.biases
     if len(networks.whitener):
         arrays["whitener"] = networks.whitener
+    if networks.process is not None:
+        arrays.update({f"process.{k}": v for k, v in networks.process._asdict().items()})
     return arrays
 
 
@@ -128,6 +148,7 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
             name: np.asarray(arrays.get(name, np.ones(shape)), np.float32)
             for name, shape in GEOMETRY.items()
         },
+        process=_process(arrays),
     )
     spec, entries = manifest.spec, len(networks.angles) * 2 + len(networks.constants["scales"])
     _check_geometry(networks.geometry, networks.joints, spec.state_dim)
@@ -155,6 +176,11 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
         _check_chain("hallucination", networks.hallucination, (), features, predicted)
     elif networks.hallucination:
         raise ValueError("hallucination has layers, but hallucination_dim is 0")
+    if networks.process is not None:
+        _check_process(networks.process, seen, predicted)
+        if heads != 2 or networks.model or whitener.size:
+            raise ValueError(f"choice has {heads} of 2, or the model is a process and networks")
+        return networks
     widening = 2 if networks.activation == WAVES else 1
     given = 1 if whitener.size else heads
     _check_chain("model", networks.model, (given,), seen, 2 * predicted, widening)
@@ -191,6 +217,24 @@ def _check_geometry(geometry: dict[str, Floats], joints: int, state_dim: int) ->
         for index in geometry[name][:, column]:
             if index not in range(count):
                 raise ValueError(f"{name} has {index:g}, of {count} that there are")
+
+
+def _process(arrays: Arrays) -> Process | None:
+    if "process.points" not in arrays:
+        return None
+    return Process(*(arrays[f"process.{name}"].astype(np.float64) for name in Process._fields))
+
+
+def _check_process(process: Process, inputs: int, outputs: int) -> None:
+    count = len(process.points)
+    shapes = Process(
+        (count, inputs), (outputs, inputs), (outputs, count), (outputs, count, count), (outputs,)
+    )
+    for name, found, shape in zip(Process._fields, process, shapes, strict=True):
+        if found.shape != shape or not np.isfinite(found).all():
+            raise ValueError(f"process.{name} has the shape {found.shape}, not {shape}, or no end")
+    if not count or (process.lengthscales <= 0.0).any():
+        raise ValueError("process.points is empty, or process.lengthscales aren't above 0")
 
 
 def _layers(arrays: Arrays, name: str) -> list[Dense]:

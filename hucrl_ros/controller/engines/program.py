@@ -1,13 +1,20 @@
 """How the planning kernel sees a bundle, and its memory."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.controller.engines.networks import WAVES, Dense, Floats, Networks
-from hucrl_ros.controller.engines.simd import BLOCK, LANES, PAIR, VECTOR
+from hucrl_ros.controller.engines.networks import (
+    WAVES,
+    Dense,
+    Doubles,
+    Floats,
+    Networks,
+    Process,
+)
+from hucrl_ros.controller.engines.simd import BLOCK, LANES, PAIR, ROWS, VECTOR
 
 TINY = 1e-6
 """[m] Lengths in contacts are taken to be at least as long where something is divided by them."""
@@ -18,6 +25,8 @@ second half of the turns, of a link and the object."""
 
 NONE, RELU, SILU, TANH, FOURIER = range(5)
 ACTIVATIONS = {"relu": RELU, "silu": SILU, "tanh": TANH, WAVES: FOURIER}
+LEAST_VARIANCE = 1e-10
+"""Least variance of a Gaussian process, its prior's being 1: `models.gaussian_process` says why."""
 OUTPUT_ROWS = BLOCK - 1
 """Rows that a layer or the whitener may write beyond its outputs."""
 
@@ -48,6 +57,17 @@ class Program(NamedTuple):
     head_layers: int
     whitener: Floats
     """Of a Fourier model, packed by `pack_triangle`; else empty."""
+    points: Doubles
+    """`(m, …)` a Gaussian process's points in length-scales of each output, packed by
+    `pack_rows`; else empty."""
+    inverses: Doubles
+    """`(m, inputs)` one over each length-scale."""
+    alphas: Doubles
+    """`(m, n)` weights of the points."""
+    triangles: Doubles
+    """`(m, …)` whiteners, packed by `pack_triangle`."""
+    noise: Floats
+    """`(m,)` deviations of the noise."""
     critic_layers: int
     """0 where there is no critic: rewards and values of a bundle are ONNX Runtime's."""
     angles: NDArray[np.int64]
@@ -120,6 +140,10 @@ class Scratch(NamedTuple):
     """`(2, rows, LANES)`, by turns input and output of a layer."""
     heads: Floats
     """`(heads, 2 m, LANES)` means and deviations, normalised."""
+    scaled: Doubles
+    """`(inputs, LANES)` in length-scales, of a Gaussian process."""
+    covariances: Doubles
+    """`(2, rows, LANES)` with its points, and whitened."""
 
 
 def pack(weights: Floats) -> Floats:
@@ -135,15 +159,21 @@ def pack(weights: Floats) -> Floats:
     return np.concatenate(parts)
 
 
-def pack_triangle(matrix: Floats) -> Floats:
+def pack_triangle(matrix: NDArray[Any], size: int = BLOCK) -> NDArray[Any]:
     """A lower triangle `(D, D)` in the order in which `_whiten` reads it, behind a block of 0."""
-    parts = [np.zeros(BLOCK, np.float32)]
-    for first in range(0, len(matrix), BLOCK):
-        rows = np.zeros((BLOCK, min(first + BLOCK, len(matrix))), np.float32)
-        block = matrix[first : first + BLOCK, : rows.shape[1]]
+    parts = [np.zeros(size, matrix.dtype)]
+    for first in range(0, len(matrix), size):
+        rows = np.zeros((size, min(first + size, len(matrix))), matrix.dtype)
+        block = matrix[first : first + size, : rows.shape[1]]
         rows[: len(block)] = np.tril(block, first)
         parts.append(rows.T.ravel())
     return np.concatenate(parts)
+
+
+def pack_rows(matrix: Doubles) -> Doubles:
+    """Rows `(n, d)`, some of zeros added, in the order in which `_resemble` reads them."""
+    rows = np.pad(matrix, ((0, -len(matrix) % ROWS), (0, 0)))
+    return np.ascontiguousarray(rows.reshape(-1, ROWS, matrix.shape[1]).swapaxes(1, 2)).ravel()
 
 
 def padded(particles: int) -> int:
@@ -155,7 +185,7 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
     """Lay the weights out as the kernel reads them."""
     chains = _chain(networks.policy, SILU, TANH) + _chain(networks.hallucination, SILU, TANH)
     inner = ACTIVATIONS[networks.activation]
-    for head in range(len(networks.model[0].weights)):
+    for head in range(len(networks.model[0].weights) if networks.model else 0):
         layers = [Dense(layer.weights[head], layer.biases[head]) for layer in networks.model]
         chains += _chain(layers, inner, NONE)
     chains += _chain(critic, SILU, NONE)
@@ -178,6 +208,7 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
     lower[:] = -np.inf
     for joint, least, largest in stops:
         lower[int(joint)], upper[int(joint)] = least, largest
+    process = networks.process or Process(*(np.zeros((0,) * axes) for axes in (2, 2, 2, 3, 1)))
     return Program(
         layers=rows,
         weights=memory,
@@ -187,6 +218,11 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
         whitener=pack_triangle(networks.whitener)
         if len(networks.whitener)
         else networks.whitener.ravel(),
+        points=_each([pack_rows(process.points / scale) for scale in process.lengthscales]),
+        inverses=1.0 / process.lengthscales,
+        alphas=process.weights,
+        triangles=_each([pack_triangle(matrix, ROWS) for matrix in process.whitener]),
+        noise=process.noise.astype(np.float32),
         critic_layers=len(critic),
         angles=angles,
         others=np.setdiff1d(np.arange(state_dim), angles).astype(np.int64),
@@ -220,6 +256,10 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
         beta=np.float32(constants["beta"]),
         total=bool(constants["total"]),
     )
+
+
+def _each(rows: list[Doubles]) -> Doubles:
+    return np.stack(rows) if rows else np.zeros((0, 0))
 
 
 def _placements(links: Floats) -> Floats:
@@ -261,4 +301,6 @@ def scratch_memory(program: Program, state_dim: int, width: int) -> Scratch:
         applied=lanes(width),
         hidden=lanes(2, rows),
         heads=lanes(len(program.choice), 2 * len(program.target_mean)),
+        scaled=np.zeros((program.inverses.shape[1], LANES)),
+        covariances=np.zeros((2, program.alphas.shape[1] + 2 * ROWS, LANES)),
     )

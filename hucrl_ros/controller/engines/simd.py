@@ -5,7 +5,8 @@ them, nothing has to be shuffled, and a network of any width runs near the proce
 LLVM's generic vectors are used; it turns them into AVX-512, AVX2 or NEON. Sums run in the same
 order on each, and in any number of threads.
 
-Addresses are int64, and `(rows, LANES)` arrays of float32 are what they point to.
+Addresses are int64, and `(rows, LANES)` arrays are what they point to: of float32, but for a
+Gaussian process, whose variance is a small difference of large sums, of float64.
 """
 
 import math
@@ -31,9 +32,13 @@ BLOCK = 8 if WIDE else 4
 PAIR = 2
 """Outputs of the smaller blocks that end a layer."""
 ROW_BYTES = 4 * LANES
+ROWS = 4
+"""Outputs that are summed together in double precision."""
 
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _FLOATS, _INTS = ir.VectorType(_FLOAT, VECTOR), ir.VectorType(_INT32, VECTOR)
+_DOUBLE = ir.DoubleType()
+_DOUBLES, _LONGS = ir.VectorType(_DOUBLE, VECTOR), ir.VectorType(_INT64, VECTOR)
 _LOG2_E = 1.4426950408889634
 _LN_2_HIGH, _LN_2_LOW = 0.693359375, -2.12194440e-4
 _ROUNDING = 1.5 * 2.0**23
@@ -41,6 +46,10 @@ _ROUNDING = 1.5 * 2.0**23
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 0.16666665459, 0.5)
 _SERIES = (1 / 11, 1 / 9, 1 / 7, 1 / 5, 1 / 3, 1.0)
 """Of artanh."""
+_LN_2 = (6.93147180369123816490e-01, 1.90821492927058770002e-10)
+"""Parts of ln 2 whose sum has more digits than a double; the first times n is exact."""
+_TERMS = 12
+"""Highest power of exp's series in double precision."""
 _HALF_PI = (1.57079637050628662109375, -4.37113900018624283e-8)
 """Parts of π/2 whose sum has twice the digits of float32."""
 _COSINE = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2, -0.5, 1.0)
@@ -52,8 +61,14 @@ _Address: TypeAlias = Any
 _Signature: TypeAlias = Any
 
 
-def _dense(rows: int, vectors: int) -> Callable[..., None]:
-    """`y = b + Wᵀ x` for `rows` outputs of `vectors` vectors of particles."""
+def _dense(
+    rows: int, vectors: int, number: ir.Type = _FLOAT, apart: bool = False
+) -> Callable[..., None]:
+    """`y = b + Wᵀ x` for `rows` outputs of `vectors` vectors of particles.
+
+    With `apart`, y = b + Σ (x − w)², the squared distance from each row of weights.
+    """
+    lanes, size = ir.VectorType(number, VECTOR), _bytes(number)
 
     @intrinsic
     def dense(
@@ -70,7 +85,7 @@ def _dense(rows: int, vectors: int) -> Callable[..., None]:
             x, weights, biases, y, depth = args
             before = builder.block
             start = [
-                _splat(builder, _load(builder, biases, row, _FLOAT))
+                _splat(builder, _load(builder, biases, row, number))
                 for row in range(rows)
                 for _ in range(vectors)
             ]
@@ -81,17 +96,20 @@ def _dense(rows: int, vectors: int) -> Callable[..., None]:
             index = _carried(builder, _INT64, ir.Constant(_INT64, 0), before)
             x_at = _carried(builder, _INT64, x, before)
             w_at = _carried(builder, _INT64, weights, before)
-            sums = [_carried(builder, _FLOATS, value, before) for value in start]
-            inputs = [_load(builder, x_at, v * VECTOR, _FLOATS) for v in range(vectors)]
+            sums = [_carried(builder, lanes, value, before) for value in start]
+            inputs = [_load(builder, x_at, v * VECTOR, lanes) for v in range(vectors)]
             grown = []
             for row in range(rows):
-                weight = _splat(builder, _load(builder, w_at, row, _FLOAT))
+                weight = _splat(builder, _load(builder, w_at, row, number))
                 for v in range(vectors):
-                    grown.append(_fma(builder, weight, inputs[v], sums[row * vectors + v]))
+                    one, other = weight, inputs[v]
+                    if apart:
+                        one = other = builder.fsub(other, weight)
+                    grown.append(_fma(builder, one, other, sums[row * vectors + v]))
             following = builder.add(index, ir.Constant(_INT64, 1))
             index.add_incoming(following, loop)
-            x_at.add_incoming(builder.add(x_at, ir.Constant(_INT64, ROW_BYTES)), loop)
-            w_at.add_incoming(builder.add(w_at, ir.Constant(_INT64, 4 * rows)), loop)
+            x_at.add_incoming(builder.add(x_at, ir.Constant(_INT64, size * LANES)), loop)
+            w_at.add_incoming(builder.add(w_at, ir.Constant(_INT64, size * rows)), loop)
             for value, larger in zip(sums, grown, strict=True):
                 value.add_incoming(larger, loop)
             builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
@@ -137,7 +155,9 @@ def waves(
     return types.void(cosine, sine), _waves
 
 
-def _elementwise(function: Callable[[_Builder, _Vector], _Vector]) -> Callable[[int], None]:
+def _elementwise(
+    function: Callable[[_Builder, _Vector], _Vector], kind: ir.Type = _FLOATS
+) -> Callable[[int], None]:
     """`function` on one vector in memory, in place."""
 
     @intrinsic
@@ -147,7 +167,7 @@ def _elementwise(function: Callable[[_Builder, _Vector], _Vector]) -> Callable[[
         def codegen(
             context: _Builder, builder: _Builder, signature: _Signature, args: list[_Vector]
         ) -> _Vector:
-            value = function(builder, _load(builder, args[0], 0, _FLOATS))
+            value = function(builder, _load(builder, args[0], 0, kind))
             _store(builder, value, args[0], 0)
             return context.get_dummy_value()
 
@@ -190,6 +210,26 @@ def _exp(builder: _Builder, x: _Vector) -> _Vector:
     return builder.bitcast(builder.add(builder.bitcast(value, _INTS), exponent), _FLOATS)
 
 
+def _bell(builder: _Builder, x: _Vector) -> _Vector:
+    """exp(−x / 2) of double x ≥ 0, to a relative 1e-15; like `_exp`, by Taylor's series."""
+
+    def all_of(value: float) -> _Vector:
+        return ir.Constant(_DOUBLES, [value] * VECTOR)
+
+    x = builder.fmul(x, all_of(-0.5))
+    x = builder.select(builder.fcmp_ordered("<", x, all_of(-700.0)), all_of(-700.0), x)
+    shifted = _fma(builder, x, all_of(_LOG2_E), all_of(1.5 * 2.0**52))
+    n, r = builder.fsub(shifted, all_of(1.5 * 2.0**52)), x
+    for part in _LN_2:
+        r = _fma(builder, n, all_of(-part), r)
+    value = all_of(1.0 / math.factorial(_TERMS))
+    for power in reversed(range(_TERMS)):
+        value = _fma(builder, value, r, all_of(1.0 / math.factorial(power)))
+    shift = ir.Constant(_LONGS, [52] * VECTOR)
+    exponent = builder.shl(builder.bitcast(shifted, _LONGS), shift)
+    return builder.bitcast(builder.add(builder.bitcast(value, _LONGS), exponent), _DOUBLES)
+
+
 def _limited(builder: _Builder, x: _Vector, limit: float) -> _Vector:
     for bound, beyond in ((limit, ">"), (-limit, "<")):
         x = builder.select(builder.fcmp_ordered(beyond, x, _all(bound)), _all(bound), x)
@@ -214,15 +254,15 @@ def _every(value: int) -> _Vector:
 
 def _splat(builder: _Builder, scalar: _Vector) -> _Vector:
     """`scalar` in every place of a vector."""
-    undefined = ir.Constant(_FLOATS, ir.Undefined)
+    undefined = ir.Constant(ir.VectorType(scalar.type, VECTOR), ir.Undefined)
     first = builder.insert_element(undefined, scalar, ir.Constant(_INT32, 0))
     return builder.shuffle_vector(first, undefined, _every(0))
 
 
 def _fma(builder: _Builder, a: _Vector, b: _Vector, c: _Vector) -> _Vector:
     """The value of a · b + c, rounded once."""
-    signature = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
-    name = f"llvm.fma.v{VECTOR}f32"
+    signature = ir.FunctionType(a.type, [a.type] * 3)
+    name = f"llvm.fma.v{VECTOR}f{8 * _bytes(a.type)}"
     function = cgutils.get_or_insert_function(builder.module, signature, name)
     return builder.call(function, [a, b, c])
 
@@ -234,21 +274,27 @@ def _carried(builder: _Builder, kind: ir.Type, start: _Vector, before: _Vector) 
     return value
 
 
+def _bytes(kind: ir.Type) -> int:
+    """Of a number of that type, or in a vector of it."""
+    return 4 if getattr(kind, "element", kind) == _FLOAT else 8
+
+
 def _pointer(builder: _Builder, address: _Vector, index: int, kind: ir.Type) -> _Vector:
-    """To the float32 number `index` places behind `address`."""
+    """To the number `index` places behind `address`."""
     return builder.inttoptr(
-        builder.add(address, ir.Constant(_INT64, 4 * index)), kind.as_pointer()
+        builder.add(address, ir.Constant(_INT64, _bytes(kind) * index)), kind.as_pointer()
     )
 
 
 def _load(builder: _Builder, address: _Vector, index: int, kind: ir.Type) -> _Vector:
     value = builder.load(_pointer(builder, address, index, kind))
-    value.align = 4
+    value.align = _bytes(kind)
     return value
 
 
 def _store(builder: _Builder, value: _Vector, address: _Vector, index: int) -> None:
-    builder.store(value, _pointer(builder, address, index, _FLOATS)).align = 4
+    pointer = _pointer(builder, address, index, value.type)
+    builder.store(value, pointer).align = _bytes(value.type)
 
 
 dense_block_2 = _dense(BLOCK, 2)
@@ -259,3 +305,8 @@ relu = _elementwise(_relu)
 silu = _elementwise(_silu)
 tanh = _elementwise(_tanh)
 softplus = _elementwise(_softplus)
+bell = _elementwise(_bell, _DOUBLES)
+double_block_2 = _dense(ROWS, 2, _DOUBLE)
+double_block_1 = _dense(ROWS, 1, _DOUBLE)
+distance_block_2 = _dense(ROWS, 2, _DOUBLE, apart=True)
+distance_block_1 = _dense(ROWS, 1, _DOUBLE, apart=True)
