@@ -130,8 +130,12 @@ def test_what_was_held_out_once_is_held_out_for_ever():
             "'thompson' draws from no",
         ),
         (
-            {"model": {"kind": "gp"}, "control": {"engine": "compiled"}},
-            "'compiled' doesn't know model.kind = 'gp'",
+            {
+                "strategy": "thompson",
+                "model": {"kind": "gp"},
+                "control": {"engine": "compiled"},
+            },
+            "'compiled' doesn't know functions drawn from a 'gp'",
         ),
         (
             {"exploration": {"covariance": "full"}, "control": {"engine": "compiled"}},

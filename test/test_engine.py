@@ -330,6 +330,47 @@ def test_waves_and_whiteners_that_do_not_fit_are_refused(fourier, key, shape, me
         from_arrays({**arrays, key: np.zeros(shape, np.float32)}, fourier.manifest)
 
 
+@pytest.fixture(scope="module")
+def process(tmp_path_factory):
+    return untrained_bundle(
+        tmp_path_factory.mktemp("process") / "bundle",
+        "pendulum",
+        ModelSettings(kind="gp"),
+        PlannerSettings(particles=8, horizon=2),
+        SearchSettings(policy_layers=(4,), critic_layers=(4,)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (
+            "process.points",
+            np.zeros((1, 3)),
+            r"process\.points has the shape \(1, 3\), not \(1, 4\)",
+        ),
+        (
+            "process.points",
+            np.zeros((0, 4)),
+            r"process\.weights has the shape \(2, 1\), not \(2, 0\)",
+        ),
+        ("process.weights", np.zeros((2, 2)), r"process\.weights has the shape \(2, 2\)"),
+        (
+            "process.whitener",
+            np.full((2, 1, 1), np.nan),
+            r"whitener .*, or isn't finite",
+        ),
+        ("process.lengthscales", np.zeros((2, 4)), "process.lengthscales aren't above 0"),
+        ("choice", np.ones(3), "choice has 3 of 2"),
+    ],
+)
+def test_a_process_that_does_not_fit_is_refused(process, key, value, message):
+    arrays = to_arrays(process.networks)
+    from_arrays(arrays, process.manifest)
+    with pytest.raises(ValueError, match=message):
+        from_arrays({**arrays, key: value}, process.manifest)
+
+
 def test_an_unknown_activation_and_a_whitener_of_an_ensemble_are_refused(bundle, fourier):
     arrays = to_arrays(bundle.networks)
     with pytest.raises(ValueError, match="activation is 'sin'"):

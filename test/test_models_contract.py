@@ -323,7 +323,8 @@ def test_a_full_covariance_is_imagined_in_the_controller_too(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("task", "kind"), [("cartpole", "rff"), ("reacher", "probabilistic_ensemble")]
+    ("task", "kind"),
+    [("pendulum", "rff"), ("cartpole", "gp"), ("reacher", "probabilistic_ensemble")],
 )
 def test_auto_takes_a_kernel_model_for_few_entries_and_says_so(task, kind, caplog):
     task, settings = make_task(task, 0.1), ModelSettings(kind="auto")
@@ -332,6 +333,7 @@ def test_auto_takes_a_kernel_model_for_few_entries_and_says_so(task, kind, caplo
     assert type(model) is type(make_model(task, ModelSettings(kind=kind), generator()))
     assert kind_of(settings, task) == kind
     assert f"model.kind = auto: {kind}, for {task.spec.predicted_dim} entries" in caplog.text
+    assert kind_of(settings, task, "thompson") == {"gp": "rff"}.get(kind, kind)
 
 
 def test_efforts_are_shares_of_their_limit_for_models_with_a_prior():

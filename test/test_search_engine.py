@@ -85,6 +85,7 @@ EACH = pytest.mark.parametrize(
         *(("cartpole", strategy, KINDS[0]) for strategy in STRATEGIES),
         ("cartpole", "optimistic", "rff"),
         ("pusher", "optimistic", "rff"),
+        *(("cartpole", strategy, "gp") for strategy in STRATEGIES if strategy != "thompson"),
     ],
 )
 
@@ -214,9 +215,12 @@ def test_what_is_not_finite_stays_so():
     assert imagined.rewards[:, others].isfinite().all()
 
 
-@pytest.mark.parametrize(("kind", "covariance"), [("gp", "diagonal"), (KINDS[0], "full")])
-def test_what_the_kernel_does_not_know_is_left_to_torch(kind, covariance):
-    assert type(make_model_rollout(*modules(kind=kind, covariance=covariance))) is ModelRollout
+@pytest.mark.parametrize(
+    "special",
+    [{"kind": "gp", "strategy": "thompson"}, {"kind": KINDS[0], "covariance": "full"}],
+)
+def test_what_the_kernel_does_not_know_is_left_to_torch(special):
+    assert type(make_model_rollout(*modules(**special))) is ModelRollout
 
 
 def test_a_system_that_is_not_learned_is_left_to_torch():

@@ -62,6 +62,9 @@ def tick_gflop(networks: Networks, settings: PlannerSettings) -> float:
     """
     layers = [*networks.policy, *networks.hallucination, *networks.model]
     step = 2.0 * sum(layer.weights.size for layer in layers) + networks.whitener.size
+    if (process := networks.process) is not None:
+        distances = 3 * process.points.size * len(process.weights)
+        step += distances + 2 * process.weights.size + process.whitener.size
     rollouts = settings.particles * max(settings.noise_draws, 1) * settings.iterations
     return 1e-9 * rollouts * settings.horizon * step
 
@@ -224,8 +227,11 @@ def _bundles(path: Path | None, folder: Path) -> Iterator[tuple[System, Bundle]]
         if bundle.networks is None:
             raise BundleError(f"{path}: has no networks.npz, whose operations could be counted")
         weights = [layer.weights for layer in bundle.networks.model]
-        hidden = tuple(int(weight.shape[-1]) for weight in weights[:-1])
-        yield System(bundle.manifest.task, len(weights[0]), hidden), bundle
+        if (process := bundle.networks.process) is not None:
+            heads, hidden = process.weights.shape[0], process.weights.shape[1:]
+        else:
+            heads, hidden = len(weights[0]), tuple(int(w.shape[-1]) for w in weights[:-1])
+        yield System(bundle.manifest.task, heads, hidden), bundle
         return
     for index, system in enumerate(SYSTEMS):
         model = ModelSettings(heads=system.heads, layers=system.layers)

@@ -49,8 +49,8 @@ class ModelSettings(Settings):
     kind: Annotated[SerializeAsAny[ModelName], plugins.names_of("models", get_args(ModelName))] = (
         "auto"
     )
-    """Which model; `hucrl list models` explains them; `auto`: `rff` where at most 4 entries of the
-    state are to be predicted, else `probabilistic_ensemble`."""
+    """Which model; `hucrl list models` explains them; `auto`: `rff` where at most 2 entries of the
+    state are to be predicted, `gp` where at most 4 are, else `probabilistic_ensemble`."""
     heads: int = Field(5, ge=1, le=1000)
     """Networks in the ensemble [1]."""
     layers: tuple[PositiveInt, ...] = Field((64, 64), min_length=1)
@@ -356,7 +356,8 @@ class Config(Settings):
                 f"exploration.covariance = 'full': strategy = {self.strategy!r} draws from no "
                 "covariance; take diagonal, greedy, optimistic or opax"
             )
-        unknown = "model.kind = 'gp'" if kind == "gp" else ""
+        drawn = kind == "gp" and self.strategy == "thompson"
+        unknown = "functions drawn from a 'gp'" if drawn else ""
         unknown = "a full covariance" if exploration.covariance == "full" else unknown
         if self.control.engine == "compiled" and unknown:
             raise ValueError(

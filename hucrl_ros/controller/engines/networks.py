@@ -39,7 +39,7 @@ class Process(NamedTuple):
     weights: Doubles
     """`(m, n)` α: the mean is Σ α k(·, point)."""
     whitener: Doubles
-    """`(m, n, n)` lower triangles W: the variance is 1 − ‖W k‖², in units of `epistemic_scale`²."""
+    """`(m, n, n)` lower triangles W; 1 − ‖W k‖² is the variance, in units of `epistemic_scale`."""
     noise: Doubles
     """`(m,)` deviation of the noise."""
 
@@ -95,11 +95,11 @@ GEOMETRY = {
 }
 """Shapes of the arrays where networks see nothing besides the state's entries.
 
-Stops: joint, lower and upper limit [rad or m]. Links, from each site to the world: site, joint, whether
-it slides, axis, and the constant transform from the link before, 3 × 4 in rows. Tips: the sites in
-the frames of their last links [m]. Vectors: site, axis, entry of the state. Units: `NEAR_STOP`
-and `VECTOR_UNIT`. Touches: the two ends of a link, which are sites, and its reach [m]. Object, at
-most one: entries of its coordinates, radius and half height [m], `NEAR_CONTACT`.
+Stops: joint, lower and upper limit [rad or m]. Links, from each site to the world: site, joint,
+whether it slides, axis, and the constant transform from the link before, 3 × 4 in rows. Tips: the
+sites in the frames of their last links [m]. Vectors: site, axis, entry of the state. Units:
+`NEAR_STOP` and `VECTOR_UNIT`. Touches: the two ends of a link, which are sites, and its reach [m].
+Object, at most one: entries of its coordinates, radius and half height [m], `NEAR_CONTACT`.
 """
 _NETWORKS = ("policy", "hallucination", "model")
 
@@ -227,12 +227,19 @@ def _process(arrays: Arrays) -> Process | None:
 
 def _check_process(process: Process, inputs: int, outputs: int) -> None:
     count = len(process.points)
-    shapes = Process(
-        (count, inputs), (outputs, inputs), (outputs, count), (outputs, count, count), (outputs,)
-    )
-    for name, found, shape in zip(Process._fields, process, shapes, strict=True):
+    shapes = {
+        "points": (count, inputs),
+        "lengthscales": (outputs, inputs),
+        "weights": (outputs, count),
+        "whitener": (outputs, count, count),
+        "noise": (outputs,),
+    }
+    for name, shape in shapes.items():
+        found = getattr(process, name)
         if found.shape != shape or not np.isfinite(found).all():
-            raise ValueError(f"process.{name} has the shape {found.shape}, not {shape}, or no end")
+            raise ValueError(
+                f"process.{name} has the shape {found.shape}, not {shape}, or isn't finite"
+            )
     if not count or (process.lengthscales <= 0.0).any():
         raise ValueError("process.points is empty, or process.lengthscales aren't above 0")
 

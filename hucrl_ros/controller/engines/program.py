@@ -26,7 +26,7 @@ second half of the turns, of a link and the object."""
 NONE, RELU, SILU, TANH, FOURIER = range(5)
 ACTIVATIONS = {"relu": RELU, "silu": SILU, "tanh": TANH, WAVES: FOURIER}
 LEAST_VARIANCE = 1e-10
-"""Least variance of a Gaussian process, its prior's being 1: `models.gaussian_process` says why."""
+"""Of a Gaussian process whose prior has 1; `models.gaussian_process` says why."""
 OUTPUT_ROWS = BLOCK - 1
 """Rows that a layer or the whitener may write beyond its outputs."""
 
