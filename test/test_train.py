@@ -20,7 +20,7 @@ from hucrl_ros.errors import RunError
 from hucrl_ros.experiments.train import train
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.summary import read_summary
+from hucrl_ros.run.summary import TickStatistics, read_summary, write_summary
 from hucrl_ros.tasks import make_task
 
 pytestmark = pytest.mark.usefixtures("short_episodes")
@@ -217,6 +217,14 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
     possible = f"{best.return_:.1f} of {optimum:g} possible"
     player = f"{folder}/bundles/bundle_{best.index:03d}"
     assert rows[-1] == f"best return {possible}, in episode {best.index}, by {player}"
+    slow = TickStatistics(p50=7.0, p99=8.0, p999=8.0, max=9.0)  # of 12.5 ms
+    last = summary.episodes[-1].model_copy(update={"tick_ms": slow})
+    episodes = (*summary.episodes[:-1], last)
+    write_summary(run.summary, summary.model_copy(update={"episodes": episodes}))
+    assert main(["train", "--out", folder, "--resume", "--no-figures"]) == 0
+    (said,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("ticks")]
+    assert "7.0 ms of the period's 12.5 ms" in said
+    assert f"hucrl tune {folder}/bundles/bundle_002" in said
 
 
 def test_auto_is_said_at_the_start_kept_and_taken_again(tiny_file, tmp_path, caplog):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hucrl_ros.run.summary import EpisodeSummary
 
 COLUMNS = ("episode", "return", "predicted", "p50 ms", "p99 ms", "clamps", "fit s", "search s")
+ROOMY = 0.5
+"""Share of the control period that a tick may take before that is worth a word."""
 _OWN_OPTIONS = ("episodes", "action_penalty", "strategy", "seed", "device")
 """Settings that have an option of their own."""
 
@@ -143,7 +145,12 @@ def _is_finished(run_folder: "RunFolder") -> bool:
 
 
 def _finish(run_folder: "RunFolder", figures: bool) -> None:
-    """Draw figures and videos; say where files lie, and which bundle earned the best return."""
+    """Draw figures and videos; say where files lie, and which bundle earned the best return.
+
+    Where plans take longer than half of the period, that is said, too: a robot that doesn't wait
+    needs the rest for everything else.
+    """
+    from hucrl_ros.controller.manifest import read_manifest
     from hucrl_ros.run.session import shown_path
     from hucrl_ros.run.summary import read_summary
 
@@ -164,6 +171,13 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     for name, path in places.items():
         if path.is_file() or (path.is_dir() and any(path.iterdir())):
             print(f"{name:<8} {root}/{path.relative_to(run_folder.root)}")
+    ticks, period = summary.episodes[-1].tick_ms, read_manifest(run_folder.bundle(0)).period
+    if ticks is not None and ticks.p50 > 1e3 * period * ROOMY:
+        print(
+            f"ticks    {ticks.p50:.1f} ms of the period's {1e3 * period:g} ms (median of the last "
+            f"episode): a robot that doesn't wait would have plans cut short; `hucrl tune "
+            f"{root}/bundles/bundle_{len(summary.episodes):03d}` finds shorter ones"
+        )
     best = max(summary.episodes, key=lambda episode: episode.return_)
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
     player = "" if best.bundle is None else f", by {root}/{best.bundle}"
