@@ -221,7 +221,7 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
     last = summary.episodes[-1].model_copy(update={"tick_ms": slow})
     episodes = (*summary.episodes[:-1], last)
     write_summary(run.summary, summary.model_copy(update={"episodes": episodes}))
-    assert main(["train", "--out", folder, "--resume", "--no-figures"]) == 0
+    assert main(["train", "pendulum", "--out", folder, "--resume", "--no-figures"]) == 0
     (said,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("ticks")]
     assert "7.0 ms of the period's 12.5 ms" in said
     assert f"hucrl tune {folder}/bundles/bundle_002" in said
