@@ -134,6 +134,12 @@ def test_the_bundle_that_proved_itself_flies_again_instead_of_a_worse_one(flight
     assert "bundle 1 flies" in caplog.text
 
 
+@pytest.mark.parametrize(("score", "repeats"), [(58.5, None), (57.5, 1)])
+def test_of_bundles_as_good_the_new_one_flies(flights, score, repeats):
+    flying = flights.choose((score, 60.0, 40.0), {1: 61.0, 2: 39.0}, promised=60.0)
+    assert flying.repeats == repeats
+
+
 def test_the_last_bundle_may_be_the_best_though_another_earned_more(flights):
     flying = flights.choose((50.0, 40.0, 60.0), {1: 61.0, 2: 39.0}, promised=50.0)
     assert flying.repeats == 2

@@ -22,6 +22,9 @@ from hucrl_ros.tasks import Task
 
 ANOTHER = 7919
 """Added to a run's seed: its judge has other random features, initial weights and bootstraps."""
+TOLERANCE = 0.02
+"""Share of a run's range of returns by which a new bundle may do worse and still fly: a few
+episodes tell no more, and its model has seen more than that of one that flew before."""
 KEPT = ("episode", "data_hash", "report", "planner", "safety")
 """What the manifest of a bundle that flies again has of the one that it is preferred to."""
 logger = logging.getLogger(__name__)
@@ -101,8 +104,8 @@ class Judge(torch.nn.Module):
     ) -> None:
         """Let the new bundle fly, or one that flew before, once more.
 
-        The new one flies if it does better than the bundle that earned most and the last one that
-        flew, or if it promises a gain that is worth an exploration.
+        The new one flies if it does no worse, but for `TOLERANCE`, than the bundle that earned most
+        and the last one that flew, or if it promises a gain that is worth an exploration.
 
         Args:
             new: The new bundle, which is moved or removed.
@@ -116,6 +119,8 @@ class Judge(torch.nn.Module):
         rivals = [new, *map(bundle_of, played)]
         judged = [self.play(each) for each in rivals]
         best = max(range(len(rivals)), key=lambda i: judged[i].score)
+        if judged[0].score >= judged[best].score - TOLERANCE * span:
+            best = 0
         promised = manifest.report.predicted_return or 0.0
         if promised - judged[best].mean >= self._settings.least_gain * span:
             best = 0
