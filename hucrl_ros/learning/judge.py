@@ -104,8 +104,8 @@ class Judge(torch.nn.Module):
     ) -> None:
         """Let the new bundle fly, or one that flew before, once more.
 
-        The new one flies if it does no worse, but for `TOLERANCE`, than the bundle that earned most
-        and the last one that flew, or if it promises a gain that is worth an exploration.
+        The new one flies if it does no worse, but for `TOLERANCE`, than the bundle that earned
+        most and the last one that flew, or if it promises a gain that is worth an exploration.
 
         Args:
             new: The new bundle, which is moved or removed.
