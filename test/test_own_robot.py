@@ -227,9 +227,18 @@ def test_a_run_keeps_the_meshes_of_an_urdf(tmp_path, compiler, named, place):
     assert make_robot("mine", run.robot).model.nmesh == 1
 
 
-@pytest.mark.parametrize("name", ["furuta", "planar_arm"])
-def test_the_examples_say_all_that_is_needed_and_are_kept_as_they_are(name, tmp_path):
-    found = resolve(read_description(EXAMPLES / name / f"{name}.yaml"))
+@pytest.mark.parametrize(
+    "example",
+    [
+        "furuta/furuta",
+        "planar_arm/planar_arm",
+        "double_pendulum/pendubot",
+        "double_pendulum/acrobot",
+    ],
+)
+def test_the_examples_say_all_that_is_needed_and_are_kept_as_they_are(example, tmp_path):
+    path = EXAMPLES / f"{example}.yaml"
+    name, found = path.stem, resolve(read_description(path))
     run = RunFolder.create(tmp_path / "run", Config(task=name), found)
     stored = find_description(run.robot, name)
     assert stored is not None
@@ -240,6 +249,41 @@ def test_the_examples_say_all_that_is_needed_and_are_kept_as_they_are(name, tmp_
     assert resolve(stored).robot == stored.robot  # Nothing is left to derive.
     task = make_task(name, 0.1, run.robot)
     assert task.spec == found.robot.spec
+
+
+def test_the_double_pendulum_moves_by_the_textbooks_equations():
+    """Spong and Vidyasagar's, with the robot's published moments of inertia about the joints."""
+    m1, m2, l1, r1, r2 = 0.52346023, 0.62556772, 0.2, 0.2, 0.25569305
+    about1, about2, g = 0.0318871996, 0.0508698481, 9.81
+    path = EXAMPLES / "double_pendulum" / "double_pendulum.xml"
+    model = mujoco.MjModel.from_xml_path(str(path))
+    data, generate = mujoco.MjData(model), np.random.default_rng(0)
+    for _ in range(20):
+        (q1, q2), (v1, v2), u = generate.uniform(-3, 3, (3, 2))
+        couple = m2 * l1 * r2
+        mass = np.array(
+            [
+                [about1 + about2 + m2 * l1**2 + 2 * couple * np.cos(q2), 0.0],
+                [about2 + couple * np.cos(q2), about2],
+            ]
+        )
+        mass[0, 1] = mass[1, 0]
+        bias = couple * np.sin(q2) * np.array([-(2 * v1 + v2) * v2, v1**2])
+        below = m2 * g * r2 * np.sin(q1 + q2)
+        weight = np.array([(m1 * r1 + m2 * l1) * g * np.sin(q1) + below, below])
+        data.qpos[:], data.qvel[:], data.ctrl[:] = (q1, q2), (v1, v2), u
+        mujoco.mj_forward(model, data)
+        np.testing.assert_allclose(data.qacc, np.linalg.solve(mass, u - bias - weight), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "joint"), [("pendubot", "shoulder"), ("acrobot", "elbow")])
+def test_upright_earns_most_and_one_joint_has_a_motor(name, joint):
+    task = Task(resolve(read_description(EXAMPLES / "double_pendulum" / f"{name}.yaml")), 0.0)
+    assert task.spec.actuated_joints == (joint,)
+    states = torch.tensor([[np.pi, 0, 0, 0], [0, 0, 0, 0], [np.pi, np.pi, 0, 0]]).float()
+    up, down, folded = task.reward(states, torch.zeros(3, 1)).tolist()
+    assert up == pytest.approx(1.0, abs=1e-5)
+    assert down < 0.01 < folded < 0.2
 
 
 def test_the_name_is_that_of_the_file_and_the_settings_lie_next_to_it(tmp_path):
