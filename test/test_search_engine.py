@@ -205,8 +205,9 @@ def test_threads_change_no_bit():
     assert torch.equal(found[0], found[2])
 
 
-def test_what_is_not_finite_stays_so():
-    actors, step = modules()
+@pytest.mark.parametrize("kind", [KINDS[0], "rff", "gp"])
+def test_what_is_not_finite_stays_so(kind):
+    actors, step = modules(kind=kind)
     compiled, states = make_model_rollout(actors, step), states_of(actors)
     states[7, 1] = math.nan
     imagined = compiled.imagine(states, 3)
