@@ -130,14 +130,6 @@ def test_what_was_held_out_once_is_held_out_for_ever():
             "'thompson' draws from no",
         ),
         (
-            {
-                "strategy": "thompson",
-                "model": {"kind": "gp"},
-                "control": {"engine": "compiled"},
-            },
-            "'compiled' doesn't know functions drawn from a 'gp'",
-        ),
-        (
             {"exploration": {"covariance": "full"}, "control": {"engine": "compiled"}},
             "'compiled' doesn't know a full covariance",
         ),

@@ -361,7 +361,8 @@ def process(tmp_path_factory):
             r"whitener .*, or isn't finite",
         ),
         ("process.lengthscales", np.zeros((2, 4)), "process.lengthscales aren't above 0"),
-        ("choice", np.ones(3), "choice has 3 of 2"),
+        ("choice", np.ones(3), "choice has 3, not one"),
+        ("choice", np.ones(1), r"whitener has the shape \(2, 1, 1\), not \(2, 0, 0\)"),
     ],
 )
 def test_a_process_that_does_not_fit_is_refused(process, key, value, message):

@@ -85,7 +85,7 @@ EACH = pytest.mark.parametrize(
         *(("cartpole", strategy, KINDS[0]) for strategy in STRATEGIES),
         ("cartpole", "optimistic", "rff"),
         ("pusher", "optimistic", "rff"),
-        *(("cartpole", strategy, "gp") for strategy in STRATEGIES if strategy != "thompson"),
+        *(("cartpole", strategy, "gp") for strategy in STRATEGIES),
     ],
 )
 
@@ -216,12 +216,8 @@ def test_what_is_not_finite_stays_so(kind):
     assert imagined.rewards[:, others].isfinite().all()
 
 
-@pytest.mark.parametrize(
-    "special",
-    [{"kind": "gp", "strategy": "thompson"}, {"kind": KINDS[0], "covariance": "full"}],
-)
-def test_what_the_kernel_does_not_know_is_left_to_torch(special):
-    assert type(make_model_rollout(*modules(**special))) is ModelRollout
+def test_what_the_kernel_does_not_know_is_left_to_torch():
+    assert type(make_model_rollout(*modules(covariance="full"))) is ModelRollout
 
 
 def test_a_system_that_is_not_learned_is_left_to_torch():

@@ -356,12 +356,9 @@ class Config(Settings):
                 f"exploration.covariance = 'full': strategy = {self.strategy!r} draws from no "
                 "covariance; take diagonal, greedy, optimistic or opax"
             )
-        drawn = kind == "gp" and self.strategy == "thompson"
-        unknown = "functions drawn from a 'gp'" if drawn else ""
-        unknown = "a full covariance" if exploration.covariance == "full" else unknown
-        if self.control.engine == "compiled" and unknown:
+        if self.control.engine == "compiled" and exploration.covariance == "full":
             raise ValueError(
-                f"control.engine = 'compiled' doesn't know {unknown}; take auto or onnx"
+                "control.engine = 'compiled' doesn't know a full covariance; take auto or onnx"
             )
         if exploration.covariance == "full" and kind in ("auto", *KERNEL_MODELS):
             raise ValueError(

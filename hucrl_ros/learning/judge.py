@@ -63,8 +63,7 @@ class Judge(torch.nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(config.seed + ANOTHER)
         self._task, self._settings, self._starts = task, config.exploration, starts
-        kind = kind_of(config.model, task, config.strategy)  # of which none is logged twice
-        settings = config.model.model_copy(update={"kind": kind})
+        settings = config.model.model_copy(update={"kind": kind_of(config.model, task)})
         self._dynamics = ThompsonDynamics(
             make_model(task, settings, generator), config.exploration
         )

@@ -78,7 +78,7 @@ class Learner:
         check_combination(config, self.task)
         check_device(config.device)
         generator = torch.Generator().manual_seed(config.seed)
-        self.model = make_model(self.task, config.model, generator, config.strategy)
+        self.model = make_model(self.task, config.model, generator)
         self.dynamics = make_imagined_dynamics(config.strategy, self.model, config.exploration)
         self.actor_critic = ActorCritic(
             self.task, self.dynamics.hallucination_dim, config.search, generator
@@ -289,7 +289,7 @@ class Learner:
         exploration = self.config.exploration
         return BundleFields(
             strategy=self.config.strategy,
-            model=kind_of(self.config.model, self.task, self.config.strategy),
+            model=kind_of(self.config.model, self.task),
             seed=self.config.seed,
             episode=episode,
             random=episode < exploration.random_episodes,

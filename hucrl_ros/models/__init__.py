@@ -38,33 +38,24 @@ ONE_JOINT, TWO_JOINTS = 2, 4
 logger = logging.getLogger(__name__)
 
 
-def kind_of(settings: ModelSettings, task: Task, strategy: str = "optimistic") -> str:
-    """The kind of model that the settings name, or that `auto` takes for task and strategy."""
+def kind_of(settings: ModelSettings, task: Task) -> str:
+    """The kind of model that the settings name, or that `auto` takes for the task."""
     if settings.kind != "auto":
         return settings.kind
     entries = task.spec.predicted_dim
     if entries > TWO_JOINTS:
         return "probabilistic_ensemble"
-    # The compiled kernel doesn't know functions drawn from a Gaussian process.
-    return "rff" if entries <= ONE_JOINT or strategy == "thompson" else "gp"
+    return "gp" if entries > ONE_JOINT else "rff"
 
 
-def make_model(
-    task: Task, settings: ModelSettings, generator: torch.Generator, strategy: str = "optimistic"
-) -> DynamicsModel:
+def make_model(task: Task, settings: ModelSettings, generator: torch.Generator) -> DynamicsModel:
     """Build the model that the settings name, untrained.
-
-    Args:
-        task: The task.
-        settings: Of the model.
-        generator: Draws its initial weights.
-        strategy: What it is for, where `auto` is to decide.
 
     Raises:
         ConfigError: the settings ask for more than this task's inputs allow, or name a plug-in
             that can't be loaded.
     """
-    kind = kind_of(settings, task, strategy)
+    kind = kind_of(settings, task)
     if kind != settings.kind:
         entries = task.spec.predicted_dim
         logger.info("model.kind = auto: %s, for %d entries of the state", kind, entries)

@@ -21,6 +21,7 @@ from hucrl_ros.models.exploration import (
 )
 from hucrl_ros.models.fourier import FourierModel
 from hucrl_ros.models.gaussian_process import GaussianProcess
+from hucrl_ros.models.kernel import FourierFeatures
 from hucrl_ros.search.actor_critic import ActorCritic
 from hucrl_ros.tasks import Task
 from hucrl_ros.tasks.contact import NEAR_CONTACT
@@ -56,9 +57,10 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
         scale = model.epistemic_scale * model.prior_std
         if not drawn:
             whitener, choice = _whitener(model), torch.full((2,), 0.5)
-    elif type(model) is GaussianProcess and not drawn:
-        layers, least, process = [], 0.0, _process(model)
-        scale, choice = model.epistemic_scale * model.prior_std, torch.full((2,), 0.5)
+    elif type(model) is GaussianProcess:
+        layers, least, process = _prior(model) if drawn else [], 0.0, _process(model, drawn)
+        scale = model.epistemic_scale * model.prior_std
+        choice = torch.ones(1) if drawn else torch.full((2,), 0.5)
     else:
         return None
     policy, hallucination = policies_of(actor_critic)
@@ -164,18 +166,37 @@ def _heads(model: Ensemble, used: slice) -> list[Dense]:
     ]
 
 
-def _process(model: GaussianProcess) -> Process:
-    """The points that there are."""
-    outputs = model.output_dim
+def _process(model: GaussianProcess, drawn: bool) -> Process:
+    """The points that there are; with the weights of the drawn function, without whiteners."""
+    outputs, weights = model.output_dim, model.weights
     count = max(int((model.whitener[0].diagonal() != 0.0).sum()), 1)
-    noise = model.noise_like(model.prior_std)
+    if drawn:
+        weights = weights + _share_of(model) * (model.drawn_weights - weights)
+    seen = 0 if drawn else count
     return Process(
         points=model.points[:count].numpy().copy(),
         lengthscales=model.kernel.lengthscales.expand(outputs, -1).numpy().copy(),
-        weights=model.weights[:, :count].numpy().copy(),
-        whitener=model.whitener[:, :count, :count].expand(outputs, -1, -1).numpy().copy(),
-        noise=noise.double().numpy().copy(),
+        weights=weights[:, :count].double().numpy().copy(),
+        whitener=model.whitener[:, :seen, :seen].expand(outputs, -1, -1).numpy().copy(),
+        noise=model.noise_like(model.prior_std).double().numpy().copy(),
     )
+
+
+def _prior(model: GaussianProcess) -> list[Dense]:
+    """The drawn function of the prior: of each output frequencies, then weights of waves."""
+    outputs, scales = model.output_dim, model.kernel.lengthscales.unsqueeze(-1)
+    frequencies = (model.prior.frequencies.T / scales).expand(outputs, -1, -1)
+    drawn = _of_waves(model.prior, _share_of(model) * model.drawn_prior).unsqueeze(-1)
+    return [
+        Dense(_numpy(frequencies), np.zeros((outputs, frequencies.shape[-1]), np.float32)),
+        Dense(_numpy(nn.functional.pad(drawn, (0, 1))), np.zeros((outputs, 2), np.float32)),
+    ]
+
+
+def _share_of(model: GaussianProcess) -> Tensor:
+    """`(m, 1)` how far from the mean a drawn function is: as far as the scale says."""
+    scale = model.epistemic_scale.unsqueeze(1)
+    return scale if model.settings.recalibrate else torch.ones_like(scale)
 
 
 def _waves(model: FourierModel, drawn: bool) -> list[Dense]:
@@ -184,7 +205,7 @@ def _waves(model: FourierModel, drawn: bool) -> list[Dense]:
     means = model.drawn if drawn else model.weights
     if drawn and model.settings.recalibrate:  # As far from the mean as the scale says.
         means = model.weights + model.epistemic_scale.unsqueeze(1) * (means - model.weights)
-    weights = _of_waves(model, means)
+    weights = _of_waves(model.features, means)
     noise = model.noise_like(model.prior_std).double().expm1().log().clamp_min(NO_NOISE)
     return [
         Dense(_numpy(frequencies.T)[None], np.zeros((1, len(frequencies)), np.float32)),
@@ -197,14 +218,14 @@ def _waves(model: FourierModel, drawn: bool) -> list[Dense]:
 
 def _whitener(model: FourierModel) -> Floats:
     """`(D, D)` for cosines and sines."""
-    columns = _numpy(_of_waves(model, model.whitener))
+    columns = _numpy(_of_waves(model.features, model.whitener))
     return np.pad(columns, ((0, columns.shape[1] - len(columns)), (0, 0)))
 
 
-def _of_waves(model: FourierModel, matrix: Tensor) -> Tensor:
+def _of_waves(features: FourierFeatures, matrix: Tensor) -> Tensor:
     """`(k, D)` on features as `(k, 2 waves)` on cosines and sines: a sine may be no feature."""
-    waves = matrix * model.features.amplitudes
-    return nn.functional.pad(waves, (0, 2 * len(model.features.frequencies) - waves.shape[1]))
+    waves = matrix * features.amplitudes
+    return nn.functional.pad(waves, (0, 2 * len(features.frequencies) - waves.shape[1]))
 
 
 def _dense(network: nn.Sequential) -> list[Dense]:

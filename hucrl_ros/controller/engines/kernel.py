@@ -324,7 +324,10 @@ def _whiten(program: Program, scratch: Scratch, depth: int, side: int, vectors: 
 
 @njit(nogil=True, error_model="numpy")
 def _condition(program: Program, scratch: Scratch, output: int, vectors: int) -> None:
-    """A Gaussian process's mean of `output`, one deviation up and down, into `heads`."""
+    """A Gaussian process's mean of `output`, one deviation up and down, into `heads`.
+
+    Of a function that was drawn from it, its value into the only head.
+    """
     lanes, count, dim = vectors * VECTOR, program.alphas.shape[1], len(program.target_mean)
     covariances, found = scratch.covariances[0], scratch.covariances[1]
     inputs, zeros = len(scratch.scaled), program.triangles[output].ctypes.data
@@ -341,6 +344,20 @@ def _condition(program: Program, scratch: Scratch, output: int, vectors: int) ->
     for row in range(count):
         for v in range(vectors):
             bell(covariances[row].ctypes.data + 8 * VECTOR * v)
+    for lane in range(lanes):
+        scratch.scaled[0, lane], scratch.scaled[1, lane] = 0.0, 1.0
+    for row in range(count):
+        for lane in range(lanes):
+            scratch.scaled[0, lane] += program.alphas[output, row] * covariances[row, lane]
+    if len(program.choice) == 1:
+        at = program.policy_layers + program.hallucination_layers + output * program.head_layers
+        x = scratch.inputs.ctypes.data
+        side = _network(program, at, program.head_layers, x, scratch.hidden, vectors)
+        for lane in range(lanes):
+            drawn = scratch.scaled[0, lane] + scratch.hidden[side, 0, lane]
+            scratch.heads[0, output, lane] = drawn
+            scratch.heads[0, dim + output, lane] = program.noise[output]
+        return
     x, weights = covariances.ctypes.data, zeros + 8 * ROWS
     for row in range(0, count, ROWS):
         used = min(row + ROWS, count)
@@ -350,11 +367,8 @@ def _condition(program: Program, scratch: Scratch, output: int, vectors: int) ->
             double_block_1(x, weights, zeros, found[row].ctypes.data, used)
         weights += 8 * ROWS * used
     above, below = scratch.heads[0], scratch.heads[1]
-    for lane in range(lanes):
-        scratch.scaled[0, lane], scratch.scaled[1, lane] = 0.0, 1.0
     for row in range(count):
         for lane in range(lanes):
-            scratch.scaled[0, lane] += program.alphas[output, row] * covariances[row, lane]
             scratch.scaled[1, lane] -= found[row, lane] * found[row, lane]
     for lane in range(lanes):
         mean, variance = scratch.scaled[0, lane], scratch.scaled[1, lane]

@@ -39,7 +39,8 @@ class Process(NamedTuple):
     weights: Doubles
     """`(m, n)` α: the mean is Σ α k(·, point)."""
     whitener: Doubles
-    """`(m, n, n)` lower triangles W; 1 − ‖W k‖² is the variance, in units of `epistemic_scale`."""
+    """`(m, n, n)` lower triangles W; 1 − ‖W k‖² is the variance, in units of `epistemic_scale`.
+    `(m, 0, 0)` of a drawn function, whose `model` is what was drawn of the prior."""
     noise: Doubles
     """`(m,)` deviation of the noise."""
 
@@ -52,7 +53,8 @@ class Networks(NamedTuple):
     hallucination: list[Dense]
     """η, like π; empty for a strategy without one."""
     model: list[Dense]
-    """Each head: features and efforts, normalised, to 2 m outputs; none of a Gaussian process."""
+    """Each head: features and efforts, normalised, to 2 m outputs. Of a Gaussian process none,
+    or, for each output of a drawn function, to that and an unused one."""
     activation: str
     """Of the model: relu, silu, tanh or `WAVES`."""
     whitener: Floats
@@ -176,12 +178,14 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
         _check_chain("hallucination", networks.hallucination, (), features, predicted)
     elif networks.hallucination:
         raise ValueError("hallucination has layers, but hallucination_dim is 0")
-    if networks.process is not None:
-        _check_process(networks.process, seen, predicted)
-        if heads != 2 or networks.model or whitener.size:
-            raise ValueError(f"choice has {heads} of 2, or the model is a process and networks")
-        return networks
     widening = 2 if networks.activation == WAVES else 1
+    if networks.process is not None:
+        _check_process(networks.process, seen, predicted, heads)
+        if heads == 1:
+            _check_chain("model", networks.model, (predicted,), seen, 2, widening)
+        if whitener.size or bool(networks.model) != (heads == 1):
+            raise ValueError("whitener and model are those of networks, next to a process")
+        return networks
     given = 1 if whitener.size else heads
     _check_chain("model", networks.model, (given,), seen, 2 * predicted, widening)
     depth = networks.model[-1].weights.shape[1]
@@ -225,13 +229,16 @@ def _process(arrays: Arrays) -> Process | None:
     return Process(*(arrays[f"process.{name}"].astype(np.float64) for name in Process._fields))
 
 
-def _check_process(process: Process, inputs: int, outputs: int) -> None:
+def _check_process(process: Process, inputs: int, outputs: int, heads: int) -> None:
+    if heads not in (1, 2):
+        raise ValueError(f"choice has {heads}, not one for a drawn function, or two")
     count = len(process.points)
+    seen = count if heads == 2 else 0
     shapes = {
         "points": (count, inputs),
         "lengthscales": (outputs, inputs),
         "weights": (outputs, count),
-        "whitener": (outputs, count, count),
+        "whitener": (outputs, seen, seen),
         "noise": (outputs,),
     }
     for name, shape in shapes.items():
