@@ -1,6 +1,7 @@
 """Learning between two episodes: data → model → policies → bundle (Algorithm 2)."""
 
 import logging
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -272,7 +273,7 @@ class Learner:
         try:
             self._modules.load_state_dict(load_file(path))
         except (SafetensorError, OSError, RuntimeError) as error:
-            reason = " ".join(str(error).split())
+            reason = textwrap.shorten(str(error), 200)  # Torch names each weight that differs.
             raise LearningError(
                 f"{path}: not this run's weights, or of another version of this program: {reason}"
             ) from None
