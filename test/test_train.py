@@ -224,7 +224,7 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
     assert main(["train", "pendulum", "--out", folder, "--resume", "--no-figures"]) == 0
     (said,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("ticks")]
     assert "7.0 ms of the period's 12.5 ms" in said
-    assert f"hucrl tune {folder}/bundles/bundle_002" in said
+    assert f"hucrl tune {folder}/bundles/bundle_002 --headroom 0.5" in said
 
 
 def test_auto_is_said_at_the_start_kept_and_taken_again(tiny_file, tmp_path, caplog):

@@ -175,8 +175,9 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     if ticks is not None and ticks.p50 > 1e3 * period * ROOMY:
         print(
             f"ticks    {ticks.p50:.1f} ms of the period's {1e3 * period:g} ms (median of the last "
-            f"episode): a robot that doesn't wait would have plans cut short; `hucrl tune "
-            f"{root}/bundles/bundle_{len(summary.episodes):03d}` finds shorter ones"
+            f"episode), more than half, and what exceeds a period is cut short in real time; "
+            f"`hucrl tune {root}/bundles/bundle_{len(summary.episodes):03d} --headroom {ROOMY:g}` "
+            "finds plans that fit"
         )
     best = max(summary.episodes, key=lambda episode: episode.return_)
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"

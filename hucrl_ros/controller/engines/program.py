@@ -171,7 +171,7 @@ def pack_triangle(matrix: NDArray[Any], size: int = BLOCK) -> NDArray[Any]:
 
 
 def pack_rows(matrix: Doubles) -> Doubles:
-    """Rows `(n, d)`, some of zeros added, in the order in which `_resemble` reads them."""
+    """Rows `(n, d)`, some of zeros added, in the order in which `_condition` reads them."""
     rows = np.pad(matrix, ((0, -len(matrix) % ROWS), (0, 0)))
     return np.ascontiguousarray(rows.reshape(-1, ROWS, matrix.shape[1]).swapaxes(1, 2)).ravel()
 
