@@ -105,6 +105,7 @@ class Judge(torch.nn.Module):
 
         The new one flies if it does no worse, but for `TOLERANCE`, than the bundle that earned
         most and the last one that flew, or if it promises a gain that is worth an exploration.
+        The others play only where it does worse than they have earned.
 
         Args:
             new: The new bundle, which is moved or removed.
@@ -115,8 +116,10 @@ class Judge(torch.nn.Module):
         """
         manifest = read_manifest(new)
         played = list(dict.fromkeys((max(earned, key=lambda k: earned[k]), list(earned)[-1])))
-        rivals = [new, *map(bundle_of, played)]
-        judged = [self.play(each) for each in rivals]
+        rivals, judged = [new], [self.play(new)]
+        if judged[0].score < max(earned[k] for k in played) - TOLERANCE * span:
+            rivals += map(bundle_of, played)
+            judged += map(self.play, rivals[1:])
         best = max(range(len(rivals)), key=lambda i: judged[i].score)
         if judged[0].score >= judged[best].score - TOLERANCE * span:
             best = 0
@@ -127,7 +130,7 @@ class Judge(torch.nn.Module):
             "bundle %d: judged %s, the new one first, then %s; promised %.1f; %s flies",
             manifest.episode,
             ", ".join(f"{each.mean:.1f} (worst {each.worst:.1f})" for each in judged),
-            played,
+            played[: len(rivals) - 1] or "none",
             promised,
             f"bundle {played[best - 1]}" if best else "it",
         )
