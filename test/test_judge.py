@@ -102,7 +102,13 @@ class Flights:
         (new / "manifest.yaml").write_text(text)
         judge = judge_of(least_gain=0.1)
         found = {new: scores[0]} | {self.bundle(k): scores[k] for k in (1, 2)}
-        self._patch.setattr(judge, "play", lambda path: Judged(found[path], found[path]))
+
+        def play(path):
+            self.played += 1
+            return Judged(found[path], found[path])
+
+        self.played = 0
+        self._patch.setattr(judge, "play", play)
         judge.choose(new, self.bundle(3), earned, self.bundle, span=100.0)
         assert not new.exists()
         load_bundle(self.bundle(3), PushedMass().spec)
@@ -121,6 +127,14 @@ def test_a_better_bundle_flies(flights):
     flying = flights.choose((70.0, 60.0, 50.0), {1: 61.0, 2: 52.0}, promised=71.0)
     assert (flying.episode, flying.repeats) == (3, None)
     assert flying.report.judged_return == 70.0
+
+
+@pytest.mark.parametrize(("score", "played"), [(59.5, 1), (58.5, 3)])
+def test_older_bundles_play_only_where_the_new_one_does_worse_than_they_earned(
+    flights, score, played
+):
+    flights.choose((score, 60.0, 40.0), {1: 61.0, 2: 39.0}, promised=60.0)
+    assert flights.played == played
 
 
 def test_the_bundle_that_proved_itself_flies_again_instead_of_a_worse_one(flights, caplog):
