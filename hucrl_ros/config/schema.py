@@ -155,8 +155,8 @@ class SearchSettings(Settings):
     """λ of the critic's TD(λ) targets [1]."""
     pool: int = Field(256, ge=2)
     """Imagined trajectories running side by side [1]."""
-    rollout_steps: int = Field(8, ge=1)
-    """Steps imagined in a round [1]."""
+    rollout_steps: int = Field(32, ge=1)
+    """Steps imagined in a round: along short ones the critic falls far behind the policies [1]."""
     restart: float = Field(0.1, ge=0, le=1)
     """Share of the trajectories that start anew in a round [1]."""
     visited_starts: float = Field(0.3, ge=0, le=1)
