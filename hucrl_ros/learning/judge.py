@@ -105,7 +105,7 @@ class Judge(torch.nn.Module):
 
         The new one flies if it does no worse, but for `TOLERANCE`, than the bundle that earned
         most and the last one that flew, or if it promises a gain that is worth an exploration.
-        The others play only where it does worse than they have earned.
+        The others play only where it does worse than the better one of them has earned.
 
         Args:
             new: The new bundle, which is moved or removed.
@@ -117,7 +117,7 @@ class Judge(torch.nn.Module):
         manifest = read_manifest(new)
         played = list(dict.fromkeys((max(earned, key=lambda k: earned[k]), list(earned)[-1])))
         rivals, judged = [new], [self.play(new)]
-        if judged[0].score < max(earned[k] for k in played) - TOLERANCE * span:
+        if judged[0].score < max(earned.values()) - TOLERANCE * span:
             rivals += map(bundle_of, played)
             judged += map(self.play, rivals[1:])
         best = max(range(len(rivals)), key=lambda i: judged[i].score)
