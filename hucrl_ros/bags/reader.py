@@ -9,9 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.bags.contents import RawMessage, read_contents
+from hucrl_ros.bags.course import (
+    MAX_GAP_PERIODS,
+    REPORTED,
+    Course,
+    Heard,
+    Signal,
+    clocked_course,
+    commands_in_force,
+    contiguous,
+    stepped_course,
+)
 from hucrl_ros.bags.messages import Message, deserialize, stamp_ns
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.schema import Config, DriverSettings
 from hucrl_ros.controller.state_reader import (
     JointReading,
     Pose,
@@ -19,17 +31,12 @@ from hucrl_ros.controller.state_reader import (
     PoseHistory,
     StateReader,
 )
-from hucrl_ros.controller.ticks import TickRecord, decode_tick
-from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE, TICKS, TRIPPED
+from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord, decode_tick
+from hucrl_ros.controller.topics import COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS, TRIPPED
 from hucrl_ros.errors import BagError, HucrlError, StateError
 
 Array = NDArray[np.float64]
 _LEVEL_OK = 0
-MIN_GAP_PERIODS = 0.5
-"""A transition that took less time is not one of a single control period."""
-MAX_GAP_PERIODS = 1.5
-"""A transition that took longer is not one of a single control period, and an object's pose that
-is older than its joint state by more is not one of the same period."""
 
 
 class Sample(NamedTuple):
@@ -39,7 +46,9 @@ class Sample(NamedTuple):
     state: NDArray[np.float64]
     """`(p,)`"""
     effort: NDArray[np.float64] | None
-    """`(q,)` mean effort since the state before it [N m or N]; None: not reported."""
+    """`(q,)` effort in the joint state [N m or N]; None: not reported."""
+    recorded_ns: int
+    """When it was recorded [ns since the epoch]."""
 
 
 def decode_ticks(path: Path, messages: list[RawMessage], spec: RobotSpec) -> NDArray[np.void]:
@@ -90,7 +99,12 @@ def _add_places(places: PoseHistory, messages: list[RawMessage]) -> None:
 
 
 def decode_states(
-    messages: list[RawMessage], poses: PoseBuffer, spec: RobotSpec, start_ns: int, count: int
+    messages: list[RawMessage],
+    poses: PoseBuffer,
+    spec: RobotSpec,
+    start_ns: int,
+    count: float,
+    driver: DriverSettings | None = None,
 ) -> tuple[list[Sample], list[str]]:
     """States of the first `count` distinct joint states from `start_ns` on, by their stamps.
 
@@ -100,19 +114,20 @@ def decode_states(
         spec: The robot.
         start_ns: Stamp of the first one [ns].
         count: How many.
+        driver: Says where velocities come from; None: from joint states.
 
     Returns:
         The states, and one line for each that had to be refused.
     """
-    decoded = [deserialize(raw.data, raw.type) for raw in messages]
-    distinct = {stamp_ns(message.header): message for message in reversed(decoded)}
-    reader = StateReader(spec, poses, MAX_GAP_PERIODS)
+    decoded = [(deserialize(raw.data, raw.type), raw.received_ns) for raw in messages]
+    distinct = {stamp_ns(message.header): (message, ns) for message, ns in reversed(decoded)}
+    reader = StateReader(spec, poses, MAX_GAP_PERIODS, driver)
     samples: list[Sample] = []
     refused: list[str] = []
     for stamp in sorted(stamp for stamp in distinct if stamp >= start_ns):
         if len(samples) == count:
             break
-        message = distinct[stamp]
+        message, recorded_ns = distinct[stamp]
         try:
             state = reader.read(
                 JointReading(
@@ -122,7 +137,7 @@ def decode_states(
         except StateError as error:
             refused.append(f"{(stamp - start_ns) / 1e9:.4f} s: {error}")
             continue
-        samples.append(Sample(stamp, state, _effort(message, spec)))
+        samples.append(Sample(stamp, state, _effort(message, spec), recorded_ns))
     return samples, refused
 
 
@@ -159,15 +174,19 @@ class Episode:
     """The recording ended before the episode did."""
     events: list[str]
     """What a person should know of, one line each."""
+    acted: str = REPORTED
+    """What the actions are."""
 
 
-def read_episode(path: Path, spec: RobotSpec, steps: int) -> Episode:
+def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None = None) -> Episode:
     """Read an episode by the rules of `docs/contracts.md`, also from a cut-off bag.
 
     Args:
         path: The bag's folder, or an MCAP file.
         spec: The robot that must be in it.
         steps: Control periods in an episode; later states are not read.
+        config: Settings of its run, which say whether it was played in real time, and what the
+            robot's driver tells; None: as in lockstep.
 
     Raises:
         BagError: the bag is damaged, of another robot, or holds no tick.
@@ -177,50 +196,75 @@ def read_episode(path: Path, spec: RobotSpec, steps: int) -> Episode:
     if not len(ticks):
         raise BagError(f"{path}: holds no tick of a controller, so it holds no episode")
     start_ns = int(ticks["stamp_ns"][0])
+    clocked = config if config is not None and config.mode == "real_time" else None
     heard = {name: _select(contents.messages, name) for name in (JOINT_STATES, OBJECT_POSE, GOAL)}
     poses = decode_poses(heard[OBJECT_POSE], heard[GOAL])
-    samples, refused = decode_states(heard[JOINT_STATES], poses, spec, start_ns, steps + 1)
+    count, driver = (math.inf, clocked.driver) if clocked else (steps + 1, None)
+    samples, refused = decode_states(heard[JOINT_STATES], poses, spec, start_ns, count, driver)
     if not samples or samples[0].stamp_ns != start_ns:
         reason = f" ({refused[0]})" if refused else ""
         raise BagError(
             f"{path}: no usable joint state with the first tick's stamp "
             f"{start_ns / 1e9:.9f} s{reason}"
         )
+    if clocked is None:
+        course = _stepped(samples, ticks, spec)
+    else:
+        commands = _select(contents.messages, COMMANDS)
+        course = _clocked(samples, commands, ticks, spec, steps, clocked)
     interrupted = contents.outcome is Outcome.INTERRUPTED
-    stamps = np.array([sample.stamp_ns for sample in samples], dtype=np.int64)
-    gaps = np.diff(stamps) / 1e9 / spec.period
-    contiguous = (gaps >= MIN_GAP_PERIODS) & (gaps <= MAX_GAP_PERIODS)
     events = [
         *decode_trips(_select(contents.messages, TRIPPED)),
         *refused,
-        *_gaps(stamps, contiguous, ticks),
+        *_gaps(course.stamps_ns, course.contiguous, ticks),
         *(["the recording was interrupted"] if interrupted else []),
     ]
-    return Episode(
-        states=np.stack([sample.state for sample in samples]),
-        actions=_actions(samples, ticks, spec),
-        contiguous=contiguous,
-        stamps_ns=stamps,
-        ticks=ticks,
-        interrupted=interrupted,
-        events=events,
-    )
+    return Episode(**course._asdict(), ticks=ticks, interrupted=interrupted, events=events)
 
 
 def _select(messages: list[RawMessage], name: str) -> list[RawMessage]:
     return [message for message in messages if message.is_of(name)]
 
 
-def _actions(samples: list[Sample], ticks: NDArray[np.void], spec: RobotSpec) -> Array:
-    """What was applied in each transition, or, where the robot doesn't say, what was sent."""
-    stamps = [sample.stamp_ns for sample in samples[:-1]]
-    newest = np.searchsorted(ticks["stamp_ns"], stamps, side="right") - 1
-    sent = ticks["action"][newest]
-    applied = [
-        command if sample.effort is None else sample.effort
-        for sample, command in zip(samples[1:], sent, strict=True)
-    ]
-    return np.array(applied, dtype=np.float64).reshape(-1, spec.action_dim)
+def _heard(samples: list[Sample], spec: RobotSpec) -> Heard:
+    unknown = np.full(spec.action_dim, np.nan)
+    return Heard(
+        np.array([sample.stamp_ns for sample in samples], dtype=np.int64),
+        np.stack([sample.state for sample in samples]),
+        np.stack([unknown if s.effort is None else s.effort for s in samples]),
+        np.array([sample.recorded_ns for sample in samples], dtype=np.int64),
+    )
+
+
+def _stepped(samples: list[Sample], ticks: NDArray[np.void], spec: RobotSpec) -> Course:
+    """Each joint state is a step."""
+    heard = _heard(samples, spec)
+    newest = np.searchsorted(ticks["stamp_ns"], heard.stamps_ns[:-1], side="right") - 1
+    actions, acted = stepped_course(heard, ticks["action"][newest])
+    near = contiguous(heard.stamps_ns, spec.period)
+    return Course(heard.stamps_ns, heard.states, actions, near, acted)
+
+
+def _clocked(
+    samples: list[Sample],
+    messages: list[RawMessage],
+    ticks: NDArray[np.void],
+    spec: RobotSpec,
+    steps: int,
+    config: Config,
+) -> Course:
+    """The clock of the stamps decides what a step is, and what acted in it."""
+    end_ns = ticks["stamp_ns"][-1] + round(MAX_GAP_PERIODS * spec.period * NANOSECONDS)
+    heard = _heard([sample for sample in samples if sample.stamp_ns <= end_ns], spec)
+    efforts = [deserialize(raw.data, raw.type).data for raw in messages]
+    kept = [k for k, effort in enumerate(efforts) if len(effort) == spec.action_dim]
+    commands = Signal(
+        np.array([messages[k].received_ns for k in kept], dtype=np.int64),
+        np.array([efforts[k] for k in kept], dtype=np.float64).reshape(-1, spec.action_dim),
+    )
+    dead_time = config.control.extra_delay
+    in_force = commands_in_force(commands, heard.stamps_ns, heard.recorded_ns, dead_time)
+    return clocked_course(heard, in_force, spec.period, steps, config.driver)
 
 
 def _gaps(

@@ -15,6 +15,7 @@ from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import Episode, read_episode
 from hucrl_ros.config.robot import Draw, RobotSpec, StateBound, sources
+from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description, dump_description, known_tasks
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.manifest import Manifest
@@ -111,9 +112,9 @@ def describe_bag(path: Path) -> RenderableType:
     parts: list[RenderableType] = [Text(f"Bag {path}", style="bold"), _state(path, contents), ""]
     parts.append(_topics(contents.messages))
     try:
-        task = _task(path)
+        task, config = _run(path)
         spec = task.spec if task else _robot(path, contents.messages)
-        episode = read_episode(path, spec, task.steps if task else ANY_STEPS)
+        episode = read_episode(path, spec, task.steps if task else ANY_STEPS, config)
     except BagError as error:
         return Group(*parts, Text(f"no episode: {error}", style="yellow"))
     parts += ["", _pairs(_episode(episode, spec, task), "Episode")]
@@ -146,15 +147,16 @@ def _topics(messages: list[RawMessage]) -> Table:
     return table
 
 
-def _task(path: Path) -> Task | None:
-    """The task of the run that the bag lies in, if it lies in one."""
+def _run(path: Path) -> tuple[Task, Config] | tuple[None, None]:
+    """Task and settings of the run that the bag lies in, if it lies in one."""
     for folder in path.absolute().parents:
         try:
             run = RunFolder.open(folder)
-            return make_task(run.config.task, run.config.action_penalty, run.robot)
+            config = run.config
+            return make_task(config.task, config.action_penalty, run.robot), config
         except HucrlError:
             continue
-    return None
+    return None, None
 
 
 def _robot(path: Path, messages: list[RawMessage]) -> RobotSpec:
@@ -189,6 +191,7 @@ def _episode(episode: Episode, spec: RobotSpec, task: Task | None) -> dict[str, 
         "answered by": ", ".join(f"{name} {count}" for name, count in sources.most_common()),
         "missed": f"{np.count_nonzero(ticks['missed'])} (period {1e3 * spec.period:g} ms)",
         "clamped": str(np.count_nonzero(ticks["clamped"])),
+        "actions": episode.acted,
     }
     if task is not None:
         rewards = task.rewards(episode.states[:-1], episode.actions)

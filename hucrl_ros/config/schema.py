@@ -318,6 +318,23 @@ class ControlSettings(Settings):
     """Delay that the loop can't measure: transport in both directions, and the actuator [s]."""
 
 
+class DriverSettings(Settings):
+    """What the robot's driver tells, in real time; in lockstep nothing of it counts."""
+
+    effort: Literal["auto", "applied", "commanded", "ignored"] = "auto"
+    """`effort` in joint states: the mean of what acted since the one before; the newest command;
+    nothing of use. With the last two an action is the mean of the commands in force. `auto`:
+    `commanded` where it repeats the commands, else `applied`."""
+    velocity: Literal["measured", "derived"] = "measured"
+    """Velocities: those in joint states, or slopes of the positions."""
+    velocity_window: float = Field(0.0, ge=0, le=1)
+    """`derived`: time that a slope spans; it tells the velocity of half of it ago; 0: a control
+    period [s]."""
+    reset: Literal["service", "person", "none"] = "service"
+    """Who brings the robot to the start of an episode: the service `simulator/reset`; a person,
+    who then calls the service `supervisor/start`; nobody: it goes on from where it is."""
+
+
 class Config(Settings):
     """All settings of a run."""
 
@@ -341,6 +358,7 @@ class Config(Settings):
     planner: PlannerSettings = PlannerSettings()
     safety: SafetySettings = SafetySettings()
     control: ControlSettings = ControlSettings()
+    driver: DriverSettings = DriverSettings()
 
     @model_validator(mode="after")
     def _combines(self) -> "Config":

@@ -273,6 +273,8 @@ def build_control_loop(
         compensation=None
         if lockstep
         else DelayCompensation(spec.period, spec.action_dim, control),
-        reader=StateReader(spec, poses, 0.0 if lockstep else safety.stale_periods),
+        reader=StateReader(spec, poses)
+        if lockstep
+        else StateReader(spec, poses, safety.stale_periods, manifest.driver),
         outage_s=math.inf if lockstep else outage_limit(safety, spec.period),
     )

@@ -13,7 +13,13 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from hucrl_ros.config.files import checked, parse_mapping
 from hucrl_ros.config.robot import LONGEST_PERIOD, SHORTEST_PERIOD, RobotSpec
-from hucrl_ros.config.schema import PlannerSettings, SafetySettings, Settings, StrategyName
+from hucrl_ros.config.schema import (
+    DriverSettings,
+    PlannerSettings,
+    SafetySettings,
+    Settings,
+    StrategyName,
+)
 from hucrl_ros.errors import BundleError, shortened
 
 SCHEMA_VERSION = 2
@@ -82,6 +88,8 @@ class BundleFields(Settings):
     """Planning in the control tick."""
     safety: SafetySettings
     """What the guard lets through."""
+    driver: DriverSettings = DriverSettings()
+    """What the robot's driver tells."""
     report: LearningReport = LearningReport()
     """How learning went."""
     data_hash: str

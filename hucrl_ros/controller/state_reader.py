@@ -3,13 +3,16 @@
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import AXES, RobotSpec, sources
+from hucrl_ros.config.schema import DriverSettings
 from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
+from hucrl_ros.controller.velocity import VelocityEstimator
 from hucrl_ros.errors import StateError
 
 
@@ -33,9 +36,18 @@ class JointStateReader:
     ignored; a joint that it needs and can't find is an error.
     """
 
-    def __init__(self, joint_names: Sequence[str], further: Sequence[str] = ()) -> None:
-        """Read positions and velocities of `joint_names`, and velocities of `further` joints."""
+    def __init__(
+        self,
+        joint_names: Sequence[str],
+        further: Sequence[str] = (),
+        estimator: VelocityEstimator | None = None,
+    ) -> None:
+        """Read positions and velocities of `joint_names`, and velocities of `further` joints.
+
+        With an estimator velocities come from it, whatever the messages say of them.
+        """
         self.joint_names = tuple(joint_names)
+        self._estimator = estimator
         self._moving = (*self.joint_names, *further)
         self.extra_joints: tuple[str, ...] = ()
         """Joints of the last message that the task doesn't know."""
@@ -51,6 +63,15 @@ class JointStateReader:
     def reset(self) -> None:
         """Forget the newest stamp: the clock may start again."""
         self._newest_ns = None
+        if self._estimator is not None:
+            self._estimator.reset()
+
+    def see(self, reading: JointReading) -> None:
+        """Take in one of the joint states between two that are read, where that tells anything."""
+        if self._estimator is None:
+            return
+        with suppress(StateError):  # whoever reads such a one says so
+            self._observe(self._estimator, reading)
 
     def is_repetition(self, stamp_ns: int) -> bool:
         """Whether the newest message carried the same stamp [ns]."""
@@ -71,24 +92,39 @@ class JointStateReader:
                 f"stamp {_seconds(stamp_ns, 9)} after {_seconds(newest, 9)}: time runs "
                 "backwards; stamps must increase",
             )
-        for what, values in (("positions", positions), ("velocities", velocities)):
-            if len(values) != len(names):
-                _refuse(
-                    JOINT_STATES,
-                    f"{len(values)} {what} for {len(names)} joints; expected one for each",
-                )
+        if self._estimator is not None:
+            self._observe(self._estimator, reading)
+            speeds = self._estimator.at(stamp_ns).tolist()
+        else:
+            speeds = self._values("velocity", names, velocities, self._moving)
+        places = self._values("position", names, positions, self.joint_names)
+        return np.array([*places, *speeds], dtype=np.float64)
+
+    def _observe(self, estimator: VelocityEstimator, reading: JointReading) -> None:
+        places = self._values("position", reading.names, reading.positions, self._moving)
+        estimator.add(reading.stamp_ns, np.array(places))
+
+    def _values(
+        self, what: str, names: Sequence[str], values: Sequence[float], joints: tuple[str, ...]
+    ) -> list[float]:
+        """Positions or velocities of `joints`, the first ones of the task's, in their order."""
+        if len(values) != len(names):
+            plural = {"position": "positions", "velocity": "velocities"}[what]
+            hint = "; where the robot measures none: driver.velocity = derived"
+            _refuse(
+                JOINT_STATES,
+                f"{len(values)} {plural} for {len(names)} joints; expected one for each"
+                f"{hint if what == 'velocity' and not len(values) else ''}",
+            )
         if tuple(names) != self._names:
             self._learn_order(tuple(names))
-        joints = len(self.joint_names)
-        told = [positions[i] for i in self._order[:joints]] + [velocities[i] for i in self._order]
-        for entry, value in enumerate(told):
+        found = [values[i] for i in self._order[: len(joints)]]
+        for joint, value in zip(joints, found, strict=True):
             if not math.isfinite(value):
-                what = "position" if entry < joints else "velocity"
-                joint = self._moving[entry if entry < joints else entry - joints]
                 _refuse(
                     JOINT_STATES, f"{what} of joint {joint!r} is {value}; expected a finite number"
                 )
-        return np.array(told, dtype=np.float64)
+        return found
 
     def _learn_order(self, names: tuple[str, ...]) -> None:
         """Where each joint of the task stands in the message; kept until the names change."""
@@ -166,6 +202,13 @@ class PoseBuffer:
         self.object, self.goal = PoseHistory(kept), PoseHistory(kept)
 
 
+def velocity_estimator(driver: DriverSettings | None, period: float) -> VelocityEstimator | None:
+    """What tells velocities at a control period [s]; None: joint states do."""
+    if driver is None or driver.velocity == "measured":
+        return None
+    return VelocityEstimator(driver.velocity_window or period)
+
+
 class StateReader:
     """Puts a state together, whatever the order in which its parts have come.
 
@@ -175,7 +218,11 @@ class StateReader:
     """
 
     def __init__(
-        self, spec: RobotSpec, poses: PoseBuffer | None = None, pose_periods: float = 0.0
+        self,
+        spec: RobotSpec,
+        poses: PoseBuffer | None = None,
+        pose_periods: float = 0.0,
+        driver: DriverSettings | None = None,
     ) -> None:
         """Read states of a robot.
 
@@ -184,12 +231,15 @@ class StateReader:
             poses: Holds what was heard; None: nothing is needed.
             pose_periods: How much older than its joint state an object's pose may be
                 [control periods]; 0: they have the same stamp.
+            driver: Says where velocities come from; None: from joint states.
 
         Raises:
             ConfigError: nobody tells an entry of its states.
         """
         self._sources = sources(spec)
-        self.joints = JointStateReader(spec.joint_names, self._sources.further)
+        self.joints = JointStateReader(
+            spec.joint_names, self._sources.further, velocity_estimator(driver, spec.period)
+        )
         self._poses = poses or PoseBuffer()
         self._oldest_ns = round(pose_periods * spec.period * 1e9)
         self._apart_ns = tuple(round(periods * spec.period * 1e9) for periods in SPEED_PERIODS)

@@ -195,7 +195,7 @@ def load_episodes(
     episodes = []
     for index in indices:
         try:
-            recorded = read_episode(run.bag(index), task.spec, task.steps)
+            recorded = read_episode(run.bag(index), task.spec, task.steps, run.config)
         except BagError as error:
             logger.warning("left out of the pictures: %s", error)
             continue

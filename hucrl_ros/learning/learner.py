@@ -122,7 +122,9 @@ class Learner:
             LearningError: nothing finite came out.
         """
         for index in range(len(self._recorded), self.run.finished_episodes()):
-            episode = read_episode(self.run.bag(index), self.task.spec, self.task.steps)
+            episode = read_episode(
+                self.run.bag(index), self.task.spec, self.task.steps, self.config
+            )
             self._recorded.append(
                 RecordedEpisode(episode.states, episode.actions, episode.contiguous)
             )
@@ -299,6 +301,7 @@ class Learner:
             else 0.0,
             planner=self.config.planner,
             safety=self.config.safety,
+            driver=self.config.driver,
             report=report,
             data_hash=data_hash,
             versions=installed_versions(),

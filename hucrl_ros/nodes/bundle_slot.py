@@ -89,8 +89,8 @@ class BundleLoader:
 class BundleSlot:
     """Loads bundles named by a parameter or on the topic `bundle`, and echoes what became of it.
 
-    Settings come from the bundle's manifest; the node's parameters `planner.*` and `safety.*`
-    replace them where they are given.
+    Settings come from the bundle's manifest; the node's parameters `planner.*`, `safety.*` and
+    `driver.*` replace them where they are given.
     """
 
     def __init__(self, node: Node, config: Config, planning: Executor, poses: PoseBuffer) -> None:
@@ -109,7 +109,7 @@ class BundleSlot:
         self._node = node
         self._config = config
         self._planning, self._poses = planning, poses
-        self._given = given_settings(node, "planner", "safety")
+        self._given = given_settings(node, "planner", "safety", "driver")
         self._robot = robot_of_run(node, config.task)
         self._guard: Guard | None = None
         self._loader: BundleLoader = BundleLoader(self._prepare)

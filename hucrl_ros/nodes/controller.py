@@ -224,6 +224,7 @@ class Controller(LifecycleNode):
             self._trouble = Health()
         values = self._loop.counters.values() if self._loop is not None else {}
         described = {"active": self._active, "bundle": self._slot.name, **values}
+        described["overtaken_joint_states"] = self._inputs.overtaken
         return Health(trouble.level, trouble.message, described)
 
 

@@ -13,6 +13,7 @@ from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout
 
+from hucrl_ros.controller.pace import Pace
 from hucrl_ros.controller.state_reader import (
     FRAME,
     JointReading,
@@ -28,9 +29,9 @@ from hucrl_ros.controller.ticks import (
     encode_tick,
     tick_labels,
 )
-from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE, RateCheck
+from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
 from hucrl_ros.nodes import topics
-from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, NEWEST, STEADY, STREAM
+from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, MEASURED, NEWEST, STEADY, STREAM
 
 
 def nanoseconds(stamp: Time) -> int:
@@ -62,7 +63,7 @@ def pose_message(position: Sequence[float], stamp_ns: int) -> PoseStamped:
 
 
 def listen_for_poses(
-    node: Node, poses: PoseBuffer, heard: Callable[[], None] = lambda: None
+    node: Node, poses: PoseBuffer, lockstep: bool, heard: Callable[[], None] = lambda: None
 ) -> None:
     """Put what is published of object and goal into `poses`, and call `heard` each time."""
 
@@ -74,7 +75,8 @@ def listen_for_poses(
         return take
 
     object_, goal = take_into(poses.object), take_into(poses.goal)
-    node.create_subscription(PoseStamped, topics.OBJECT_POSE, object_, STREAM)
+    delivery = STREAM if lockstep else MEASURED
+    node.create_subscription(PoseStamped, topics.OBJECT_POSE, object_, delivery)
     node.create_subscription(PoseStamped, topics.GOAL, goal, LATCHED)
 
 
@@ -112,7 +114,8 @@ class ControllerInputs:
 
     Topics keep no order among each other. In lockstep a joint state waits for its object's pose,
     the first of an episode for its goal as well, so that an episode doesn't depend on what came
-    first. In real time nothing waits: the newest pose counts, as far as it isn't too old.
+    first. In real time nothing waits: the newest pose counts, as far as it isn't too old. There
+    joint states may come faster than commands go, so only those that are due are given on.
 
     Silence is judged by the steady clock. In real time only a new stamp ends it, and it is told
     every period. In lockstep a repetition ends it as well, and it is told once: physics stands
@@ -143,10 +146,17 @@ class ControllerInputs:
         self._held: Heard | None = None
         self._stale = False
         self._period = self._patience = self._last = self._looked = 0.0
-        self._rate = RateCheck()
+        self._pace = Pace()
         self._timer: Timer | None = None
-        listen_for_poses(node, self.poses, self._on_place)
-        node.create_subscription(JointState, topics.JOINT_STATES, self._on_joint_state, NEWEST)
+        listen_for_poses(node, self.poses, lockstep, self._on_place)
+        heard = self._on_joint_state if lockstep else self._on_newest
+        delivery = NEWEST if lockstep else MEASURED
+        self._states = node.create_subscription(JointState, topics.JOINT_STATES, heard, delivery)
+
+    @property
+    def overtaken(self) -> int:
+        """Joint states of this episode that a newer one had overtaken on their way."""
+        return self._pace.overtaken
 
     def set_period(self, period: float, stale_periods: float) -> None:
         """Joint states should come every `period` [s]; so many without one are silence."""
@@ -167,30 +177,50 @@ class ControllerInputs:
         self._reader, self._held = reader, None
         self._stale = False
         self._last = self._looked = time.monotonic()
+        self._pace.start()
         self._timer.reset()
 
     def wrong_rate(self) -> str:
         """Why joint states as they come can't be controlled; empty if they can, or in lockstep."""
-        return self._rate.problem(self._period)
+        return self._pace.problem(self._period)
 
     def end(self) -> None:
         """The episode is over."""
         self._reader = self._held = None
-        self._rate = RateCheck()
+        self._pace = Pace()
         if self._timer is not None:
             self._timer.cancel()
 
     def _on_joint_state(self, message: JointState) -> None:
-        received = time.monotonic()
-        if not self._lockstep:
-            self._rate.see(nanoseconds(message.header.stamp))
+        """One in lockstep."""
         if self._reader is None:
             return
-        reading = to_reading(message)
-        if not self._lockstep or not self._reader.lacks(reading.stamp_ns):
-            self._give_on(Heard(reading, received))
-        elif self._held is None or self._held.reading.stamp_ns != reading.stamp_ns:
-            self._held = Heard(reading, received)
+        heard = Heard(to_reading(message), time.monotonic())
+        stamp_ns = heard.reading.stamp_ns
+        if not self._reader.lacks(stamp_ns):
+            self._give_on(heard)
+        elif self._held is None or self._held.reading.stamp_ns != stamp_ns:
+            self._held = heard
+
+    def _on_newest(self, message: JointState) -> None:
+        """One in real time, and all that have come since, as during a tick: the newest counts."""
+        due: Heard | None = None
+        for heard in (message, *topics.waiting(self._states)):
+            stamp_ns = nanoseconds(heard.header.stamp)
+            if self._pace.is_overtaken(stamp_ns, self._period):
+                continue
+            new = self._pace.see(stamp_ns)
+            if self._reader is None:
+                continue
+            reading = to_reading(heard)
+            self._reader.joints.see(reading)
+            if new:
+                self._last, self._stale = time.monotonic(), False
+            if self._pace.is_due(stamp_ns, self._period):
+                due = Heard(reading, time.monotonic())
+        if due is not None:
+            self._pace.answered(due.reading.stamp_ns, self._period)
+            self._give_on(due)
 
     def _on_place(self) -> None:
         if self._held is None or self._reader is None:

@@ -8,16 +8,17 @@ from importlib import import_module
 from typing import Any
 
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 from rclpy.task import Future
 from std_srvs.srv import SetBool
 
-from hucrl_ros.controller.topics import RECORDED
+from hucrl_ros.controller.topics import RECORDED, RecordedTopic
 from hucrl_ros.errors import BagError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.parameters import own_run, read_config
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import ARCHIVE, ARCHIVE_LATCHED, STEADY
+from hucrl_ros.nodes.topics import ARCHIVE, ARCHIVE_LATCHED, MEASURED_ARCHIVE, STEADY
 from hucrl_ros.run.recording import Recording
 
 POLL_PERIOD = 0.05
@@ -32,7 +33,7 @@ AWAITED_PUBLISHERS = (topics.JOINT_STATES, topics.COMMANDS, topics.TICKS)
 class Recorder(Node):
     """Records episodes into a run, see `docs/contracts.md`.
 
-    Parameters: the settings of a run (none is used) and `run`, the run's folder.
+    Parameters: the settings of a run (it uses `mode`) and `run`, the run's folder.
 
     An episode counts as finished only if `~/record` False closes it after the controller said
     that it is no longer active. Otherwise (this node is stopped, the controller died) its bag
@@ -45,7 +46,7 @@ class Recorder(Node):
     def __init__(self) -> None:
         super().__init__("recorder", automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
-        read_config(self, own=("run",))
+        lockstep = read_config(self, own=("run",)).mode == "lockstep"
         self._run = own_run(self)
         self._recording: Recording | None = None
         self._goal: bytes | None = None
@@ -59,7 +60,7 @@ class Recorder(Node):
                 _message_class(topic.type),
                 topic.name,
                 partial(self._on_message, topic.name),
-                ARCHIVE_LATCHED if topic.latched else ARCHIVE,
+                _delivery(topic, lockstep),
                 raw=True,
             ).topic_name
             for topic in RECORDED
@@ -193,6 +194,13 @@ class Recorder(Node):
                 "written": self._written,
             },
         )
+
+
+def _delivery(topic: RecordedTopic, lockstep: bool) -> QoSProfile:
+    if topic.latched:
+        return ARCHIVE_LATCHED
+    measured = topic.name in (topics.JOINT_STATES, topics.OBJECT_POSE) and not lockstep
+    return MEASURED_ARCHIVE if measured else ARCHIVE
 
 
 def _message_class(kind: str) -> Any:  # noqa: ANN401

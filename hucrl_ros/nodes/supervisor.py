@@ -18,7 +18,7 @@ from hucrl_ros.nodes.node_clients import NodeClients
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.protocol import Protocol, Wait
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import ARCHIVE, STEADY
+from hucrl_ros.nodes.topics import ARCHIVE, MEASURED_ARCHIVE, STEADY
 from hucrl_ros.run.live_view import make_view
 from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
 from hucrl_ros.run.summary_writer import Ledger
@@ -52,7 +52,8 @@ class Supervisor(Node):
         from hucrl_ros.tasks import make_task
 
         task = make_task(config.task, config.action_penalty, run.robot)
-        self._monitor = EpisodeMonitor(task)
+        self._lockstep = config.mode == "lockstep"
+        self._monitor = EpisodeMonitor(task, None if self._lockstep else config.driver)
         self._ledger = Ledger(run, config, task)
         self._ledger.write()
         self._progress.steps, self._progress.optimum = task.steps, task.optimum
@@ -75,8 +76,9 @@ class Supervisor(Node):
     def _connect(self) -> None:
         if self._parent_reports:
             os.set_blocking(_STDIN, False)
-        listen_for_poses(self, self._monitor.poses)
-        self.create_subscription(JointState, topics.JOINT_STATES, self._on_state, ARCHIVE)
+        listen_for_poses(self, self._monitor.poses, self._lockstep)
+        delivery = ARCHIVE if self._lockstep else MEASURED_ARCHIVE
+        self.create_subscription(JointState, topics.JOINT_STATES, self._on_state, delivery)
         self.create_subscription(Float64MultiArray, topics.TICKS, self._on_tick, ARCHIVE)
         self._ticking = [
             self.create_timer(ADVANCE_PERIOD, self._look, clock=STEADY),

@@ -3,9 +3,13 @@
 All names but that of the diagnostics are relative, so that launch files can remap them.
 """
 
+from collections.abc import Iterator
+from typing import TypeVar
+
 from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
-from rclpy.qos import DurabilityPolicy, QoSProfile
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.subscription import Subscription
 
 from hucrl_ros.controller.topics import ACTIVE as ACTIVE
 from hucrl_ros.controller.topics import COMMANDS as COMMANDS
@@ -30,7 +34,8 @@ ARRIVAL_WAIT = Duration(seconds=0.5)
 """Longest wait of a node that ends until its last messages have arrived: DDS loses what is still
 under way when the process that sent it is gone."""
 
-# All are reliable: ROS's default, like keeping the last ones and not telling late readers.
+# All are reliable, ROS's default, like keeping the last ones and not telling late readers; but
+# what a robot measures is heard of publishers of any kind.
 STREAM = QoSProfile(depth=100)
 """Every message arrives, in order."""
 
@@ -43,8 +48,25 @@ LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 ARCHIVE = QoSProfile(depth=5000)
 """`STREAM` for the recorder, which must lose nothing while a disk is slow."""
 
+MEASURED = QoSProfile(depth=200, reliability=ReliabilityPolicy.BEST_EFFORT)
+"""For what a robot publishes in real time: most drivers are best effort, and a reliable reader
+never meets one of those. In lockstep, where each message counts, readers are reliable."""
+
+MEASURED_ARCHIVE = QoSProfile(depth=5000, reliability=ReliabilityPolicy.BEST_EFFORT)
+"""`MEASURED` for the recorder."""
+
 ARCHIVE_LATCHED = QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 """`LATCHED` for the recorder."""
 
 STEADY = Clock(clock_type=ClockType.STEADY_TIME)
 """Of all timers: one of ROS time would stall when a simulated clock steps back."""
+
+Message = TypeVar("Message")
+
+
+def waiting(subscription: Subscription[Message]) -> Iterator[Message]:
+    """Messages that have come and that no callback has seen yet, the oldest first."""
+    handle, kind = subscription.handle, subscription.msg_type
+    with handle:
+        while (taken := handle.take_message(kind, False)) is not None:
+            yield taken[0]

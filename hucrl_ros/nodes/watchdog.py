@@ -20,7 +20,7 @@ from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArra
 from hucrl_ros.config.files import override
 from hucrl_ros.controller.guard import Guard, admit
 from hucrl_ros.controller.manifest import Manifest, read_manifest
-from hucrl_ros.controller.state_reader import JointStateReader
+from hucrl_ros.controller.state_reader import JointStateReader, velocity_estimator
 from hucrl_ros.controller.watch import Watch, patience
 from hucrl_ros.errors import HucrlError, StateError, shortened
 from hucrl_ros.nodes import topics
@@ -30,7 +30,7 @@ from hucrl_ros.nodes.parameters import given_settings, origin, read_config, robo
 from hucrl_ros.nodes.process_liveness import ProcessWatcher, liveness_name
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, NEWEST, STEADY, STREAM
+from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, MEASURED, NEWEST, STEADY, STREAM
 
 LABEL = "watchdog"
 """Label in the layout of the watchdog's commands, which tells them from the controller's."""
@@ -70,7 +70,7 @@ class Watchdog(Node):
         super().__init__(LABEL, automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
         self._config = read_config(self, ("run",))
-        self._given = given_settings(self, "safety")
+        self._given = given_settings(self, "safety", "driver")
         self._robot = robot_of_run(self, self._config.task)
         self._watch = Watch()
         self._guard: Guard | None = None
@@ -88,8 +88,9 @@ class Watchdog(Node):
         self._trouble = Health()
         self._commands = self.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
         self._tripped = self.create_publisher(DiagnosticStatus, topics.TRIPPED, LATCHED)
+        delivery = NEWEST if self._config.mode == "lockstep" else MEASURED
         for kind, topic, callback, qos in (
-            (JointState, topics.JOINT_STATES, self._on_joint_state, NEWEST),
+            (JointState, topics.JOINT_STATES, self._on_joint_state, delivery),
             (Float64MultiArray, topics.COMMANDS, self._on_command, STREAM),
             (String, topics.LOADED_BUNDLE, self._on_bundle, LATCHED),
         ):
@@ -150,7 +151,8 @@ class Watchdog(Node):
             return
         self._bundle, manifest, self._guard = self._offers.popleft().result()
         self._period = manifest.period
-        self._reader = JointStateReader(manifest.joint_names)
+        estimator = velocity_estimator(manifest.driver, manifest.period)
+        self._reader = JointStateReader(manifest.joint_names, estimator=estimator)
         count = manifest.spec.action_dim
         dimension = MultiArrayDimension(label=LABEL, size=count, stride=count)
         self._layout = MultiArrayLayout(dim=[dimension])

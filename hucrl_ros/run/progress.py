@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.schema import Config
+from hucrl_ros.config.schema import Config, DriverSettings
 from hucrl_ros.controller.state_reader import JointReading, PoseBuffer, StateReader
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.errors import StateError
@@ -137,11 +137,12 @@ class EpisodeMonitor:
     came; the summary's return, from the bag, the efforts that were applied and the right pose.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, driver: DriverSettings | None = None) -> None:
+        """Follow episodes of `task`; `driver` says where velocities come from, None: messages."""
         self._task = task
         self.poses = PoseBuffer()
         """What was heard of object and goal, at any time."""
-        self._reader = StateReader(task.spec, self.poses, _POSE_PERIODS)
+        self._reader = StateReader(task.spec, self.poses, _POSE_PERIODS, driver)
         self.start()
 
     def start(self) -> None:
@@ -162,6 +163,7 @@ class EpisodeMonitor:
 
     def see_joint_state(self, reading: JointReading) -> None:
         """Take in a joint state."""
+        self._reader.joints.see(reading)
         self._readings[reading.stamp_ns] = reading
         if len(self._readings) > _KEPT_STATES:
             del self._readings[next(iter(self._readings))]

@@ -108,7 +108,7 @@ class Ledger:
 
     def _read(self, index: int) -> EpisodeSummary:
         task, run = self._task, self._run
-        episode = read_episode(run.bag(index), task.spec, task.steps)
+        episode = read_episode(run.bag(index), task.spec, task.steps, self._config)
         events = [f"episode {index}: {event}" for event in episode.events]
         if len(events) > MAX_BAG_EVENTS:
             more = len(events) - MAX_BAG_EVENTS

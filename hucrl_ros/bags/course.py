@@ -1,0 +1,220 @@
+"""The course of an episode: states one control period apart, and what acted between them.
+
+In lockstep each joint state is a step. In real time joint states may come at any rate, and a
+command takes effect between two of them; there the clock of the stamps decides.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.config.schema import DriverSettings
+from hucrl_ros.controller.pace import TOLERANCE
+from hucrl_ros.controller.ticks import NANOSECONDS
+
+Array = NDArray[np.float64]
+Stamps = NDArray[np.int64]
+MIN_GAP_PERIODS = 0.5
+"""A transition that took less time is not one of a single control period."""
+MAX_GAP_PERIODS = 1.5
+"""A transition that took longer is not one of a single control period, and an object's pose that
+is older than its joint state by more is not one of the same period."""
+REPORTED = "efforts that the robot reports"
+IN_FORCE = "means of the commands in force"
+SENT = "commands"
+LONGEST_GAP = 0.5
+"""Between two joint states of a driver faster than the control rate [control periods]: beyond,
+nobody knows well enough what was in the middle."""
+FAST_GAPS = 1.5
+"""The same in units of the usual time between two joint states, where that is longer."""
+SAME_EFFORT = 1e-6
+"""Share of the largest effort by which a command that is repeated may differ."""
+REPEATS = 0.9
+"""Share of the changes of command after which efforts must be commands to be taken for such."""
+LATENESS = 10
+"""[%] Quantile of how late joint states were recorded: more was the recorder's own."""
+
+
+class Course(NamedTuple):
+    """T transitions."""
+
+    stamps_ns: Stamps
+    """`(T + 1,)` of the states [ns]."""
+    states: Array
+    """`(T + 1, p)`"""
+    actions: Array
+    """`(T, q)` what acted [N m or N]."""
+    contiguous: NDArray[np.bool_]
+    """`(T,)` whether states k and k + 1 are one control period apart."""
+    acted: str
+    """What the actions are."""
+
+
+class Heard(NamedTuple):
+    """Joint states, by rising stamps."""
+
+    stamps_ns: Stamps
+    """`(n,)` [ns]."""
+    states: Array
+    """`(n, p)`"""
+    efforts: Array
+    """`(n, q)` NaN where none was reported [N m or N]."""
+    recorded_ns: Stamps
+    """`(n,)` when they were recorded [ns]."""
+
+
+class Signal(NamedTuple):
+    """Efforts over time: each holds from its time until the next one's, none before the first."""
+
+    times_ns: Stamps
+    """`(n,)` rising [ns]."""
+    efforts: Array
+    """`(n, q)` [N m or N]."""
+
+    def means(self, stamps_ns: Stamps) -> Array:
+        """Means `(N, q)` between neighbours of `stamps_ns` `(N + 1,)`."""
+        begin = min(int(self.times_ns[0]), int(stamps_ns[0])) if len(self.times_ns) else 0
+        times = np.concatenate([[begin], self.times_ns, [max(begin, int(stamps_ns[-1])) + 1]])
+        values = np.concatenate([np.zeros((1, self.efforts.shape[1])), self.efforts])
+        seconds = np.maximum.accumulate(times - begin) / NANOSECONDS
+        sums = np.concatenate(
+            [np.zeros_like(values[:1]), np.cumsum(values * np.diff(seconds)[:, None], axis=0)]
+        )
+        at = (stamps_ns - begin) / NANOSECONDS
+        integral = np.stack([np.interp(at, seconds, column) for column in sums.T], axis=1)
+        means: Array = np.diff(integral, axis=0) / np.diff(at)[:, None]
+        return means
+
+
+def is_faster(stamps_ns: Stamps, period: float) -> bool:
+    """Whether joint states come more often than commands go, `period` [s] apart."""
+    if len(stamps_ns) < 3:
+        return False
+    return bool(np.median(np.diff(stamps_ns)) < (1 - TOLERANCE) * period * NANOSECONDS)
+
+
+def on_grid(
+    stamps_ns: Stamps, states: Array, period: float, steps: int
+) -> tuple[Stamps, Array, NDArray[np.bool_]]:
+    """States on multiples of the control period from the first one on, linear in between.
+
+    Args:
+        stamps_ns: `(n,)` rising [ns].
+        states: `(n, p)`.
+        period: Control period [s].
+        steps: Most transitions.
+
+    Returns:
+        Stamps `(T + 1,)` [ns] and states `(T + 1, p)` of the grid, and `(T,)` whether joint
+        states were close enough to each other throughout a transition.
+    """
+    period_ns = period * NANOSECONDS
+    count = min(steps, int((stamps_ns[-1] - stamps_ns[0]) / period_ns))
+    grid = stamps_ns[0] + np.round(np.arange(count + 1) * period_ns).astype(np.int64)
+    columns = [np.interp(grid - stamps_ns[0], stamps_ns - stamps_ns[0], x) for x in states.T]
+    gaps = np.diff(stamps_ns)
+    longest = max(LONGEST_GAP * period_ns, FAST_GAPS * float(np.median(gaps)))
+    wide = np.flatnonzero(gaps > longest)
+    sound: NDArray[np.bool_] = np.ones(count, dtype=np.bool_)
+    for begin, end in zip(stamps_ns[wide], stamps_ns[wide + 1], strict=True):
+        first, last = np.searchsorted(grid, [begin, end]).tolist()
+        sound[max(first - 1, 0) : last] = False
+    return grid, np.stack(columns, axis=1), sound
+
+
+def commands_in_force(
+    commands: Signal, states_ns: Stamps, recorded_ns: Stamps, dead_time: float
+) -> Signal:
+    """The commands with the times, by the clock of the stamps, from which on they acted.
+
+    Args:
+        commands: With the times at which they were recorded.
+        states_ns: `(n,)` stamps of joint states [ns].
+        recorded_ns: `(n,)` when they were recorded [ns].
+        dead_time: From a command's arrival until it acts [s].
+    """
+    behind = round(float(np.percentile(recorded_ns - states_ns, LATENESS)))
+    times = commands.times_ns - behind + round(dead_time * NANOSECONDS)
+    return Signal(times, commands.efforts)
+
+
+def repeats_commands(reported: Signal, commands: Signal) -> bool:
+    """Whether a robot reports as its effort the newest command, not the mean of what acted.
+
+    The two differ where a command takes effect between two joint states: a mean lies between
+    the commands then.
+
+    Args:
+        reported: Efforts by the stamps of their joint states.
+        commands: Those in force.
+    """
+    if len(commands.times_ns) < 2:
+        return False
+    largest = float(np.abs(commands.efforts).max())
+    first = np.searchsorted(reported.times_ns, commands.times_ns[1:])
+    seen = repeated = 0
+    for k, entry in enumerate(first, start=1):
+        if entry >= len(reported.times_ns):
+            break
+        # Where both came about with a joint state, one more tells which was in force.
+        near = commands.efforts[max(k - 2, 0) : k + 2]
+        step = np.abs(commands.efforts[k] - commands.efforts[k - 1]).max()
+        if step <= SAME_EFFORT * largest:
+            continue
+        seen += 1
+        same = np.isclose(reported.efforts[entry], near, rtol=0.0, atol=SAME_EFFORT * largest)
+        repeated += bool(same.all(axis=1).any())
+    return seen > 0 and repeated >= REPEATS * seen
+
+
+def stepped_course(heard: Heard, sent: Array) -> tuple[Array, str]:
+    """Actions `(n - 1, q)` where each joint state is a step: what was reported in the next one.
+
+    Args:
+        heard: Joint states.
+        sent: `(n - 1, q)` the command for each, which counts where no effort was reported.
+    """
+    reported = heard.efforts[1:]
+    silent = np.isnan(reported).any(axis=1)
+    return np.where(silent[:, None], sent, reported), SENT if silent.all() else REPORTED
+
+
+def contiguous(stamps_ns: Stamps, period: float) -> NDArray[np.bool_]:
+    """`(n - 1,)` whether neighbours are one control period apart."""
+    gaps = np.diff(stamps_ns) / NANOSECONDS / period
+    near: NDArray[np.bool_] = (gaps >= MIN_GAP_PERIODS) & (gaps <= MAX_GAP_PERIODS)
+    return near
+
+
+def clocked_course(
+    heard: Heard, commands: Signal, period: float, steps: int, driver: DriverSettings
+) -> Course:
+    """An episode in real time.
+
+    Args:
+        heard: Joint states from the first tick to the end of the last one's period.
+        commands: Those in force.
+        period: Control period [s].
+        steps: Most transitions.
+        driver: What the robot's driver tells.
+    """
+    faster = is_faster(heard.stamps_ns, period)
+    if faster:
+        stamps, states, sound = on_grid(heard.stamps_ns, heard.states, period, steps)
+    else:
+        stamps, states = heard.stamps_ns[: steps + 1], heard.states[: steps + 1]
+        sound = contiguous(stamps, period)
+    if len(stamps) < 2:
+        return Course(stamps, states, commands.efforts[:0], sound, IN_FORCE)
+    in_force = commands.means(stamps)
+    # What is told of a joint state acted since the one before.
+    reported = Signal(heard.stamps_ns[:-1], heard.efforts[1:])
+    told = driver.effort != "ignored" and bool(np.isfinite(reported.efforts).all())
+    # Of a fast driver the newest command and the mean of what acted are the same nearly always.
+    if told and driver.effort == "auto" and not faster:
+        told = not repeats_commands(Signal(heard.stamps_ns, heard.efforts), commands)
+    if not told or driver.effort == "commanded":
+        return Course(stamps, states, in_force, sound, IN_FORCE)
+    actions = reported.means(stamps) if faster else reported.efforts[:steps]
+    return Course(stamps, states, actions, sound, REPORTED)
