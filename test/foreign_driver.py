@@ -8,6 +8,7 @@ pendulum down and at rest, is made for `hucrl up --no-simulator`. What it gets a
 told by `DEFAULTS`.
 """
 
+import contextlib
 import json
 import math
 import random
@@ -72,9 +73,7 @@ class Driver(Node):
         self.held_back = None
         self.shift = 0.0
         self.reset_at, self.outages = math.inf, self.how["outages"]
-        reliability = ReliabilityPolicy[
-            "BEST_EFFORT" if self.how["best_effort"] else "RELIABLE"
-        ]
+        reliability = ReliabilityPolicy["BEST_EFFORT" if self.how["best_effort"] else "RELIABLE"]
         quality = QoSProfile(depth=10, reliability=reliability)
         self.states = self.create_publisher(JointState, "joint_states", quality)
         self.create_subscription(Float64MultiArray, "controller/commands", self.on_command, 10)
@@ -158,10 +157,8 @@ def main():
     given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     rclpy.init(args=sys.argv[2:])
     node = Driver(given)
-    try:
+    with contextlib.suppress(KeyboardInterrupt, ExternalShutdownException):
         rclpy.spin(node)
-    except (KeyboardInterrupt, ExternalShutdownException):
-        pass
 
 
 if __name__ == "__main__":

@@ -11,6 +11,26 @@ from rclpy.node import Node
 from rclpy.task import Future
 
 
+class Backlog:
+    """What has come since a callback; a test may put messages in."""
+
+    def __init__(self):
+        self.messages = []
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *error):
+        pass
+
+    def take_message(self, kind, raw):
+        return (self.messages.pop(0), None) if self.messages else None
+
+
+def subscription(name, kind):
+    return SimpleNamespace(topic_name=name, msg_type=kind, handle=Backlog())
+
+
 class LoneNode:
     """In the place of `rclpy.node.Node`; a test says what is heard, and when timers ring."""
 
@@ -56,7 +76,7 @@ class LoneNode:
 
     def create_subscription(self, kind, topic, callback, qos, raw=False):
         self.heard[topic] = callback
-        return SimpleNamespace(topic_name=f"/{topic}")
+        return subscription(f"/{topic}", kind)
 
     def create_timer(self, period, callback, clock):
         timer = SimpleNamespace(

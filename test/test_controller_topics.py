@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 pytest.importorskip("geometry_msgs", reason="what is heard are ROS 2's messages")
 
+from lone_node import subscription
 from sensor_msgs.msg import JointState
 
 from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.controller.pace import GAPS
 from hucrl_ros.controller.state_reader import StateReader
 from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
 from hucrl_ros.errors import StateError
@@ -29,11 +31,13 @@ class FakeNode:
     """Keeps callbacks by topic; its only timer rings when a test says so."""
 
     def __init__(self):
-        self.callbacks = {}
+        self.callbacks, self.subscriptions = {}, {}
         self.ring = None
 
     def create_subscription(self, kind, topic, callback, qos):
         self.callbacks[topic] = callback
+        self.subscriptions[topic] = subscription(topic, kind)
+        return self.subscriptions[topic]
 
     def create_timer(self, period, callback, clock):
         self.ring = callback
@@ -114,6 +118,54 @@ def test_in_real_time_nothing_waits_and_the_newest_pose_counts():
     assert [state[2] for state in ear.states] == [0.0, 0.0, 10.0]
     ear.say("joint_states", 5)
     assert ear.problems[0].startswith("object_pose: the newest is 40.0 ms older")
+
+
+# A driver that publishes five times in a control period.
+
+
+def fast_state(k):
+    """Joint state k of a driver at 500 Hz."""
+    message = JointState(name=["hinge"], position=[float(k)], velocity=[0.0])
+    message.header.stamp.sec, message.header.stamp.nanosec = divmod(10**9 + 2_000_000 * k, 10**9)
+    return message
+
+
+def quiet_ear():
+    ear = Ear(lockstep=False)
+    ear.say("goal", -1)
+    for k in range(2 * GAPS):
+        ear.node.callbacks["object_pose"](pose_message([0.0] * 3, 10**9 + k * 10_000_000))
+    return ear
+
+
+def test_of_a_fast_driver_one_joint_state_a_period_is_answered():
+    ear = quiet_ear()
+    for k in range(51):
+        ear.node.callbacks["joint_states"](fast_state(k))
+    assert [state[0] for state in ear.states] == [float(k) for k in range(0, 51, 5)]
+    assert ear.inputs.wrong_rate() == ""
+
+
+def test_after_a_long_tick_the_newest_joint_state_is_answered():
+    ear = quiet_ear()
+    for k in range(11):
+        ear.node.callbacks["joint_states"](fast_state(k))
+    backlog = ear.node.subscriptions["joint_states"].handle.messages
+    backlog += [fast_state(k) for k in range(12, 29)]
+    ear.node.callbacks["joint_states"](fast_state(11))
+    assert [state[0] for state in ear.states] == [0.0, 5.0, 10.0, 28.0]
+    for k in range(29, 40):
+        ear.node.callbacks["joint_states"](fast_state(k))
+    assert [state[0] for state in ear.states][4:] == [33.0, 38.0], "a period apart"
+
+
+def test_joint_states_between_two_commands_are_no_silence(clock):
+    ear = quiet_ear()
+    for k in range(100):
+        clock.now += 0.002
+        ear.node.callbacks["joint_states"](fast_state(k))
+        ear.node.ring()
+    assert ear.silences == []
 
 
 @pytest.fixture

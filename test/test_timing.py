@@ -1,4 +1,4 @@
-"""A command is chosen for where the robot will be when it acts; joint states come at a rate."""
+"""A command is chosen for where the robot will be when it acts."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import Source, Tick
-from hucrl_ros.controller.timing import GAPS, DelayCompensation, InForce, RateCheck
+from hucrl_ros.controller.timing import DelayCompensation, InForce
 
 PERIOD = 0.01
 SPEC = RobotSpec("cart", ("rail",), ("rail",), (2.0,), PERIOD)
@@ -241,56 +241,3 @@ def test_a_model_that_leads_nowhere_leaves_the_measured_state(bundle):
     state = np.array([3.0, 0.5])
     tick = Agent(broken, None).act(state, coming=[InForce(np.array([1.0]), 1.0)])
     np.testing.assert_allclose(tick.optimistic[0], state, rtol=1e-6)
-
-
-AT_80_HZ = 1 / 80
-
-
-def problem_of(gaps):
-    """What is said of joint states so many seconds apart."""
-    check, stamp_ns = RateCheck(), 10**9
-    check.see(stamp_ns)
-    for gap in gaps:
-        stamp_ns += round(gap * 1e9)
-        check.see(stamp_ns)
-    return check.problem(AT_80_HZ)
-
-
-@pytest.mark.parametrize("rate", [500, 100, 60, 50, 5])
-def test_another_rate_is_refused_with_both_rates(rate):
-    problem = problem_of([1 / rate] * GAPS)
-    assert f"({rate} Hz) by their stamps; the control period is 12.5 ms (80 Hz)" in problem
-    assert "have the driver publish at 80 Hz" in problem
-    assert "\n" not in problem
-
-
-@pytest.mark.parametrize("share", [0.85, 1.0, 1.15])
-def test_the_right_rate_may_be_a_little_off(share):
-    assert problem_of([share * AT_80_HZ] * GAPS) == ""
-
-
-def test_jitter_and_missed_joint_states_are_not_another_rate():
-    rng = np.random.default_rng(0)
-    assert problem_of(AT_80_HZ * (1 + 0.3 * rng.standard_normal(GAPS))) == ""
-    assert problem_of([AT_80_HZ, 2 * AT_80_HZ, 3 * AT_80_HZ] * GAPS) == ""
-
-
-def test_too_few_say_nothing_and_repetitions_are_none():
-    assert problem_of([0.002] * (GAPS - 1)) == ""
-    assert problem_of([0.002] * (GAPS - 1) + [0.0]) == ""
-
-
-def test_a_clock_that_starts_again_is_not_measured_across():
-    assert problem_of([AT_80_HZ] * 5 + [-1.0] + [AT_80_HZ] * GAPS) == ""
-    assert problem_of([0.002] * GAPS + [-1.0] + [AT_80_HZ] * GAPS) == ""
-
-
-def test_what_has_passed_is_looked_at_no_more_and_what_has_not_may_get_better():
-    check = RateCheck()
-    stamps = np.cumsum([0.002] * 2 * GAPS + [AT_80_HZ] * GAPS + [0.002] * GAPS) * 1e9
-    problems = []
-    for stamp in stamps.astype(int).tolist():
-        check.see(stamp)
-        problems.append(bool(check.problem(AT_80_HZ)))
-    assert any(problems[: 2 * GAPS])
-    assert not any(problems[3 * GAPS :])

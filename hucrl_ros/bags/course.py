@@ -151,20 +151,18 @@ def repeats_commands(reported: Signal, commands: Signal) -> bool:
     """
     if len(commands.times_ns) < 2:
         return False
-    largest = float(np.abs(commands.efforts).max())
-    first = np.searchsorted(reported.times_ns, commands.times_ns[1:])
+    near_enough = SAME_EFFORT * float(np.abs(commands.efforts).max())
+    first = np.searchsorted(reported.times_ns, commands.times_ns)
     seen = repeated = 0
-    for k, entry in enumerate(first, start=1):
-        if entry >= len(reported.times_ns):
-            break
-        # Where both came about with a joint state, one more tells which was in force.
-        near = commands.efforts[max(k - 2, 0) : k + 2]
-        step = np.abs(commands.efforts[k] - commands.efforts[k - 1]).max()
-        if step <= SAME_EFFORT * largest:
+    for k in range(1, len(first)):
+        if np.abs(commands.efforts[k] - commands.efforts[k - 1]).max() <= near_enough:
             continue
+        # The neighbours as well: when a command took effect is known to a joint state or so.
+        shown = reported.efforts[max(first[k] - 1, 0) : first[k] + 2]
+        known = commands.efforts[max(k - 2, 0) : k + 2]
+        away = np.abs(shown[:, None] - known[None]).max(axis=2).min(axis=1)
         seen += 1
-        same = np.isclose(reported.efforts[entry], near, rtol=0.0, atol=SAME_EFFORT * largest)
-        repeated += bool(same.all(axis=1).any())
+        repeated += bool((away <= near_enough).all())
     return seen > 0 and repeated >= REPEATS * seen
 
 
@@ -176,8 +174,30 @@ def stepped_course(heard: Heard, sent: Array) -> tuple[Array, str]:
         sent: `(n - 1, q)` the command for each, which counts where no effort was reported.
     """
     reported = heard.efforts[1:]
-    silent = np.isnan(reported).any(axis=1)
-    return np.where(silent[:, None], sent, reported), SENT if silent.all() else REPORTED
+    silent = np.isnan(reported).any(axis=1, keepdims=True)
+    return np.where(silent, sent, reported), SENT if silent.all() else REPORTED
+
+
+def roughness(course: Course, joints: int, period: float) -> Array:
+    """`(joints,)` how badly velocities fit the change of the positions, as a share of their own.
+
+    It is the deviation of the mean velocity of two neighbours from the slope between them, over
+    that of the velocities: below 0.02 where a joint is measured well, above 0.1 where velocities
+    are differences of an encoder's steps.
+
+    Args:
+        course: Whose states begin with positions and velocities.
+        joints: Number of joints.
+        period: Control period [s].
+    """
+    positions, velocities = course.states[:, :joints], course.states[:, joints : 2 * joints]
+    slopes = np.diff(positions, axis=0) / period
+    off = (slopes - 0.5 * (velocities[1:] + velocities[:-1]))[course.contiguous]
+    spread = velocities.std(axis=0)
+    if not len(off):
+        return np.zeros(joints)
+    share: Array = off.std(axis=0) / np.where(spread > 0, spread, np.inf)
+    return share
 
 
 def contiguous(stamps_ns: Stamps, period: float) -> NDArray[np.bool_]:
@@ -211,8 +231,7 @@ def clocked_course(
     # What is told of a joint state acted since the one before.
     reported = Signal(heard.stamps_ns[:-1], heard.efforts[1:])
     told = driver.effort != "ignored" and bool(np.isfinite(reported.efforts).all())
-    # Of a fast driver the newest command and the mean of what acted are the same nearly always.
-    if told and driver.effort == "auto" and not faster:
+    if told and driver.effort == "auto":
         told = not repeats_commands(Signal(heard.stamps_ns, heard.efforts), commands)
     if not told or driver.effort == "commanded":
         return Course(stamps, states, in_force, sound, IN_FORCE)

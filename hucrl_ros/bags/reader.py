@@ -18,6 +18,7 @@ from hucrl_ros.bags.course import (
     clocked_course,
     commands_in_force,
     contiguous,
+    roughness,
     stepped_course,
 )
 from hucrl_ros.bags.messages import Message, deserialize, stamp_ns
@@ -37,6 +38,8 @@ from hucrl_ros.errors import BagError, HucrlError, StateError
 
 Array = NDArray[np.float64]
 _LEVEL_OK = 0
+ROUGH = 0.08
+"""`roughness` above which velocities are worth a word."""
 
 
 class Sample(NamedTuple):
@@ -213,7 +216,9 @@ def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None 
         commands = _select(contents.messages, COMMANDS)
         course = _clocked(samples, commands, ticks, spec, steps, clocked)
     interrupted = contents.outcome is Outcome.INTERRUPTED
+    rough = clocked is not None and clocked.driver.velocity == "measured"
     events = [
+        *(_rough_velocities(course, spec) if rough else []),
         *decode_trips(_select(contents.messages, TRIPPED)),
         *refused,
         *_gaps(course.stamps_ns, course.contiguous, ticks),
@@ -265,6 +270,16 @@ def _clocked(
     dead_time = config.control.extra_delay
     in_force = commands_in_force(commands, heard.stamps_ns, heard.recorded_ns, dead_time)
     return clocked_course(heard, in_force, spec.period, steps, config.driver)
+
+
+def _rough_velocities(course: Course, spec: RobotSpec) -> list[str]:
+    shares = roughness(course, len(spec.joint_names), spec.period)
+    return [
+        f"velocities of joint {joint!r} differ from the slopes of its positions by {share:.0%} of "
+        "their own deviation: have them derived, with driver.velocity = derived"
+        for joint, share in zip(spec.joint_names, shares, strict=True)
+        if share > ROUGH
+    ]
 
 
 def _gaps(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "up": "runs.up",
     "train": "runs.train",
+    "check": "check.run",
     "teach": "teach.run",
     "evaluate": "evaluate.run",
     "inspect": "inspect.run",

@@ -15,6 +15,7 @@ from hucrl_ros.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from hucrl_ros.run.folder import RunFolder
+    from hucrl_ros.run.prepare import RunOptions
     from hucrl_ros.run.summary import EpisodeSummary
 
 COLUMNS = ("episode", "return", "predicted", "p50 ms", "p99 ms", "clamps", "fit s", "search s")
@@ -66,6 +67,8 @@ def up(
         )
     mode = "lockstep" if lockstep else "real_time" if real_time or no_simulator else None
     wished = wished_domain(os.environ.get("ROS_DOMAIN_ID"))
+    if no_simulator:
+        wished = _check_robot(_asked(ctx.params, mode=mode))
     run_folder = _new_or_continued_run(ctx.params, mode=mode)
     if not _is_finished(run_folder):
         stopped_by = _play(run_folder, wished, not no_simulator)
@@ -102,19 +105,16 @@ def train(
     _finish(run_folder, not no_figures)
 
 
-def _new_or_continued_run(
-    typed: Mapping[str, Any], prefix: str = "", mode: str | None = None
-) -> "RunFolder":
-    """The folder of the run that was asked for.
+def _asked(typed: Mapping[str, Any], prefix: str = "", mode: str | None = None) -> "RunOptions":
+    """The run that was asked for.
 
     Without `--out` the name of a new one begins with `prefix`; mode None: as in the settings.
     """
-    from hucrl_ros.config.task_file import is_description
-    from hucrl_ros.run.prepare import RunOptions, prepare_run
+    from hucrl_ros.run.prepare import RunOptions
 
     given = {"mode": mode, **{name: typed[name] for name in _OWN_OPTIONS}}
     settings = {name: value for name, value in given.items() if value is not None}
-    wished = RunOptions(
+    return RunOptions(
         task=typed["task"],
         config=typed["config"],
         overrides={**settings, **options.parse_settings(typed["settings"])},
@@ -122,9 +122,39 @@ def _new_or_continued_run(
         resume=typed["resume"],
         prefix=prefix,
     )
+
+
+def _new_or_continued_run(
+    typed: Mapping[str, Any], prefix: str = "", mode: str | None = None
+) -> "RunFolder":
+    """The folder of the run that was asked for, see `_asked`."""
+    from hucrl_ros.config.task_file import is_description
+    from hucrl_ros.run.prepare import prepare_run
+
+    wished = _asked(typed, prefix, mode)
     if is_description(wished.task) and not wished.resume:
         print(f"checking {wished.task}", flush=True)  # It takes seconds.
     return prepare_run(wished)
+
+
+def _check_robot(asked: "RunOptions") -> int:
+    """Look at the robot before anything is made or moved; returns its ROS domain.
+
+    Raises:
+        RunError: it can't be controlled; says what to change.
+    """
+    from hucrl_ros.cli.check import look_at, robots_domain
+    from hucrl_ros.doctor import Level
+    from hucrl_ros.doctor.robot import refuse_faults
+
+    domain = robots_domain()
+    print(f"listening to the robot  (ROS_DOMAIN_ID={domain})", flush=True)
+    examined = look_at(asked, domain)
+    refuse_faults(examined)
+    for name, (level, found, advice) in examined.items():
+        if level is Level.NOTE:
+            print(f"! {name}: {found}: {advice}", flush=True)
+    return domain
 
 
 def _is_finished(run_folder: "RunFolder") -> bool:
@@ -189,6 +219,8 @@ def _play(run_folder: "RunFolder", wished: int | None, simulated: bool) -> int |
     from hucrl_ros.run.session import Domain, Session, shown_path
 
     with Domain(wished) as domain:
+        if wished not in (None, domain.number) and not simulated:
+            raise RunError(f"ROS_DOMAIN_ID {wished}, the robot's, is another run's; end that one")
         if wished not in (None, domain.number):
             print(f"ROS_DOMAIN_ID {wished} is another run's; this one uses {domain.number}")
         print(f"{shown_path(run_folder.root)}  (ROS_DOMAIN_ID={domain.number})", flush=True)

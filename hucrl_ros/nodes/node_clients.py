@@ -32,14 +32,15 @@ class LearnerReport:
 class NodeClients:
     """What the supervisor knows of the other nodes, and how it speaks to them."""
 
-    def __init__(self, node: Node, changed: Callable[[], None]) -> None:
+    def __init__(self, node: Node, changed: Callable[[], None], resets: bool = True) -> None:
         """Connect.
 
         Args:
             node: The supervisor.
             changed: Called after each message or answer.
+            resets: Whether the robot has a service that resets it.
         """
-        self._node, self._changed = node, changed
+        self._node, self._changed, self._resets = node, changed, resets
         self.active: bool | None = None
         self.activity_count = 0
         """Messages on `controller/active` so far."""
@@ -73,7 +74,7 @@ class NodeClients:
     def missing(self) -> list[str]:
         """Names of the nodes that aren't there yet."""
         found = {
-            "simulator": self.reset.service_is_ready()
+            "simulator": (self.reset.service_is_ready() or not self._resets)
             and self._node.count_publishers(self._joint_states) > 0,
             "controller": self.change_state.service_is_ready() and self.active is not None,
             "watchdog": self._node.count_publishers(topics.TRIPPED) > 0,

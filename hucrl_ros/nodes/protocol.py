@@ -89,6 +89,7 @@ class Protocol:
         self._run, self._config = run, config
         self._clients, self._ledger = clients, ledger
         self._monitor, self._progress = monitor, progress
+        self._placed = False
 
     def script(self) -> Script[None]:
         """Everything, from meeting the other nodes to the last bundle."""
@@ -99,6 +100,13 @@ class Protocol:
             yield from self._play(index)
         yield from self._learn_for(self._config.episodes)
         self._enter(Phase.FINISHED)
+
+    def confirm(self) -> str:
+        """A person has put the robot at the start; returns why that doesn't count, or nothing."""
+        if self._progress.phase is not Phase.PERSON:
+            return "no episode waits for a person now"
+        self._placed = True
+        return ""
 
     @property
     def place(self) -> str:
@@ -208,11 +216,15 @@ class Protocol:
         the next one is opened.
         """
         clients, monitor, steps = self._clients, self._monitor, self._progress.steps
+        how = self._config.driver.reset if self._config.mode == "real_time" else "service"
+        if how == "person":
+            self._placed = False
+            self._enter(Phase.PERSON)
+            yield Wait(lambda: self._placed, float("inf"), lambda: "nobody came")
         self._enter(Phase.RESETTING)
         yield from self._record(True)
-        answer = yield from self._call(clients.reset, Trigger.Request(), "simulator/reset")
-        if not answer.success:
-            raise RunError(f"simulator: {answer.message}")
+        if how == "service":
+            yield from self._reset()
         monitor.start()
         count = clients.activity_count
         self._enter(Phase.RUNNING)
@@ -231,6 +243,22 @@ class Protocol:
             activity=lambda: monitor.steps,
         )
         return "" if monitor.steps >= steps else clients.failure("controller")
+
+    def _reset(self) -> Script[None]:
+        """Have the robot put at the start; a real one takes as long as it takes."""
+        client, name = self._clients.reset, "simulator/reset"
+        future = self._clients.call(client, Trigger.Request())
+        patience = float("inf") if self._run.on_robot.exists() else ANSWER_S
+        yield Wait(
+            lambda: future.done() or not client.service_is_ready(),
+            patience,
+            lambda: f"{name}: no answer in {ANSWER_S:g} s",
+        )
+        if not future.done():
+            raise RunError(f"{name}: whoever offered it has gone")
+        answer = future.result()
+        if not answer.success:
+            raise RunError(f"simulator: {answer.message}")
 
     def _stopped_early(self) -> str:
         steps = f"{self._monitor.steps} of {self._progress.steps} steps"

@@ -9,6 +9,7 @@ from functools import partial
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
+from std_srvs.srv import Trigger
 
 from hucrl_ros.errors import HucrlError, RunError
 from hucrl_ros.nodes import topics
@@ -20,6 +21,7 @@ from hucrl_ros.nodes.protocol import Protocol, Wait
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.topics import ARCHIVE, MEASURED_ARCHIVE, STEADY
 from hucrl_ros.run.live_view import make_view
+from hucrl_ros.run.processes import PERSON_IS_READY
 from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
 from hucrl_ros.run.summary_writer import Ledger
 
@@ -36,7 +38,8 @@ class Supervisor(Node):
     """Sees a run through, or gives it up safely with one line that says why.
 
     Parameters: the settings of a run; `run`, its folder; `parent_reports` (bool): the parent
-    process writes a line on standard input for each process that it lost.
+    process writes a line on standard input for each process that it lost, and
+    `PERSON_IS_READY` when somebody presses Enter.
     """
 
     def __init__(self) -> None:
@@ -56,9 +59,12 @@ class Supervisor(Node):
         self._monitor = EpisodeMonitor(task, None if self._lockstep else config.driver)
         self._ledger = Ledger(run, config, task)
         self._ledger.write()
+        self._progress.notes = self._ledger.events
+        self._progress.earlier_notes = len(self._ledger.events)
         self._progress.steps, self._progress.optimum = task.steps, task.optimum
         self._progress.finished = list(self._ledger.episodes)
-        self._others = NodeClients(self, self._advance)
+        resets = self._lockstep or config.driver.reset == "service"
+        self._others = NodeClients(self, self._advance, resets)
         self._protocol = Protocol(
             run, config, self._others, self._ledger, self._monitor, self._progress
         )
@@ -84,6 +90,7 @@ class Supervisor(Node):
             self.create_timer(ADVANCE_PERIOD, self._look, clock=STEADY),
             self.create_timer(VIEW_PERIOD, self._show, clock=STEADY),
         ]
+        self.create_service(Trigger, topics.START, self._on_start)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
 
     def close(self) -> None:
@@ -138,10 +145,18 @@ class Supervisor(Node):
                 self._heard += os.read(_STDIN, 4096).decode(errors="replace")
             line, newline, rest = self._heard.partition("\n")
             self._heard = rest if newline else line
+            if newline and line == PERSON_IS_READY:
+                self._protocol.confirm()
+                return ""
             return line if newline else ""
         # Nobody watches the processes. Silence may also mean that a machine is overloaded.
         silent = self._others.silent()
         return f"{silent[0]} gives no sign of life" if silent else ""
+
+    def _on_start(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        response.message = self._protocol.confirm()
+        response.success = not response.message
+        return response
 
     # The end of a run that can't go on
 

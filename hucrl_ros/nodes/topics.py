@@ -26,6 +26,7 @@ LEARNER_REPORT = "learner/report"
 DIAGNOSTICS = "/diagnostics"
 
 RESET = "simulator/reset"
+START = "supervisor/start"
 RECORD = "recorder/record"
 LEARN = "learner/learn"
 CHANGE_STATE = "controller/change_state"

@@ -24,6 +24,8 @@ from hucrl_ros.run.summary import EpisodeSummary
 
 MISSING_S = 10.0
 """[s] From one line about missing nodes to the next."""
+SHOWN_NOTES = 5
+"""Newest events below the live table."""
 _BAR_WIDTH = 32
 _HEADINGS = (
     "episode",
@@ -60,7 +62,7 @@ class LineView:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._seen: tuple[int, Phase] | None = None
-        self._reported = 0
+        self._reported = self._noted = 0
         self._learned: set[int] = set()
         self._missed: tuple[float, str] = (time.monotonic(), "")
         """When it was last said which nodes are missing, and which."""
@@ -73,6 +75,9 @@ class LineView:
         for index in sorted(progress.model_errors.keys() - self._learned):
             self._write(describe_learning(progress, index))
         self._learned.update(progress.model_errors)
+        for note in progress.notes[max(progress.earlier_notes, self._noted) :]:
+            self._write(f"! {note}")
+        self._noted = len(progress.notes)
         now = (progress.episode, progress.phase)
         if now != self._seen:
             self._seen = now
@@ -104,7 +109,14 @@ def make_view(stream: TextIO = sys.stdout) -> LiveView | LineView:
 
 def render(progress: Progress) -> RenderableType:
     """The live table."""
-    return Group(_headline(progress), _episode_bar(progress), Text(), _table(progress))
+    notes = progress.notes[progress.earlier_notes :][-SHOWN_NOTES:]
+    return Group(
+        _headline(progress),
+        _episode_bar(progress),
+        Text(),
+        _table(progress),
+        *(Text(f"! {note}", style="yellow") for note in notes),
+    )
 
 
 def _headline(progress: Progress) -> Table:

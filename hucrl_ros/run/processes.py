@@ -19,6 +19,8 @@ KILL_S = 1.0
 """[s] Longest wait for a killed process to disappear."""
 POLL_S = 0.02
 """[s] Between two looks at the processes."""
+PERSON_IS_READY = "a person is ready"
+"""A line to the supervisor, where others name a process that was lost."""
 _PR_SET_PDEATHSIG = 1
 _TAIL_BYTES = 4096
 

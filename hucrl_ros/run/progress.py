@@ -22,6 +22,7 @@ class Phase(Enum):
 
     WAITING = "waiting for the nodes"
     RESETTING = "resetting the robot"
+    PERSON = "put the robot at the start; then press Enter, or call the service supervisor/start"
     RUNNING = "running"
     FITTING = "fitting the model"
     SEARCHING = "searching policies"
@@ -61,6 +62,10 @@ class Progress:
     finished: list[EpisodeSummary] = field(default_factory=list)
     model_errors: dict[int, float] = field(default_factory=dict)
     """Model error after learning from an episode, by the episode's number."""
+    notes: list[str] = field(default_factory=list)
+    """Events of the run, one line each."""
+    earlier_notes: int = 0
+    """How many of them are of earlier sessions."""
     started: float = field(default_factory=time.monotonic)
 
     def enter(self, phase: Phase, episode: int | None = None) -> None:

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -17,7 +18,7 @@ import hucrl_ros
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import CONTROLLER, SUPERVISOR, learning_graph
-from hucrl_ros.run.processes import Exit, ProcessGroup
+from hucrl_ros.run.processes import PERSON_IS_READY, Exit, ProcessGroup
 from hucrl_ros.run.summary import Summary, read_summary, write_summary
 
 LARGEST_DOMAIN = 101
@@ -138,6 +139,7 @@ class Session:
         """
         self._run = run
         self._simulated = simulated
+        self._asks = not simulated and run.config.driver.reset == "person"
         self._group = ProcessGroup(run.logs, node_environment(run, domain))
         self._stop: int | None = None
 
@@ -180,6 +182,8 @@ class Session:
                     return lost
                 self._group.tell(SUPERVISOR, exit_.description)
                 deadline = min(deadline, time.monotonic() + REPORT_S)
+            if self._asks and _pressed_enter():
+                self._group.tell(SUPERVISOR, PERSON_IS_READY)
             time.sleep(POLL_S)
         return lost
 
@@ -216,6 +220,13 @@ class Session:
         finally:
             for number, handler in earlier.items():
                 signal.signal(number, handler)
+
+
+def _pressed_enter() -> bool:
+    """Whether somebody has pressed Enter on the terminal that this process has, if it has one."""
+    if not sys.stdin.isatty() or os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+        return False
+    return bool(select.select([sys.stdin], [], [], 0.0)[0] and sys.stdin.readline())
 
 
 def node_environment(run: RunFolder, domain: int) -> dict[str, str]:

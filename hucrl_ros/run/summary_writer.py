@@ -52,7 +52,8 @@ class Ledger:
         earlier = read_summary(run.summary) if run.summary.is_file() else None
         self._earlier_wall_s = earlier.wall_s if earlier else 0.0
         self._earlier_cpu_s = earlier.cpu_s if earlier else 0.0
-        self._events = list(earlier.events) if earlier else []
+        self.events = list(earlier.events) if earlier else []
+        """One line each, of earlier sessions as well."""
         self.episodes: list[EpisodeSummary] = []
         """All finished episodes in order."""
         for index in range(run.finished_episodes()):
@@ -78,7 +79,7 @@ class Ledger:
     def note(self, event: str) -> None:
         """Add an event, one line, and write the summary."""
         logger.warning(event)
-        self._events.append(event)
+        self.events.append(event)
         self.write()
 
     def write(self) -> None:
@@ -91,7 +92,7 @@ class Ledger:
                 episodes=self.episodes,
                 wall_s=self._earlier_wall_s + time.monotonic() - self._begin,
                 cpu_s=self._earlier_cpu_s + self._cpu_s(),
-                events=self._events,
+                events=self.events,
                 in_process=self._parent is None,
             ),
         )
@@ -113,7 +114,7 @@ class Ledger:
         if len(events) > MAX_BAG_EVENTS:
             more = len(events) - MAX_BAG_EVENTS
             events[MAX_BAG_EVENTS:] = [f"episode {index}: {more} more, see `hucrl inspect`"]
-        self._events += [event for event in events if event not in self._events]
+        self.events += [event for event in events if event not in self.events]
         return summarise_episode(
             episode, task, read_manifest(run.bundle(index)), self.learning_report(index), run
         )

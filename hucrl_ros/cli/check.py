@@ -1,0 +1,69 @@
+"""`hucrl check`: whether a robot's driver tells and takes what a run needs; nothing moves."""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import typer
+
+from hucrl_ros.cli import options
+
+if TYPE_CHECKING:
+    from hucrl_ros.doctor import Finding
+    from hucrl_ros.run.prepare import RunOptions
+
+
+def run(
+    task: options.Task, config: options.ConfigFile = None, settings: options.Settings = None
+) -> None:
+    """Look at a robot's driver before anything moves.
+
+    It listens for some seconds to joint states, looks for whoever takes commands and resets, and
+    sends nothing. Exit code 0: a run can begin; 1: it can't, and a line says what to change.
+    """
+    from hucrl_ros.cli.doctor import print_findings
+    from hucrl_ros.run.prepare import RunOptions
+
+    asked = RunOptions(task, config=config, overrides=options.parse_settings(settings))
+    faults = print_findings(_listened(asked), "listening to the robot")
+    if faults:
+        raise typer.Exit(1)
+    print("\na run can begin: hucrl up", task, "--no-simulator")
+
+
+def _listened(asked: "RunOptions") -> "Iterator[tuple[str, Finding]]":
+    yield from look_at(asked, robots_domain()).items()
+
+
+def robots_domain() -> int:
+    """The ROS domain of a robot: 0 unless ROS_DOMAIN_ID says another, as everywhere in ROS.
+
+    Raises:
+        ConfigError: it is no domain id.
+    """
+    from hucrl_ros.run.session import wished_domain
+
+    return wished_domain(os.environ.get("ROS_DOMAIN_ID")) or 0
+
+
+def look_at(asked: "RunOptions", domain: int) -> "Mapping[str, Finding]":
+    """What is found of the robot that a run shall play.
+
+    Raises:
+        ConfigError: a setting or the robot's description is wrong.
+        RunError: nobody could listen.
+    """
+    from hucrl_ros.doctor.robot import judge, listen
+    from hucrl_ros.robots.resolve import describe  # MuJoCo takes a while
+    from hucrl_ros.run.folder import RunFolder
+    from hucrl_ros.run.prepare import asked_config
+
+    if asked.resume and asked.out is not None:
+        run = RunFolder.open(asked.out)
+        config, described = run.config, describe(run.config.task, run.robot)
+    else:
+        config, described = asked_config(asked), describe(asked.task)
+    ours = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_DOMAIN_ID": str(domain)}
+    given = os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE")
+    environment = ours if given is None else {**ours, "ROS_AUTOMATIC_DISCOVERY_RANGE": given}
+    return judge(listen(described.robot, environment), described.robot, config)

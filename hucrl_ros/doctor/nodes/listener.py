@@ -1,0 +1,104 @@
+"""A node for `hucrl check`: hears what a driver tells, sends nothing, prints it as JSON."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rclpy.node import Node
+from sensor_msgs.msg import JointState
+
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.controller_topics import nanoseconds
+from hucrl_ros.nodes.parameters import own_parameter
+from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.topics import MEASURED_ARCHIVE, STEADY
+
+LOOK_PERIOD = 0.05
+"""[s]"""
+LISTEN_S = 2.0
+"""[s] Longest that joint states are listened to; as many as the judge needs may come sooner."""
+GRAPH_S = 1.0
+"""[s] That the others have to be found, at least."""
+
+
+class Listener(Node):
+    """Listens until enough has come, or for the `patience` that its parameters give [s]."""
+
+    exit_code: int | None = None
+
+    def __init__(self) -> None:
+        super().__init__("hucrl_check", automatically_declare_parameters_from_overrides=True)
+        self._patience = own_parameter(self, "patience", 3.0)
+        self._begin = time.monotonic()
+        self._messages: list[dict[str, Any]] = []
+        self._first: float | None = None
+        self.create_subscription(
+            JointState, topics.JOINT_STATES, self._on_joint_state, MEASURED_ARCHIVE
+        )
+        self.create_timer(LOOK_PERIOD, self._look, clock=STEADY)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    def _on_joint_state(self, message: JointState) -> None:
+        now = time.monotonic()
+        self._first = self._first or now
+        self._messages.append(
+            {
+                "stamp_ns": nanoseconds(message.header.stamp),
+                "received_ns": time.time_ns(),
+                "names": list(message.name),
+                "positions": list(message.position),
+                "velocities": list(message.velocity),
+                "efforts": list(message.effort),
+            }
+        )
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        waited = now - self._begin
+        heard = self._first is not None and now - self._first >= LISTEN_S
+        if waited >= self._patience or (heard and waited >= GRAPH_S):
+            sys.stdout.write(json.dumps(self._found()) + "\n")
+            self.exit_code = 0
+
+    def _found(self) -> Mapping[str, Any]:
+        name = self.resolve_topic_name
+        return {
+            "joint_states": name(topics.JOINT_STATES),
+            "commands": name(topics.COMMANDS),
+            "goal": name(topics.GOAL),
+            "object_pose": name(topics.OBJECT_POSE),
+            "reset": self.resolve_service_name(topics.RESET),
+            "topics": {
+                topic: {
+                    "types": types,
+                    "publishers": [
+                        {
+                            "node": found.node_name,
+                            "reliability": found.qos_profile.reliability.name,
+                        }
+                        for found in self.get_publishers_info_by_topic(topic)
+                    ],
+                    "subscribers": [
+                        found.node_name
+                        for found in self.get_subscriptions_info_by_topic(topic)
+                        if found.node_name != self.get_name()
+                    ],
+                }
+                for topic, types in self.get_topic_names_and_types()
+            },
+            "services": [service for service, _ in self.get_service_names_and_types()],
+            "messages": self._messages,
+        }
+
+
+def main() -> int:
+    """Run the node."""
+    return run_node(Listener)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

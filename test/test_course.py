@@ -1,0 +1,240 @@
+"""What acted in each control period, against physics that is known at every moment."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from bag_messages import COMMANDS, JOINT_STATES, TICKS, TOPICS, floats, joint_state, tick
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hucrl_ros.bags.course import (
+    IN_FORCE,
+    REPORTED,
+    Signal,
+    commands_in_force,
+    is_faster,
+    on_grid,
+    repeats_commands,
+)
+from hucrl_ros.bags.reader import read_episode
+from hucrl_ros.bags.writer import EpisodeWriter
+from hucrl_ros.config.schema import Config, ControlSettings, DriverSettings
+from hucrl_ros.errors import BagError
+from hucrl_ros.robots import make_robot
+
+SPEC = make_robot("pendulum").spec
+PERIOD = SPEC.period
+STEPS = 60
+MS = 1_000_000
+
+
+def signal(*pairs):
+    times, values = zip(*pairs, strict=True)
+    return Signal(np.array(times) * MS, np.array(values, dtype=float)[:, None])
+
+
+# Means of what is piecewise constant.
+
+
+def test_a_mean_weighs_efforts_by_how_long_they_were_in_force():
+    efforts = signal((10, 1.0), (14, 3.0), (30, -1.0))
+    means = efforts.means(np.array([0, 10, 20, 30, 50]) * MS)
+    np.testing.assert_allclose(means[:, 0], [0.0, 0.4 * 1 + 0.6 * 3, 3.0, -1.0])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 100), st.floats(-1, 1)), min_size=1, max_size=20),
+    st.lists(st.integers(0, 100), min_size=2, max_size=10, unique=True),
+)
+def test_means_are_those_of_a_sum_over_many_moments(pairs, marks):
+    pairs, marks = sorted(pairs), np.sort(marks)
+    times = np.array([t for t, _ in pairs])
+    values = np.array([0.0, *(v for _, v in pairs)])
+    moments = np.arange(100) + 0.5
+    course = values[np.searchsorted(times, moments)]
+    expected = [course[a:b].mean() for a, b in pairwise(marks)]
+    means = signal(*pairs).means(marks * MS)
+    np.testing.assert_allclose(means[:, 0], expected, atol=1e-9)
+
+
+# States on the grid.
+
+
+def test_states_on_the_grid_are_those_of_the_movement():
+    stamps = 7 * MS + np.arange(500) * 2 * MS
+    seconds = (stamps - stamps[0]) / 1e9
+    states = np.stack([np.sin(3 * seconds), 3 * np.cos(3 * seconds)], axis=1)
+    grid, on, sound = on_grid(stamps, states, PERIOD, 400)
+    times = PERIOD * np.arange(len(grid))
+    assert len(grid) == 1 + int(seconds[-1] / PERIOD)
+    np.testing.assert_allclose(on[:, 0], np.sin(3 * times), atol=1e-5)
+    np.testing.assert_allclose(on[:, 1], 3 * np.cos(3 * times), atol=2e-5)
+    assert sound.all()
+
+
+def test_no_more_than_an_episode_is_read_and_a_gap_spoils_what_it_touches():
+    stamps = np.arange(500) * 2 * MS
+    stamps = stamps[(stamps < 104 * MS) | (stamps >= 132 * MS)]
+    _, _, sound = on_grid(stamps, np.zeros((len(stamps), 2)), PERIOD, 20)
+    assert len(sound) == 20
+    assert np.flatnonzero(~sound).tolist() == [8, 9, 10]
+
+
+def test_a_driver_at_the_control_rate_is_none_that_is_faster():
+    for rate, faster in ((80, False), (90, False), (160, True), (1000, True)):
+        assert is_faster((np.arange(200) * 1e9 / rate).astype(np.int64), PERIOD) == faster
+    assert not is_faster(np.array([0, MS]), PERIOD)
+
+
+# When commands acted.
+
+
+def test_commands_act_when_they_came_by_the_clock_of_the_stamps():
+    recorded = Signal(np.array([1003, 1016]) * MS, np.array([[1.0], [2.0]]))
+    states = np.arange(0, 100, 2) * MS
+    late = np.full(len(states), 1000 * MS + 300_000)
+    late[::3] += 5 * MS  # the recorder was busy
+    acted = commands_in_force(recorded, states, states + late, dead_time=0.01)
+    np.testing.assert_array_equal(acted.times_ns, [12_700_000, 25_700_000])
+
+
+def test_means_of_what_acted_are_told_from_commands_that_are_repeated():
+    rng = np.random.default_rng(0)
+    times = 7 * MS + np.arange(50) * 12_500_000
+    commands = Signal(times, rng.uniform(-1, 1, (50, 1)))
+    stamps = np.arange(51) * 12_500_000
+    means = np.concatenate([[[0.0]], commands.means(stamps)])
+    newest = np.concatenate([[[0.0]], commands.efforts])
+    assert not repeats_commands(Signal(stamps, means), commands)
+    assert repeats_commands(Signal(stamps, newest), commands)
+    measured = newest + 0.01 * rng.standard_normal(newest.shape)
+    assert not repeats_commands(Signal(stamps, measured), commands), "a sensor repeats nothing"
+    still = Signal(times, np.zeros((50, 1)))
+    assert not repeats_commands(Signal(stamps, np.zeros((51, 1))), still), "nothing can be told"
+
+
+# Whole episodes, by a robot whose every moment is known.
+
+DELAY = 0.007
+"""[s] From a joint state to its command."""
+LATE = 400_000
+"""[ns] From a stamp to the recorder."""
+
+
+def play(folder, rate, effort, velocity=True, dead_time=0.0):
+    """A pendulum in steps of 0.1 ms under random commands; returns its true states, by time."""
+    rng = np.random.default_rng(2)
+    writer = EpisodeWriter(folder, TOPICS)
+    dt, angle, speed, acting = 1e-4, math.pi, 0.0, 0.0
+    coming, sums, count = [], 0.0, 0
+    each, due = round(1 / rate / dt), 0.0
+    events, truth = [], []
+    for k in range(round((STEPS + 1) * PERIOD / dt) + 1):
+        now = k * dt
+        while coming and coming[0][0] <= now + 1e-9:
+            acting = coming.pop(0)[1]
+        truth.append((angle, speed))
+        if k % each == 0:
+            stamp = 10**9 + round(now * 1e9)
+            shown = {"mean": [sums / max(count, 1)], "last": [acting], "none": []}[effort]
+            message = joint_state(stamp, [angle], [speed] if velocity else [], shown)
+            events.append((stamp + LATE, JOINT_STATES, message))
+            sums, count = 0.0, 0
+            if now >= due - 1 / rate / 2 - 1e-9 and due < (STEPS - 0.5) * PERIOD:
+                step, due = round(due / PERIOD), due + PERIOD
+                wanted = [float(rng.uniform(-1, 1))]
+                coming.append((now + DELAY + dead_time, wanted[0]))
+                sent = stamp + round(DELAY * 1e9)
+                events.append((sent + LATE, COMMANDS, floats(wanted)))
+                events.append((sent + 2 * LATE, TICKS, tick(stamp, step, wanted)))
+        speed += dt * (9.81 / 0.5 * math.sin(angle) + (acting - 0.005 * speed) / 0.075)
+        angle += dt * speed
+        sums, count = sums + acting, count + 1
+    for arrived, topic, message in sorted(events, key=lambda event: event[0]):
+        writer.write(f"/{topic}", message, 1_700_000_000 * 10**9 + arrived)
+    writer.close()
+    return np.array(truth), dt
+
+
+def settings(dead_time=0.0, **driver):
+    control = ControlSettings(extra_delay=dead_time)
+    return Config(mode="real_time", driver=DriverSettings(**driver), control=control)
+
+
+def gain(episode):
+    """Of the action on the change of speed without gravity's, and what it leaves unexplained."""
+    angles, speeds = episode.states.T
+    middle = 0.5 * (angles[:-1] + angles[1:])
+    change = np.diff(speeds) - PERIOD * 9.81 / 0.5 * np.sin(middle)
+    action = episode.actions[:, 0]
+    found = float(action @ change / (action @ action))
+    return found, float(np.std(change - found * action))
+
+
+TRUE_GAIN = PERIOD / 0.075
+
+
+@pytest.mark.parametrize(
+    ("rate", "effort", "driver", "acted"),
+    [
+        (80, "mean", {}, REPORTED),
+        (80, "last", {}, IN_FORCE),
+        (80, "none", {}, IN_FORCE),
+        (80, "last", {"effort": "commanded"}, IN_FORCE),
+        (80, "mean", {"effort": "ignored"}, IN_FORCE),
+        (500, "mean", {}, REPORTED),
+        (500, "last", {}, IN_FORCE),
+        (500, "none", {}, IN_FORCE),
+        (1000, "last", {"effort": "commanded"}, IN_FORCE),
+    ],
+)
+def test_the_true_gain_is_found_whatever_effort_means(rate, effort, driver, acted, tmp_path):
+    play(tmp_path / "bag", rate, effort)
+    episode = read_episode(tmp_path / "bag", SPEC, STEPS, settings(**driver))
+    assert episode.acted == acted
+    assert len(episode.actions) == STEPS
+    found, unexplained = gain(episode)
+    assert found == pytest.approx(TRUE_GAIN, rel=0.02)
+    assert unexplained < 0.02 * TRUE_GAIN
+
+
+def test_as_in_lockstep_the_command_would_be_taken_for_what_acted(tmp_path):
+    play(tmp_path / "bag", 80, "last")
+    assert gain(read_episode(tmp_path / "bag", SPEC, STEPS))[1] > 0.2 * TRUE_GAIN
+
+
+def test_dead_time_that_is_known_moves_commands_to_when_they_acted(tmp_path):
+    play(tmp_path / "bag", 500, "none", dead_time=0.01)
+    blind = read_episode(tmp_path / "bag", SPEC, STEPS, settings())
+    told = read_episode(tmp_path / "bag", SPEC, STEPS, settings(dead_time=0.01))
+    assert gain(blind)[1] > 0.2 * TRUE_GAIN
+    assert gain(told)[1] < 0.05 * TRUE_GAIN
+
+
+@pytest.mark.parametrize("rate", [160, 500, 1000])
+def test_states_are_a_control_period_apart_and_true(rate, tmp_path):
+    truth, dt = play(tmp_path / "bag", rate, "mean")
+    episode = read_episode(tmp_path / "bag", SPEC, STEPS, settings())
+    assert (np.diff(episode.stamps_ns) == 12_500_000).all()
+    assert episode.contiguous.all()
+    at = np.round((episode.stamps_ns - 10**9) / 1e9 / dt).astype(int)
+    apart = 1 / rate
+    np.testing.assert_allclose(episode.states[:, 0], truth[at, 0], atol=30 * apart**2 / 8)
+    np.testing.assert_allclose(episode.states[:, 1], truth[at, 1], atol=30 * apart)
+
+
+def test_velocities_are_derived_where_none_are_measured(tmp_path):
+    truth, dt = play(tmp_path / "bag", 500, "mean", velocity=False)
+    config = settings(velocity="derived")
+    episode = read_episode(tmp_path / "bag", SPEC, STEPS, config)
+    at = np.round((episode.stamps_ns - 10**9) / 1e9 / dt).astype(int)[2:]
+    before = at - round(0.5 * 0.9 * PERIOD / dt)
+    np.testing.assert_allclose(episode.states[2:, 1], truth[before, 1], atol=0.06)
+
+
+def test_without_velocities_and_without_the_setting_the_line_names_it(tmp_path):
+    play(tmp_path / "bag", 500, "mean", velocity=False)
+    with pytest.raises(BagError, match=r"driver\.velocity = derived"):
+        read_episode(tmp_path / "bag", SPEC, STEPS, settings())
