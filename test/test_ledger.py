@@ -94,8 +94,8 @@ def test_what_a_bag_tells_is_an_event_once(run):
 def test_a_bag_that_tells_much_is_cut_short(run, monkeypatch):
     read = summary_writer.read_episode
 
-    def talkative(path, spec, steps):
-        return dataclasses.replace(read(path, spec, steps), events=[f"gap {i}" for i in range(50)])
+    def talkative(*asked):
+        return dataclasses.replace(read(*asked), events=[f"gap {i}" for i in range(50)])
 
     monkeypatch.setattr(summary_writer, "read_episode", talkative)
     open_ledger(run).write()

@@ -1,15 +1,17 @@
 """A robot of one's own in the place of our simulator, under its own names of topics."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 from fabricated_run import fabricate_run
 from own_robots import ARM, changed, write
-from quick_run import Up, quick_arguments, wait_until
+from quick_run import SETTINGS, Up, wait_until
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
+from hucrl_ros.run.prepare import RunOptions, prepare_run
 from hucrl_ros.run.session import node_environment, resume_command
 from hucrl_ros.run.summary import read_summary
 from hucrl_ros.tasks import make_task
@@ -25,29 +27,30 @@ TOPICS = {
 
 def test_it_learns_through_its_own_topics(tmp_path):
     path = write(tmp_path / "source", changed(ARM, steps=STEPS, topics=TOPICS))
-    arguments = [*quick_arguments(), "--episodes", "2", "--no-figures", "--no-simulator"]
-    with Up(str(path), *arguments, out=tmp_path / "run") as process:
-        process.wait_for_line("ROS_DOMAIN_ID=")
-        domain = int(process.stdout.rpartition("ROS_DOMAIN_ID=")[2].split(")")[0])
-        run = process.run
-        command = [sys.executable, "-m", "hucrl_ros.nodes.simulator", "--ros-args"]
-        command += ["--params-file", str(run.config_path), "-p", f"run:={run.root}"]
-        for own, topic in (("joint_states", 0), ("controller/commands", 1), ("goal", 2)):
-            command += ["-r", f"{own}:={list(TOPICS.values())[topic]}"]
-        # It is the test's child, which our parent watch must not take for an orphan.
-        environment = node_environment(run, domain)
-        with (run.logs / "robot.log").open("w") as log:
-            robot = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        try:
-            assert process.end() == 0, process.stderr + (run.logs / "robot.log").read_text()
-        finally:
-            robot.terminate()
-            robot.wait(timeout=20)
+    out = tmp_path / "run"
+    overrides = {**SETTINGS, "mode": "real_time", "episodes": 2}
+    run = prepare_run(RunOptions(str(path), overrides=overrides, out=out))
+    domain = 90 - int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    command = [sys.executable, "-m", "hucrl_ros.nodes.simulator", "--ros-args"]
+    command += ["--params-file", str(run.config_path), "-p", f"run:={run.root}"]
+    for own, topic in (("joint_states", 0), ("controller/commands", 1), ("goal", 2)):
+        command += ["-r", f"{own}:={list(TOPICS.values())[topic]}"]
+    # It is the test's child, which our parent watch must not take for an orphan.
+    environment = node_environment(run, domain)
+    with (tmp_path / "robot.log").open("w") as log:
+        robot = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    try:
+        words = [str(path), "--no-figures", "--no-simulator", "--resume"]
+        with Up(*words, out=out, environment={"ROS_DOMAIN_ID": str(domain)}) as process:
+            assert process.end() == 0, process.stderr + (tmp_path / "robot.log").read_text()
+    finally:
+        robot.terminate()
+        robot.wait(timeout=20)
     summary = read_summary(run.summary)
     assert (summary.task, summary.mode) == ("mine", "real_time")
     task = make_task(summary.task, summary.action_penalty, run.robot)
     for episode in summary.episodes:
-        recorded = read_episode(run.root / episode.bag, task.spec, task.steps)
+        recorded = read_episode(run.root / episode.bag, task.spec, task.steps, run.config)
         assert len(recorded.actions) == episode.steps
         assert episode.steps > STEPS // 2
         goals = recorded.states[:, 4:]

@@ -85,6 +85,9 @@ def test_a_clock_that_starts_again_is_due_at_once_for_somebody_has_to_say_so():
     assert pace.overtaken == 0
     assert stamps[101] in due
     assert len(due) == pytest.approx(2 * 17, abs=2)
+    assert pace.outage == "outage: stamps of joint_states went back by 1.2 s"
+    pace.start()
+    assert pace.outage == ""
 
 
 # Whether they come often enough.

@@ -12,7 +12,7 @@ pytest.importorskip("lifecycle_msgs", reason="the protocol speaks in ROS 2's ser
 import numpy as np
 from lifecycle_msgs.msg import Transition
 
-from hucrl_ros.config.schema import Config
+from hucrl_ros.config.schema import Config, DriverSettings
 from hucrl_ros.controller.manifest import LearningReport
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.errors import HucrlError, RunError
@@ -46,6 +46,10 @@ class Answered:
         return self._result
 
 
+class ResetClient(str):
+    """Its name, and whether it is there."""
+
+
 class Robot:
     """All other nodes, which do at once what they are asked to, unless the test spoils it."""
 
@@ -62,14 +66,12 @@ class Robot:
         """What ends each episode early, one after the other."""
         self._failure = ""
         self.played_steps = 400
+        self.reset_gone = False
         self.bundle_error = ""
         self.learning_error = ""
-        self.reset, self.record, self.learn, self.change_state = (
-            "reset",
-            "record",
-            "learn",
-            "state",
-        )
+        self.reset = ResetClient("reset")
+        self.reset.service_is_ready = lambda: not self.reset_gone
+        self.record, self.learn, self.change_state = "record", "learn", "state"
 
     def missing(self):
         return self.absent
@@ -100,6 +102,8 @@ class Robot:
             {"activate": self._play, "record False": self._save, "learn": self._learn}.get(
                 name, lambda: None
             )()
+        if name == "reset" and self.reset_gone:
+            return SimpleNamespace(done=lambda: False)
         return Answered(SimpleNamespace(success=not message, message=message))
 
     def _play(self):
@@ -307,6 +311,79 @@ def test_an_early_end_for_another_reason_is_not_tried_again(stage):
     assert "stopped after 30 of 400 steps" in complaint_of(stage)
     assert stage.robot.log.count("reset") == 1
     assert "record False" not in stage.robot.log
+
+
+# Who brings the robot to the start.
+
+
+def robots_stage(tmp_path, how):
+    config = Config(episodes=1, mode="real_time", driver=DriverSettings(reset=how))
+    run = RunFolder.create(tmp_path / "robot", config)
+    run.on_robot.touch()
+    write_manifest(run.bundle(0), 0)
+    return Stage(run)
+
+
+def test_a_person_who_is_ready_begins_the_episode_and_nobody_else_can(tmp_path):
+    stage = robots_stage(tmp_path, "person")
+    assert stage.protocol.confirm() == "no episode waits for a person now"
+    for wait in stage.protocol.script():
+        if stage.progress.phase is Phase.PERSON:
+            assert not wait.ready()
+            assert wait.timeout_s == float("inf")
+            assert stage.robot.log == ["configure", "bundle_000"], "nothing moves, or is recorded"
+            assert stage.protocol.confirm() == ""
+        assert wait.ready()
+    assert stage.robot.log[2:6] == ["record True", "activate", "deactivate", "record False"]
+    assert stage.protocol.confirm() == "no episode waits for a person now"
+    assert "press Enter" in Phase.PERSON.value
+
+
+def test_a_confirmation_counts_for_one_episode_only(tmp_path):
+    stage = robots_stage(tmp_path, "person")
+    stage.robot.early_ends = ["outage: no new joint state for 1000 ms"]
+    asked = 0
+    for wait in stage.protocol.script():
+        if stage.progress.phase is Phase.PERSON:
+            asked += 1
+            assert not wait.ready()
+            stage.protocol.confirm()
+        assert wait.ready()
+    assert asked == 2, "after the outage a person has to put the robot back"
+
+
+def test_without_a_reset_an_episode_begins_where_the_robot_is(tmp_path):
+    stage = robots_stage(tmp_path, "none")
+    stage.play()
+    assert "reset" not in stage.robot.log
+    assert len(stage.ledger.episodes) == 1
+
+
+def test_a_robots_reset_takes_as_long_as_it_takes(tmp_path, monkeypatch):
+    stage = robots_stage(tmp_path, "service")
+    answered = []
+    call = stage.robot.call
+
+    def slow(client, request):
+        answer = call(client, request)
+        if client != "reset":
+            return answer
+        return SimpleNamespace(done=lambda: bool(answered), result=answer.result)
+
+    monkeypatch.setattr(stage.robot, "call", slow)
+    for wait in stage.protocol.script():
+        if stage.robot.log[-1:] == ["reset"] and not answered:
+            assert not wait.ready()
+            assert wait.timeout_s == float("inf")
+            answered.append(True)
+        assert wait.ready()
+    assert len(stage.ledger.episodes) == 1
+
+
+def test_a_reset_whose_service_has_gone_ends_the_run(tmp_path):
+    stage = robots_stage(tmp_path, "service")
+    stage.robot.reset_gone = True
+    assert complaint_of(stage) == "simulator/reset: whoever offered it has gone"
 
 
 def test_a_silent_controller_is_complained_about(stage):

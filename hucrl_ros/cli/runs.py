@@ -67,10 +67,14 @@ def up(
         )
     mode = "lockstep" if lockstep else "real_time" if real_time or no_simulator else None
     wished = wished_domain(os.environ.get("ROS_DOMAIN_ID"))
-    if no_simulator:
+    # Before a new run is made, but after what is wrong with one that goes on.
+    if no_simulator and not resume:
         wished = _check_robot(_asked(ctx.params, mode=mode))
     run_folder = _new_or_continued_run(ctx.params, mode=mode)
     if not _is_finished(run_folder):
+        if no_simulator and resume:
+            run_folder.require_player(on_robot=True)
+            wished = _check_robot(_asked(ctx.params, mode=mode))
         stopped_by = _play(run_folder, wished, not no_simulator)
         if stopped_by is not None:
             raise typer.Exit(128 + stopped_by)

@@ -4,6 +4,7 @@ import statistics
 from collections import deque
 
 from hucrl_ros.controller.ticks import NANOSECONDS
+from hucrl_ros.controller.timing import OUTAGE
 
 TOLERANCE = 0.2
 """Largest deviation of the joint states' period from the control period at which each of them
@@ -31,6 +32,7 @@ class Pace:
         self._next_ns: int | None = None
         self._passed = False
         self._unstamped = 0
+        self._back_ns = 0
         self.overtaken = 0
         """Joint states that a newer one had overtaken."""
 
@@ -44,6 +46,7 @@ class Pace:
             self._gaps.append(stamp_ns - newest)
         elif newest is not None:  # the clock has started again
             self._gaps.clear()
+            self._back_ns = newest - stamp_ns
         self._newest_ns = stamp_ns
         return True
 
@@ -58,6 +61,7 @@ class Pace:
     def start(self) -> None:
         """An episode begins: the next joint state is due."""
         self._next_ns = None
+        self._back_ns = 0
 
     def is_due(self, stamp_ns: int, period: float) -> bool:
         """Whether a joint state that was seen gets a command, one a control period [s]."""
@@ -74,6 +78,13 @@ class Pace:
         # In step with the multiples of the period, until one was missed.
         late = 0 if self._next_ns is None else stamp_ns - self._next_ns
         self._next_ns = stamp_ns + period_ns - (late if 2 * abs(late) < period_ns else 0)
+
+    @property
+    def outage(self) -> str:
+        """Why the episode is over: nobody could tell later what came when; empty if it isn't."""
+        if not self._back_ns:
+            return ""
+        return f"{OUTAGE}: stamps of joint_states went back by {self._back_ns / NANOSECONDS:.3g} s"
 
     def problem(self, period: float) -> str:
         """Why joint states can't be controlled at a period [s], in one line; empty if they can.

@@ -200,7 +200,8 @@ def _rate(found: Evidence, robot: RobotSettings, config: Config) -> Finding:
     told = f"{1 / usual:.4g} Hz for commands at {1 / robot.period:.4g} Hz"
     if problem := pace.problem(robot.period):
         return Finding.fault(told, "have" + problem.partition(": have")[2])
-    lost = 1.0 - len(gaps) / max(round(float(gaps.sum()) / usual), 1)
+    missing = float(np.maximum(np.round(gaps / usual) - 1, 0).sum())
+    lost = missing / (missing + len(gaps))
     jitter = float(np.percentile(np.abs(gaps - usual), 99))
     told += f", 99% of them within {1e3 * jitter:.2g} ms"
     if lost > LOST:

@@ -119,7 +119,7 @@ class Controller(LifecycleNode):
     def _on_joint_state(self, heard: Heard) -> bool:
         """Answer a joint state; returns whether it was a new one."""
         assert self._loop is not None
-        if problem := self._inputs.wrong_rate():
+        if problem := self._inputs.wrong_rate() or self._inputs.outage:
             self._give_up(problem)
             return True
         try:

@@ -184,6 +184,11 @@ class ControllerInputs:
         """Why joint states as they come can't be controlled; empty if they can, or in lockstep."""
         return self._pace.problem(self._period)
 
+    @property
+    def outage(self) -> str:
+        """Why the episode can't go on; empty if it can, or in lockstep."""
+        return self._pace.outage
+
     def end(self) -> None:
         """The episode is over."""
         self._reader = self._held = None

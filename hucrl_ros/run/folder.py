@@ -159,8 +159,12 @@ class RunFolder:
                         "after it; put the bag back, or delete all that followed"
                     )
 
-    def _note_who_plays(self, on_robot: bool) -> None:
-        """Nobody may learn for a robot from simulated episodes by mistake, or the reverse."""
+    def require_player(self, on_robot: bool) -> None:
+        """Nobody may learn for a robot from simulated episodes by mistake, or the reverse.
+
+        Raises:
+            RunError: the run's episodes are of the other kind.
+        """
         if self.finished_episodes() and self.on_robot.exists() != on_robot:
             played, advice = (
                 ("in simulation", "leave out --no-simulator")
@@ -168,6 +172,9 @@ class RunFolder:
                 else ("on a robot", "go on with `hucrl up --no-simulator`")
             )
             raise RunError(f"{self.root}: was played {played}; {advice}, or start a new run")
+
+    def _note_who_plays(self, on_robot: bool) -> None:
+        self.require_player(on_robot)
         if on_robot:
             self.on_robot.touch()
         else:

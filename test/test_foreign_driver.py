@@ -1,0 +1,214 @@
+"""Robots whose driver none of our code is in: each works, or is refused in one line in seconds."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from quick_run import Up, quick_arguments
+
+from hucrl_ros.bags.course import IN_FORCE, REPORTED
+from hucrl_ros.bags.reader import read_episode
+from hucrl_ros.robots import make_robot
+from hucrl_ros.run.summary import read_summary
+
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
+slow = pytest.mark.slow
+DRIVER = Path(__file__).with_name("foreign_driver.py")
+SPEC = make_robot("pendulum").spec
+STEPS = 400
+
+
+@pytest.fixture
+def robots_domain(monkeypatch, tmp_path_factory):
+    """A ROS domain that `hucrl up` may take for itself: no `Domain` of the tests holds it."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(100 - worker))
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    monkeypatch.setenv("ROS_LOG_DIR", str(tmp_path_factory.mktemp("ros_log")))
+
+
+@contextmanager
+def driver(**how):
+    """The driver's process in the test's ROS domain."""
+    process = subprocess.Popen(
+        [sys.executable, str(DRIVER), json.dumps(how)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def check(*words):
+    """`hucrl check pendulum`: exit code, output, and how long it listened."""
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "hucrl_ros", "check", "pendulum", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    return done.returncode, done.stdout + done.stderr, time.monotonic() - begin
+
+
+def domain_here():
+    return {"ROS_DOMAIN_ID": os.environ["ROS_DOMAIN_ID"]}
+
+
+def up(out, *words, episodes=1):
+    arguments = ["pendulum", *quick_arguments(), "--no-figures", "--no-simulator", *words]
+    return Up(*arguments, "--episodes", str(episodes), out=out, environment=domain_here())
+
+
+def learned_from(out):
+    """The run's only episode, as its learner has read it, and the one line on each event."""
+    run = out
+    episode = read_episode(run.bag(0), SPEC, STEPS, run.config)
+    return episode, read_summary(run.summary).events
+
+
+def unexplained(episode):
+    """Deviation of the change of speed from that of a pendulum under the actions [rad/s]."""
+    kept = episode.contiguous
+    angle, speed = episode.states[:-1].T
+    effort = episode.actions[:, 0]
+    count = 50
+    for _ in range(count):
+        pull = 9.81 / 0.5 * np.sin(angle) + (effort - 0.005 * speed) / 0.075
+        speed = speed + SPEC.period / count * pull
+        angle = angle + SPEC.period / count * speed
+    return float(np.median(np.abs(episode.states[1:, 1] - speed)[kept]))
+
+
+TYPICAL = 0.0125 / 0.075 * 0.5
+"""[rad/s] What a typical random effort changes the speed by in a control period."""
+
+
+@pytest.mark.parametrize(
+    ("how", "words", "acted"),
+    [
+        pytest.param({}, (), REPORTED, marks=slow),
+        pytest.param({"effort": "last"}, (), IN_FORCE, marks=slow),
+        ({"rate": 500, "best_effort": True, "effort": "none"}, (), IN_FORCE),
+        pytest.param(
+            {"rate": 1000, "best_effort": True, "drops": 0.1, "duplicates": 0.1, "swaps": 0.05},
+            (),
+            "",
+            marks=slow,
+        ),
+    ],
+    ids=["at the control rate", "the newest command", "500 Hz, no effort", "1 kHz, unreliable"],
+)
+def test_what_is_learned_from_is_what_happened(how, words, acted, robots_domain, tmp_path):
+    with driver(**how), up(tmp_path / "run", *words) as process:
+        assert process.end() == 0, process.stderr + process.logs
+        episode, events = learned_from(process.run)
+    assert episode.acted == acted or not acted, "at 1 kHz both are the same"
+    assert len(episode.actions) > 0.95 * STEPS
+    assert episode.contiguous.mean() > 0.9
+    assert np.ptp(episode.stamps_ns) / 1e9 == pytest.approx(5.0, rel=0.1)
+    assert unexplained(episode) < (0.02 if acted == REPORTED else 0.2) * TYPICAL
+    assert not any("velocities" in event for event in events)
+
+
+@pytest.mark.parametrize(
+    ("how", "line"),
+    [
+        pytest.param({"rate": 50}, "rate: 50 Hz for commands at 80 Hz", marks=slow),
+        ({"velocity": "none"}, "velocities: none; have them derived from positions: --set "),
+        pytest.param({"velocity": "nan"}, "velocities: that of joint ", marks=slow),
+        pytest.param({"stamps": "zero"}, "stamps: all are 0; have the driver fill in", marks=slow),
+    ],
+    ids=["50 Hz", "no velocities", "NaN", "no stamps"],
+)
+def test_what_can_not_work_is_refused_in_one_line_before_anything_moves(
+    how, line, robots_domain, tmp_path
+):
+    with driver(**how):
+        code, shown, seconds = check()
+        assert code == 1
+        assert line.split(":")[0] in shown
+        with up(tmp_path / "run") as process:
+            assert process.end() == 1
+    assert f"the robot can't be controlled: {line}" in process.stderr
+    assert process.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists(), "nothing half-made is left"
+    assert seconds < 60  # patience for a loaded machine; the listener itself waits 3 s
+
+
+@slow
+def test_without_a_driver_a_run_does_not_begin(robots_domain, tmp_path):
+    with up(tmp_path / "run") as process:
+        assert process.end() == 1
+    assert "nobody publishes on /joint_states; start the robot's driver first" in process.stderr
+
+
+@slow
+def test_velocities_of_an_encoder_are_derived_or_complained_about(robots_domain, tmp_path):
+    how = {"rate": 500, "velocity": "difference", "counts": 4096, "best_effort": True}
+    with driver(**how):
+        with up(tmp_path / "measured") as process:
+            assert process.end() == 0, process.stderr + process.logs
+        assert "driver.velocity = derived" in process.stdout, "on the terminal"
+        with up(tmp_path / "derived", "--set", "driver.velocity=derived") as process:
+            assert process.end() == 0, process.stderr + process.logs
+            episode, events = learned_from(process.run)
+    assert not any("velocities" in event for event in events)
+    assert unexplained(episode) < TYPICAL, "an encoder's steps, not noise of many of them"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"dies_for": 2.0}, pytest.param({"stamps": "jump"}, marks=slow)],
+    ids=["driver gone for two seconds", "clock a second back"],
+)
+def test_after_an_outage_the_episode_begins_again_at_a_reset(how, robots_domain, tmp_path):
+    with driver(rate=200, dies_after=1.5, **how), up(tmp_path / "run") as process:
+        assert process.end() == 0, process.stderr + process.logs
+        episode, events = learned_from(process.run)
+        kept = [path.name for path in process.run.episodes.iterdir()]
+    assert any("outage" in event and "playing the episode again" in event for event in events)
+    assert "episode_000_interrupted_1" in kept
+    assert episode.states[0, 0] == pytest.approx(np.pi, abs=0.05), "from the start on"
+    assert len(episode.actions) > 0.95 * STEPS
+
+
+@slow
+def test_a_person_may_take_as_long_as_it_takes(robots_domain, tmp_path):
+    words = ("--set", "driver.reset=person")
+    with driver(), up(tmp_path / "run", *words) as process:
+        process.wait_for_line("put the robot at the start")
+        node = process.node("supervisor")
+        time.sleep(3.0)
+        assert node.status() != psutil.STATUS_ZOMBIE
+        call = subprocess.run(
+            [sys.executable, "-c", CALL], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert call.stdout.split() == ["True"]
+        assert process.end() == 0, process.stderr + process.logs
+    assert len(read_summary(process.run.summary).episodes) == 1
+
+
+CALL = """
+import rclpy
+from std_srvs.srv import Trigger
+rclpy.init()
+node = rclpy.create_node("person")
+client = node.create_client(Trigger, "supervisor/start")
+assert client.wait_for_service(30)
+answer = client.call_async(Trigger.Request())
+rclpy.spin_until_future_complete(node, answer, timeout_sec=30)
+print(answer.result().success)
+"""
