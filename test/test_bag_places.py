@@ -170,7 +170,7 @@ def test_remapped_topics_keep_their_names_and_are_found_by_the_nodes_own(tmp_pat
 
 
 def test_a_recording_is_complete_when_the_last_pose_is_there_as_well(run_folder):
-    recording = RunRecording(run_folder, {})
+    recording = RunRecording(run_folder, {}, stepped=True)
 
     def add(topic, message, kind):
         recording.add(topic, serialize(message, kind), 0)

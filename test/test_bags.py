@@ -424,13 +424,13 @@ def feed(recording, steps, end=True):
 
 
 def test_only_a_finished_recording_counts(run_folder):
-    recording = RunRecording(run_folder, {})
+    recording = RunRecording(run_folder, {}, stepped=True)
     feed(recording, 3)
     assert recording.complete and run_folder.finished_episodes() == 0
     assert recording.finish() == run_folder.bag(0)
     assert run_folder.finished_episodes() == 1
 
-    interrupted = RunRecording(run_folder, {})
+    interrupted = RunRecording(run_folder, {}, stepped=True)
     feed(interrupted, 3, end=False)
     assert interrupted.controller_active and not interrupted.complete
     kept = interrupted.interrupt()
@@ -440,7 +440,7 @@ def test_only_a_finished_recording_counts(run_folder):
 
 
 def test_recording_is_complete_when_the_last_command_took_effect(run_folder):
-    recording = RunRecording(run_folder, {})
+    recording = RunRecording(run_folder, {}, stepped=True)
     assert recording.complete  # nothing was commanded yet
     feed(recording, 3)
     last = START_NS + 3 * PERIOD_NS
@@ -453,7 +453,7 @@ def test_recording_is_complete_when_the_last_command_took_effect(run_folder):
 
 def test_what_killed_recorders_left_is_kept_under_names_of_its_own(run_folder):
     for attempt in range(3):
-        recording = RunRecording(run_folder, {})
+        recording = RunRecording(run_folder, {}, stepped=True)
         feed(recording, attempt + 1)
         recording.flush()  # and never closed
     names = sorted(path.name for path in run_folder.episodes.iterdir())

@@ -12,7 +12,7 @@ from mcap.records import Message as McapMessage
 from mcap.stream_reader import CRCValidationError, StreamReader, breakup_chunk
 from rosbags.rosbag2 import Reader, ReaderError
 
-from hucrl_ros.bags.metadata import FILE_NAME, Outcome, read_outcome
+from hucrl_ros.bags.metadata import FILE_NAME, Outcome, read_ours
 from hucrl_ros.controller.topics import OWN_NAME, is_named
 from hucrl_ros.errors import BagError
 
@@ -48,6 +48,8 @@ class BagContents(NamedTuple):
     """The recording was closed, so nothing is missing at its end."""
     outcome: Outcome
     """How the recording ended."""
+    stepped: bool | None = None
+    """Each joint state is a step, as in lockstep; False: their stamps tell; None: not known."""
 
 
 def read_contents(path: Path) -> BagContents:
@@ -64,7 +66,8 @@ def read_contents(path: Path) -> BagContents:
     if not path.is_dir():
         raise BagError(f"{path}: no bag lies there")
     if (path / FILE_NAME).is_file():
-        return BagContents(_read_whole(path), whole=True, outcome=read_outcome(path))
+        outcome, stepped = read_ours(path)
+        return BagContents(_read_whole(path), whole=True, outcome=outcome, stepped=stepped)
     files = sorted(path.glob("*.mcap"))
     if len(files) != 1:
         raise BagError(

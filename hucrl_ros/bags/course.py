@@ -50,6 +50,16 @@ class Course(NamedTuple):
     acted: str
     """What the actions are."""
 
+    def part(self, begin: int, end: int) -> "Course":
+        """Transitions `begin` to `end`, the last one excluded."""
+        return Course(
+            self.stamps_ns[begin : end + 1],
+            self.states[begin : end + 1],
+            self.actions[begin:end],
+            self.contiguous[begin:end],
+            self.acted,
+        )
+
 
 class Heard(NamedTuple):
     """Joint states, by rising stamps."""

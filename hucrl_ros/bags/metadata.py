@@ -16,6 +16,7 @@ FILE_NAME = "metadata.yaml"
 VERSION = 9
 _INFINITE = {"sec": 9223372036, "nsec": 854775807}
 _OUTCOME = "hucrl_outcome"
+_STEPPED = "hucrl_stepped"
 
 
 class Outcome(Enum):
@@ -39,6 +40,8 @@ class Contents:
     end_ns: int
     """Receive time of the last message [ns]."""
     outcome: Outcome
+    stepped: bool | None = None
+    """Each joint state is a step, as in lockstep; False: their stamps tell; None: not known."""
 
 
 def qos_profiles(latched: bool) -> list[dict[str, Any]]:
@@ -68,8 +71,10 @@ def dump_information(contents: Contents) -> str:
     return yaml.safe_dump(_information(contents), sort_keys=False)
 
 
-def read_outcome(folder: Path) -> Outcome:
-    """How the recording ended; a bag that somebody else recorded is finished.
+def read_ours(folder: Path) -> tuple[Outcome, bool | None]:
+    """How the recording ended, and whether each joint state is a step.
+
+    A bag that somebody else recorded is finished, and nobody knows what its joint states are.
 
     Raises:
         BagError: `metadata.yaml` can't be read.
@@ -78,7 +83,9 @@ def read_outcome(folder: Path) -> Outcome:
     try:
         information = yaml.safe_load(path.read_text())["rosbag2_bagfile_information"]
         custom = information.get("custom_data") or {}
-        return Outcome(custom.get(_OUTCOME, Outcome.FINISHED.value))
+        stepped = custom.get(_STEPPED)
+        outcome = Outcome(custom.get(_OUTCOME, Outcome.FINISHED.value))
+        return outcome, None if stepped is None else stepped == str(True)
     except OSError as error:
         raise BagError(f"{path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError, AttributeError, ValueError):
@@ -87,6 +94,9 @@ def read_outcome(folder: Path) -> Outcome:
 
 def _information(contents: Contents) -> dict[str, Any]:
     count = sum(contents.counts.values())
+    custom = {_OUTCOME: contents.outcome.value}
+    if contents.stepped is not None:
+        custom[_STEPPED] = str(contents.stepped)
     start = {"nanoseconds_since_epoch": contents.start_ns}
     duration = {"nanoseconds": contents.end_ns - contents.start_ns}
     return {
@@ -107,7 +117,7 @@ def _information(contents: Contents) -> dict[str, Any]:
                 "message_count": count,
             }
         ],
-        "custom_data": {_OUTCOME: contents.outcome.value},
+        "custom_data": custom,
         "ros_distro": "",
     }
 

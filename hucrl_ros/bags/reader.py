@@ -188,8 +188,8 @@ def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None 
         path: The bag's folder, or an MCAP file.
         spec: The robot that must be in it.
         steps: Control periods in an episode; later states are not read.
-        config: Settings of its run, which say whether it was played in real time, and what the
-            robot's driver tells; None: as in lockstep.
+        config: Settings of its run, which say what the robot's driver tells, and whether it was
+            played in real time if the bag doesn't; None: as in lockstep.
 
     Raises:
         BagError: the bag is damaged, of another robot, or holds no tick.
@@ -199,7 +199,10 @@ def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None 
     if not len(ticks):
         raise BagError(f"{path}: holds no tick of a controller, so it holds no episode")
     start_ns = int(ticks["stamp_ns"][0])
-    clocked = config if config is not None and config.mode == "real_time" else None
+    stepped = contents.stepped
+    if stepped is None:
+        stepped = config is None or config.mode == "lockstep"
+    clocked = None if stepped else config
     heard = {name: _select(contents.messages, name) for name in (JOINT_STATES, OBJECT_POSE, GOAL)}
     poses = decode_poses(heard[OBJECT_POSE], heard[GOAL])
     count, driver = (math.inf, clocked.driver) if clocked else (steps + 1, None)
@@ -231,7 +234,28 @@ def _select(messages: list[RawMessage], name: str) -> list[RawMessage]:
     return [message for message in messages if message.is_of(name)]
 
 
-def _heard(samples: list[Sample], spec: RobotSpec) -> Heard:
+def decode_commands(
+    messages: list[RawMessage], heard: Heard, count: int, dead_time: float
+) -> Signal:
+    """Commands of `count` efforts, by when they were in force.
+
+    Args:
+        messages: Of the topic of the commands.
+        heard: Joint states of the same recording.
+        count: Number q of motors.
+        dead_time: From a command's arrival until it acts [s].
+    """
+    efforts = [deserialize(raw.data, raw.type).data for raw in messages]
+    kept = [k for k, effort in enumerate(efforts) if len(effort) == count]
+    recorded = Signal(
+        np.array([messages[k].received_ns for k in kept], dtype=np.int64),
+        np.array([efforts[k] for k in kept], dtype=np.float64).reshape(-1, count),
+    )
+    return commands_in_force(recorded, heard.stamps_ns, heard.recorded_ns, dead_time)
+
+
+def heard_of(samples: list[Sample], spec: RobotSpec) -> Heard:
+    """Samples, at least one, as arrays."""
     unknown = np.full(spec.action_dim, np.nan)
     return Heard(
         np.array([sample.stamp_ns for sample in samples], dtype=np.int64),
@@ -243,7 +267,7 @@ def _heard(samples: list[Sample], spec: RobotSpec) -> Heard:
 
 def _stepped(samples: list[Sample], ticks: NDArray[np.void], spec: RobotSpec) -> Course:
     """Each joint state is a step."""
-    heard = _heard(samples, spec)
+    heard = heard_of(samples, spec)
     newest = np.searchsorted(ticks["stamp_ns"], heard.stamps_ns[:-1], side="right") - 1
     actions, acted = stepped_course(heard, ticks["action"][newest])
     near = contiguous(heard.stamps_ns, spec.period)
@@ -260,15 +284,8 @@ def _clocked(
 ) -> Course:
     """The clock of the stamps decides what a step is, and what acted in it."""
     end_ns = ticks["stamp_ns"][-1] + round(MAX_GAP_PERIODS * spec.period * NANOSECONDS)
-    heard = _heard([sample for sample in samples if sample.stamp_ns <= end_ns], spec)
-    efforts = [deserialize(raw.data, raw.type).data for raw in messages]
-    kept = [k for k, effort in enumerate(efforts) if len(effort) == spec.action_dim]
-    commands = Signal(
-        np.array([messages[k].received_ns for k in kept], dtype=np.int64),
-        np.array([efforts[k] for k in kept], dtype=np.float64).reshape(-1, spec.action_dim),
-    )
-    dead_time = config.control.extra_delay
-    in_force = commands_in_force(commands, heard.stamps_ns, heard.recorded_ns, dead_time)
+    heard = heard_of([sample for sample in samples if sample.stamp_ns <= end_ns], spec)
+    in_force = decode_commands(messages, heard, spec.action_dim, config.control.extra_delay)
     return clocked_course(heard, in_force, spec.period, steps, config.driver)
 
 

@@ -37,17 +37,23 @@ class EpisodeWriter:
     it is an interrupted recording.
     """
 
-    def __init__(self, folder: Path, topics: Sequence[RecordedTopic] = RECORDED) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        topics: Sequence[RecordedTopic] = RECORDED,
+        stepped: bool | None = None,
+    ) -> None:
         """Create the folder and its file.
 
         Args:
             folder: A folder that does not exist yet.
             topics: Every topic that can occur, by its resolved name.
+            stepped: Whether each joint state is a step; None: not known.
 
         Raises:
             BagError: the folder exists or can't be written.
         """
-        self.folder = folder
+        self.folder, self._stepped = folder, stepped
         try:
             folder.mkdir(parents=True)
             self._file = (folder / f"{folder.name}.mcap").open("xb")
@@ -125,6 +131,7 @@ class EpisodeWriter:
             start_ns=self._start_ns,
             end_ns=self._end_ns,
             outcome=outcome,
+            stepped=self._stepped,
         )
         try:
             with self._file:

@@ -17,6 +17,7 @@ COMMANDS = {
     "train": "runs.train",
     "check": "check.run",
     "teach": "teach.run",
+    "learn": "learn.run",
     "evaluate": "evaluate.run",
     "inspect": "inspect.run",
     "sweep": "sweep.run",

@@ -49,7 +49,7 @@ def play_episode(task: Task, config: Config, run: RunFolder) -> Path:
     loop.start(config.seed)
     plant = Plant(task.robot(), config.seed)
     plant.reset(index)
-    recording = Recording(run, {})
+    recording = Recording(run, {}, stepped=True)
     try:
         _control(plant, loop, poses, recording)
     except BaseException:

@@ -107,11 +107,11 @@ class Learner:
         if kept:  # A run that can't be continued is refused before another episode is played.
             self.restore(kept[-1])
 
-    def export_initial(self) -> Path:
-        """Write bundle 0, which plays uniformly random efforts; returns its folder."""
+    def export_initial(self, episode: int = 0) -> Path:
+        """Write a random episode's bundle, which plays uniform efforts; returns its folder."""
         self._modules.load_state_dict(self._untrained)
-        path = self.run.bundle(0)
-        self._exporter.write(path, self._fields(0, LearningReport(), ""), None)
+        path = self.run.bundle(episode)
+        self._exporter.write(path, self._fields(episode, LearningReport(), ""), None)
         return path
 
     def learn(self, progress: Progress) -> Path:

@@ -46,7 +46,7 @@ class Recorder(Node):
     def __init__(self) -> None:
         super().__init__("recorder", automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
-        lockstep = read_config(self, own=("run",)).mode == "lockstep"
+        self._lockstep = read_config(self, own=("run",)).mode == "lockstep"
         self._run = own_run(self)
         self._recording: Recording | None = None
         self._goal: bytes | None = None
@@ -60,7 +60,7 @@ class Recorder(Node):
                 _message_class(topic.type),
                 topic.name,
                 partial(self._on_message, topic.name),
-                _delivery(topic, lockstep),
+                _delivery(topic, self._lockstep),
                 raw=True,
             ).topic_name
             for topic in RECORDED
@@ -116,7 +116,7 @@ class Recorder(Node):
             missing = self._unpublished() or [topics.JOINT_STATES]
             self.get_logger().warning(f"nobody publishes {' or '.join(missing)} yet")
         self._failure = ""
-        self._recording = Recording(self._run, self._topics)
+        self._recording = Recording(self._run, self._topics, self._lockstep)
         if self._goal is not None:
             self._recording.add(topics.GOAL, self._goal, time.time_ns())
         return str(self._recording.folder)

@@ -83,6 +83,15 @@ def prepare_run(options: RunOptions) -> RunFolder:
     if not is_description(options.task):
         _check_choices(options.task, asked.config)
     _check_device(asked.config)
+    return created_run(options, asked)
+
+
+def created_run(options: RunOptions, asked: AskedRun) -> RunFolder:
+    """The folder of a new run.
+
+    Raises:
+        RunError: a run lies there already, or none can be made.
+    """
     return _created(options.out or _new_folder(asked.config, options.prefix), asked)
 
 
@@ -203,7 +212,7 @@ def taught_run(source: RunFolder, options: RunOptions) -> RunFolder:
             f"{options.task}: its robot {theirs.name!r} differs from {ours.name!r}, that of "
             f"{source.root}: joints, limits, period and what is observed must be the same"
         )
-    run = _created(options.out or _new_folder(asked.config, options.prefix), asked)
+    run = created_run(options, asked)
     for index in range(count):
         shutil.copytree(source.bag(index), run.bag(index))
     return run

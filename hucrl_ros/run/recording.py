@@ -18,12 +18,13 @@ class Recording:
     `RunFolder.finished_episodes` counts. Anything else leaves it under a name of its own.
     """
 
-    def __init__(self, run: RunFolder, names: Mapping[str, str]) -> None:
+    def __init__(self, run: RunFolder, names: Mapping[str, str], stepped: bool) -> None:
         """Open the bag; what a killed recorder left in its place is kept under another name.
 
         Args:
             run: The run.
             names: Relative names of the recorded topics to the names they resolved to.
+            stepped: Whether each joint state is a step, as in lockstep.
 
         Raises:
             BagError: the folder can't be written.
@@ -39,7 +40,7 @@ class Recording:
         self._topics = {
             t.name: t._replace(name=names.get(t.name, t.name), own=t.name) for t in RECORDED
         }
-        self._writer = EpisodeWriter(folder, tuple(self._topics.values()))
+        self._writer = EpisodeWriter(folder, tuple(self._topics.values()), stepped)
         self._newest_tick_ns = -1
         self._newest_ns = {JOINT_STATES: -1}
         """Newest stamp of each topic that tells states."""

@@ -45,7 +45,8 @@ class TickStatistics(_Record):
 
     @classmethod
     def of(cls, tick_ms: NDArray[np.float64]) -> TickStatistics | None:
-        """Statistics of durations `(T,)` [ms]; None where there was no tick."""
+        """Statistics of durations `(T,)` [ms]; None where there was no tick of known duration."""
+        tick_ms = tick_ms[np.isfinite(tick_ms)]
         if not len(tick_ms):
             return None
         p50, p99, p999, largest = np.percentile(tick_ms, [50, 99, 99.9, 100]).round(4).tolist()

@@ -1,0 +1,184 @@
+"""Bags that somebody else recorded: what can be learned from of a robot's joint states."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rosbags.highlevel import AnyReader, AnyReaderError
+from rosbags.interfaces import Connection
+from rosbags.typesys import Stores, get_typestore
+
+from hucrl_ros.bags.contents import RawMessage
+from hucrl_ros.bags.course import Course, Signal, clocked_course
+from hucrl_ros.bags.messages import deserialize, joint_state, serialize
+from hucrl_ros.bags.reader import decode_commands, decode_states, heard_of
+from hucrl_ros.config.robot import RobotSettings, sources
+from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.state_reader import PoseBuffer
+from hucrl_ros.controller.topics import is_named
+from hucrl_ros.errors import BagError, ConfigError
+
+JOINT_STATE, EFFORTS = "sensor_msgs/msg/JointState", "std_msgs/msg/Float64MultiArray"
+FEWEST = 10
+"""Transitions in a row that are worth keeping."""
+
+
+class Recovered(NamedTuple):
+    """What a bag holds that can be learned from."""
+
+    courses: list[Course]
+    """One for each stretch without a gap."""
+    report: list[str]
+    """What was used, and what not and why, one line each."""
+
+
+def read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
+    """Read a bag of any recorder: MCAP or SQLite of ROS 2, or a `.bag` of ROS 1.
+
+    Joint states may come at any rate, doubled, out of order and with gaps. What acted is what
+    they report as efforts, or the commands on the topic that the driver listened to.
+
+    Args:
+        path: Its folder or file.
+        robot: The complete description, which says how topics are called.
+        config: What the robot's driver tells, and its dead time.
+
+    Raises:
+        BagError: it can't be read, or holds nothing to learn from.
+        ConfigError: the robot's state isn't told by joint states alone.
+    """
+    spec = robot.spec
+    elsewhere = sources(spec)
+    if elsewhere.object or elsewhere.goal:
+        raise ConfigError(
+            f"robot {spec.name!r}: its state holds {', '.join((*spec.observed, *spec.context))}, "
+            "which no foreign bag tells; record episodes with hucrl up"
+        )
+    states, commands, lines = _messages(path, robot)
+    samples, refused = decode_states(states, PoseBuffer(), spec, 0, np.inf, config.driver)
+    if len(samples) < FEWEST:
+        reason = f": {refused[0]}" if refused else ""
+        raise BagError(f"{path}: {len(samples)} joint states can be read{reason}")
+    lines += [f"{len(samples)} of {len(states)} joint states can be read"]
+    if refused:
+        lines += [f"left out: {refused[0]}, and {len(refused) - 1} more"]
+    heard = heard_of(samples, spec)
+    in_force = decode_commands(commands, heard, spec.action_dim, config.control.extra_delay)
+    told = config.driver.effort != "ignored" and np.isfinite(heard.efforts[1:]).all()
+    if not len(in_force.times_ns) and told and config.driver.effort == "commanded":
+        in_force = Signal(heard.stamps_ns, heard.efforts)
+    if not len(in_force.times_ns) and not told:
+        raise BagError(
+            f"{path}: nobody knows what acted: joint states report no efforts, and no topic holds "
+            f"commands of {spec.action_dim} efforts ({EFFORTS})"
+        )
+    whole = clocked_course(heard, in_force, spec.period, len(samples), config.driver)
+    window = config.driver.velocity_window or spec.period
+    blind = math.ceil(1 + window / spec.period) if config.driver.velocity == "derived" else 0
+    courses = _stretches(whole, blind)
+    count = sum(len(course.actions) for course in courses)
+    if not count:
+        raise BagError(
+            f"{path}: no {FEWEST} joint states in a row are a control period "
+            f"({1e3 * spec.period:g} ms) or less apart"
+        )
+    seconds = count * spec.period
+    lines += [
+        f"{count} transitions, {seconds:.1f} s in {len(courses)} stretches; "
+        f"{len(whole.actions) - count} left out beside gaps; actions: {whole.acted}"
+    ]
+    return Recovered(courses, [f"{path}: {line}" for line in lines])
+
+
+def _messages(
+    path: Path, robot: RobotSettings
+) -> tuple[list[RawMessage], list[RawMessage], list[str]]:
+    """Joint states and commands as CDR, and which topics they are of."""
+    try:
+        with AnyReader([path], default_typestore=get_typestore(Stores.ROS2_JAZZY)) as reader:
+            of = {
+                kind: [each for each in reader.connections if each.msgtype == kind]
+                for kind in (JOINT_STATE, EFFORTS)
+            }
+            wished = robot.topics.get("joint_states", "joint_states")
+            states = _chosen(path, of[JOINT_STATE], wished)
+            commands = _commands_of(reader, of[EFFORTS], robot)
+            found = {
+                each.topic: [
+                    RawMessage(each.topic, each.msgtype, received, _as_cdr(reader, each, data))
+                    for _, received, data in reader.messages([each])
+                ]
+                for each in (states, *commands)
+            }
+    except (AnyReaderError, OSError, ValueError, KeyError) as error:
+        raise BagError(f"{path}: {' '.join(str(error).split())}") from None
+    used = [f"joint states from {states.topic}"]
+    used += [f"commands from {each.topic}" for each in commands]
+    return (
+        _stamped(found[states.topic], used),
+        [message for each in commands for message in found[each.topic]],
+        [", ".join(used)],
+    )
+
+
+def _chosen(path: Path, connections: Sequence[Connection], wished: str) -> Connection:
+    """The topic of that name, or the only one of its type."""
+    named = [each for each in connections if is_named(each.topic, wished)]
+    if len(named or connections) == 1:
+        return (named or list(connections))[0]
+    topics = ", ".join(each.topic for each in connections) or "none"
+    raise BagError(
+        f"{path}: which topic are the joint states? {JOINT_STATE}: {topics}; name it in the "
+        "description: topics: {joint_states: /NAME}"
+    )
+
+
+def _commands_of(
+    reader: AnyReader, connections: Sequence[Connection], robot: RobotSettings
+) -> list[Connection]:
+    """The topic of the commands, where there is one: by its name, or by its number of efforts."""
+    wished = robot.topics.get("commands", "controller/commands")
+    named = [each for each in connections if is_named(each.topic, wished)]
+    fitting = []
+    for each in named or connections:
+        first = next(iter(reader.messages([each])), None)
+        if first is None:
+            continue
+        message = deserialize(_as_cdr(reader, each, first[2]), each.msgtype)
+        if len(message.data) == len(robot.actuated):
+            fitting.append(each)
+    return fitting if len(fitting) == 1 else []
+
+
+def _as_cdr(reader: AnyReader, connection: Connection, data: bytes) -> bytes:
+    if reader.is2:
+        return bytes(data)
+    return bytes(reader.typestore.ros1_to_cdr(data, connection.msgtype))
+
+
+def _stamped(messages: list[RawMessage], used: list[str]) -> list[RawMessage]:
+    """With the times of the recording where nobody has filled in stamps."""
+    decoded = [deserialize(each.data, each.type) for each in messages]
+    if any(each.header.stamp.sec or each.header.stamp.nanosec for each in decoded):
+        return messages
+    used.append("which have no stamps: the times of the recording count")
+    filled = [
+        joint_state(each.received_ns, old.name, old.position, old.velocity, old.effort)
+        for each, old in zip(messages, decoded, strict=True)
+    ]
+    return [
+        each._replace(data=serialize(message, each.type))
+        for each, message in zip(messages, filled, strict=True)
+    ]
+
+
+def _stretches(course: Course, blind: int) -> list[Course]:
+    """The parts of a course between its gaps, without the first `blind` transitions of each."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], course.contiguous, [0]])))
+    return [
+        course.part(begin, end)
+        for begin, end in zip((edges[::2] + blind).tolist(), edges[1::2].tolist(), strict=True)
+        if end - begin >= FEWEST
+    ]

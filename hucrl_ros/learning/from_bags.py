@@ -1,0 +1,140 @@
+"""A run whose episodes come from bags that somebody else recorded, and its first bundle."""
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hucrl_ros.bags import messages
+from hucrl_ros.bags.course import Course
+from hucrl_ros.bags.foreign import read_foreign
+from hucrl_ros.config.files import override
+from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.controller.ticks import NANOSECONDS, Source, TickRecord
+from hucrl_ros.controller.topics import ACTIVE, COMMANDS, JOINT_STATES, TICKS
+from hucrl_ros.learning.learner import Learner
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prepare import RunOptions, asked_run, created_run
+from hucrl_ros.run.recording import Recording
+from hucrl_ros.run.summary_writer import Ledger
+from hucrl_ros.tasks import make_task
+
+APART = 10
+"""[control periods] Between two stretches in an episode, so that nothing leads across."""
+
+
+class LearnedRun(NamedTuple):
+    """What came of foreign bags."""
+
+    run: RunFolder
+    bundle: Path
+    report: list[str]
+    """What was used of each bag, and what not and why, one line each."""
+
+
+def learn_from_bags(bags: Sequence[Path], options: RunOptions) -> LearnedRun:
+    """Learn a task from what a robot did under somebody else's control.
+
+    The run goes on with `hucrl up --resume --no-simulator`: to it the bags are random episodes.
+
+    Args:
+        bags: At least one.
+        options: Task, settings and folder of the run.
+
+    Raises:
+        BagError: a bag can't be read, or holds nothing to learn from.
+        ConfigError: a setting is wrong, or the robot's state isn't told by joint states alone.
+        RunError: a run lies in the folder already.
+        LearningError: nothing finite came out.
+    """
+    asked = asked_run(options)
+    robot = asked.described.robot
+    recovered = [read_foreign(bag, robot, asked.config) for bag in bags]
+    courses = [course for each in recovered for course in each.courses]
+    episodes = list(_episodes(courses, robot.steps))
+    counted = {"episodes": len(episodes), "exploration.random_episodes": len(episodes)}
+    run = created_run(options, asked._replace(config=override(asked.config, counted)))
+    with run.locked(on_robot=True):
+        for episode in episodes:
+            _record(run, robot.spec, episode)
+        bundle = _learn(run)
+    return LearnedRun(run, bundle, [line for each in recovered for line in each.report])
+
+
+def _learn(run: RunFolder) -> Path:
+    config = run.config
+    learner = Learner(config, run)
+    for index in range(config.episodes):  # who moved the robot is not known
+        learner.export_initial(index)
+    bundle = learner.learn(lambda phase, share: None)
+    task = make_task(config.task, config.action_penalty, run.robot)
+    Ledger(run, config, task, in_process=True).write()
+    return bundle
+
+
+def _episodes(courses: Sequence[Course], steps: int) -> Iterator[list[Course]]:
+    """Stretches, cut and put together to episodes of `steps` transitions at most."""
+    episode: list[Course] = []
+    room = steps
+    for course in courses:
+        begin = 0
+        while begin < len(course.actions):
+            end = min(begin + room, len(course.actions))
+            episode.append(course.part(begin, end))
+            # One more is what leads to the next stretch, and is left out.
+            room -= end - begin + 1
+            begin = end
+            if room < 1:
+                yield episode
+                episode, room = [], steps
+    if episode:
+        yield episode
+
+
+def _record(run: RunFolder, spec: RobotSpec, episode: Sequence[Course]) -> None:
+    """A bag as of an episode in lockstep: the efforts of a joint state acted until it."""
+    recording = Recording(run, {}, stepped=True)
+    period_ns = round(spec.period * NANOSECONDS)
+    joints = len(spec.joint_names)
+    motors = [spec.joint_names.index(name) for name in spec.actuated_joints]
+    clock_ns, step = APART * period_ns, 0
+    recording.write(ACTIVE, messages.boolean(True), clock_ns)
+    for course in episode:
+        shown = np.zeros((len(course.states), joints))
+        shown[1:, motors] = course.actions
+        for k, state in enumerate(course.states):
+            places, speeds = state[:joints].tolist(), state[joints : 2 * joints].tolist()
+            message = messages.joint_state(
+                clock_ns, spec.joint_names, places, speeds, shown[k].tolist()
+            )
+            recording.write(JOINT_STATES, message, clock_ns)
+            if k < len(course.actions):
+                action = course.actions[k].tolist()
+                recording.write(COMMANDS, messages.floats(action), clock_ns)
+                recording.write(TICKS, messages.tick(_tick(clock_ns, step, action)), clock_ns)
+                step += 1
+                clock_ns += period_ns
+        clock_ns += APART * period_ns
+    recording.write(ACTIVE, messages.boolean(False), clock_ns)
+    recording.finish()
+
+
+def _tick(stamp_ns: int, step: int, action: Sequence[float]) -> TickRecord:
+    seconds, rest = divmod(stamp_ns, NANOSECONDS)
+    return TickRecord(
+        stamp_sec=seconds,
+        stamp_nanosec=rest,
+        step=step,
+        tick_ms=math.nan,
+        source=int(Source.RANDOM),
+        missed=False,
+        clamped=False,
+        iterations=0,
+        planned_return=math.nan,
+        epistemic_std=math.nan,
+        aleatoric_std=math.nan,
+        hallucination=0.0,
+        action=tuple(action),
+    )
