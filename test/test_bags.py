@@ -463,7 +463,7 @@ def test_what_killed_recorders_left_is_kept_under_names_of_its_own(run_folder):
 
 
 def test_resolved_names_are_recorded(run_folder):
-    recording = RunRecording(run_folder, {JOINT_STATES: "/arm/joint_states"})
+    recording = RunRecording(run_folder, {JOINT_STATES: "/arm/joint_states"}, stepped=True)
     feed(recording, 1)
     found = {message.topic for message in read_contents(recording.finish()).messages}
     assert "/arm/joint_states" in found

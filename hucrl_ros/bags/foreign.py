@@ -12,7 +12,7 @@ from rosbags.typesys import Stores, get_typestore
 
 from hucrl_ros.bags.contents import RawMessage
 from hucrl_ros.bags.course import Course, Signal, clocked_course
-from hucrl_ros.bags.messages import deserialize, joint_state, serialize
+from hucrl_ros.bags.messages import deserialize, floats, joint_state, serialize, stamp_ns
 from hucrl_ros.bags.reader import decode_commands, decode_states, heard_of
 from hucrl_ros.config.robot import RobotSettings, sources
 from hucrl_ros.config.schema import Config
@@ -155,7 +155,13 @@ def _commands_of(
 def _as_cdr(reader: AnyReader, connection: Connection, data: bytes) -> bytes:
     if reader.is2:
         return bytes(data)
-    return bytes(reader.typestore.ros1_to_cdr(data, connection.msgtype))
+    old = reader.deserialize(data, connection.msgtype)
+    if connection.msgtype == EFFORTS:
+        return serialize(floats(old.data), EFFORTS)
+    stamp = stamp_ns(old.header)
+    return serialize(
+        joint_state(stamp, old.name, old.position, old.velocity, old.effort), JOINT_STATE
+    )
 
 
 def _stamped(messages: list[RawMessage], used: list[str]) -> list[RawMessage]:
