@@ -69,7 +69,9 @@ def _pairs(values: Mapping[str, str], title: str | None = None) -> Table:
 
 
 def _purpose(manifest: Manifest) -> dict[str, str]:
-    plays = "uniformly random efforts" if manifest.random else manifest.planner.algorithm
+    smooth = f" up to {manifest.random_bandwidth:g} Hz" if manifest.random_bandwidth else ""
+    efforts = f"random efforts{smooth}, at most {manifest.random_share:.0%} of the limit"
+    plays = efforts if manifest.random else manifest.planner.algorithm
     return {
         "task": f"{manifest.task}, action penalty {manifest.action_penalty:g}",
         "plays": f"episode {manifest.episode} by {plays}",

@@ -124,7 +124,12 @@ class ExplorationSettings(Settings):
     """`optimistic`: the deviation that η chooses from; of the `total` one, nothing is left to be
     noise."""
     random_episodes: int = Field(1, ge=1)
-    """Episodes of uniformly random efforts before the first learned one [1]."""
+    """Episodes of random efforts before the first learned one [1]."""
+    random_share: float = Field(1.0, gt=0, le=1)
+    """Largest of these efforts [shares of the effort limit]."""
+    random_bandwidth: float = Field(0.0, ge=0, le=1000)
+    """Bandwidth of these efforts, where they shall be smooth; 0: uniform ones, new in each control
+    period [Hz]."""
     validation_episodes: int = Field(2, ge=0)
     """Episodes in which a new bundle has to do better than the best so far, on models that it was
     not made with, or that one flies again; 0: each new one flies [1]."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import make_engine
+from hucrl_ros.controller.random_efforts import RandomEfforts
 from hucrl_ros.controller.ticks import Source, Tick
 from hucrl_ros.controller.timing import Budget, DeadlinePlanner, InForce, Planned
 from hucrl_ros.planners import Plan, make_planner
@@ -108,6 +109,8 @@ class Agent:
             bundle, self._planner.particles, manifest.planner.horizon, engine, threads
         )
         self._budget = Budget(budget_s, clock)
+        largest = manifest.random_share * self._limits
+        self._random = RandomEfforts(largest, manifest.random_bandwidth, manifest.period)
         # To follow the policy takes less time than to have another thread do it.
         waits = budget_s is not None and manifest.planner.algorithm != "policy"
         self._deadline = DeadlinePlanner(executor if waits else None)
@@ -123,6 +126,7 @@ class Agent:
         self._deadline.finish()
         self._rng = np.random.default_rng((seed, self.bundle.manifest.episode))
         self._planner.reset(self._rng)
+        self._random.reset()
         self._plan, self._plan_age = None, 0
         self.fallbacks = 0
 
@@ -159,7 +163,7 @@ class Agent:
             periods: Since the last call, by the stamps [control periods].
         """
         if self.bundle.manifest.random:
-            action = self._rng.uniform(-self._limits, self._limits)
+            action = self._random.draw(self._rng)
             return Tick(action, Source.RANDOM, 0, math.nan, 0.0, None)
         self._grow_older(periods)
         busy = self._deadline.busy

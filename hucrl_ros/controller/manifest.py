@@ -81,7 +81,11 @@ class BundleFields(Settings):
     repeats: int | None = None
     """Episode that the bundle was made for, where a later one plays it again."""
     random: bool
-    """Play uniformly random efforts: the networks are untrained."""
+    """Play random efforts: the networks are untrained."""
+    random_share: float = Field(1.0, gt=0, le=1)
+    """Largest of these efforts [shares of the effort limit]."""
+    random_bandwidth: float = Field(0.0, ge=0)
+    """Bandwidth of these efforts; 0: uniform ones, new in each control period [Hz]."""
     beta: float = Field(ge=0)
     """Scale of the hallucinated action [1]."""
     planner: PlannerSettings

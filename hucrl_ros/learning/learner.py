@@ -108,7 +108,7 @@ class Learner:
             self.restore(kept[-1])
 
     def export_initial(self, episode: int = 0) -> Path:
-        """Write a random episode's bundle, which plays uniform efforts; returns its folder."""
+        """Write a random episode's bundle, which plays random efforts; returns its folder."""
         self._modules.load_state_dict(self._untrained)
         path = self.run.bundle(episode)
         self._exporter.write(path, self._fields(episode, LearningReport(), ""), None)
@@ -296,6 +296,8 @@ class Learner:
             seed=self.config.seed,
             episode=episode,
             random=episode < exploration.random_episodes,
+            random_share=exploration.random_share,
+            random_bandwidth=exploration.random_bandwidth,
             beta=float(self.dynamics.beta)
             if isinstance(self.dynamics, HallucinatedDynamics)
             else 0.0,
