@@ -426,12 +426,11 @@ def publish_and_let_hear(bench, hertz):
     bench.spin_for(0.02)
 
 
-@pytest.mark.parametrize("hertz", [500, 50])
-def test_joint_states_at_another_rate_are_refused_before_the_first_command(start, bundles, hertz):
+def test_joint_states_at_too_low_a_rate_are_refused_before_the_first_command(start, bundles):
     bench, process = start(bundle=bundles[0], mode="real_time")
     assert bench.transition("configure")
     for _ in range(60):
-        publish_and_let_hear(bench, hertz)
+        publish_and_let_hear(bench, 50)
     assert not bench.transition("activate")
     assert bench.wait(lambda: process.lines("joint_states: one every"))
     assert bench.commands == []
@@ -441,7 +440,7 @@ def test_a_robot_that_is_silent_before_an_episode_is_measured_in_it(start, tmp_p
     bundle = short_bundle(tmp_path / "bundle", steps=100_000)
     bench, process = start(bundle=bundle, mode="real_time", planner__iterations=1)
     begin(bench)
-    assert bench.wait(lambda: publish_and_let_hear(bench, 500) or bench.active[-1] is False)
+    assert bench.wait(lambda: publish_and_let_hear(bench, 50) or bench.active[-1] is False)
     assert bench.wait(lambda: process.lines("joint_states: one every"))
     assert bench.wait(lambda: bench.commands[-1] == ("", SAFE))
 
