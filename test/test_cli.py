@@ -48,10 +48,10 @@ def test_version_is_the_packages():
 
 
 def test_an_unknown_command_is_named_with_the_known_ones(capsys):
-    assert main(["lern"]) == 2
+    assert main(["fly"]) == 2
     message = capsys.readouterr().err
     assert message.count("\n") == 1
-    assert "'lern'" in message
+    assert "'fly'" in message
     assert all(command in message for command in COMMANDS)
 
 
