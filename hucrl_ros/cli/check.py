@@ -22,7 +22,10 @@ def run(
     sends nothing. Exit code 0: a run can begin; 1: it can't, and a line says what to change.
     """
     from hucrl_ros.cli.doctor import print_findings
+    from hucrl_ros.cli.runs import require_ros
     from hucrl_ros.run.prepare import RunOptions
+
+    require_ros()
 
     asked = RunOptions(task, config=config, overrides=options.parse_settings(settings))
     faults = print_findings(_listened(asked), "listening to the robot")

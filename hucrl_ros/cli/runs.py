@@ -58,7 +58,7 @@ def up(
     """
     from hucrl_ros.run.session import wished_domain
 
-    _require_ros()
+    require_ros()
     if lockstep and (real_time or no_simulator):
         raise ConfigError(
             "--no-simulator: a robot doesn't wait; leave --lockstep out"
@@ -231,7 +231,7 @@ def _play(run_folder: "RunFolder", wished: int | None, simulated: bool) -> int |
         return Session(run_folder, domain.number, simulated).play()
 
 
-def _require_ros() -> None:
+def require_ros() -> None:
     """Say at once, in one line, what every node would say in its log.
 
     Raises:
