@@ -1,12 +1,15 @@
 """`hucrl check`: whether a robot's driver tells and takes what a run needs; nothing moves."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import typer
 
 from hucrl_ros.cli import options
+from hucrl_ros.errors import RunError
 
 if TYPE_CHECKING:
     from hucrl_ros.doctor import Finding
@@ -22,7 +25,6 @@ def run(
     sends nothing. Exit code 0: a run can begin; 1: it can't, and a line says what to change.
     """
     from hucrl_ros.cli.doctor import print_findings
-    from hucrl_ros.cli.runs import require_ros
     from hucrl_ros.run.prepare import RunOptions
 
     require_ros()
@@ -36,6 +38,19 @@ def run(
 
 def _listened(asked: "RunOptions") -> "Iterator[tuple[str, Finding]]":
     yield from look_at(asked, robots_domain()).items()
+
+
+def require_ros() -> None:
+    """Say at once, in one line, what every node would say in its log.
+
+    Raises:
+        RunError: rclpy can't be imported.
+    """
+    if find_spec("rclpy") is None:
+        raise RunError(
+            f"{sys.executable} has no rclpy: install requirements-ros.txt or source a ROS 2 "
+            "installation; `hucrl train` learns without ROS"
+        )
 
 
 def robots_domain() -> int:

@@ -2,15 +2,14 @@
 
 import logging
 import os
-import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
 from hucrl_ros.cli import options
+from hucrl_ros.cli.check import look_at, require_ros, robots_domain
 from hucrl_ros.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -147,7 +146,6 @@ def _check_robot(asked: "RunOptions") -> int:
     Raises:
         RunError: it can't be controlled; says what to change.
     """
-    from hucrl_ros.cli.check import look_at, robots_domain
     from hucrl_ros.doctor import Level
     from hucrl_ros.doctor.robot import refuse_faults
 
@@ -229,19 +227,6 @@ def _play(run_folder: "RunFolder", wished: int | None, simulated: bool) -> int |
             print(f"ROS_DOMAIN_ID {wished} is another run's; this one uses {domain.number}")
         print(f"{shown_path(run_folder.root)}  (ROS_DOMAIN_ID={domain.number})", flush=True)
         return Session(run_folder, domain.number, simulated).play()
-
-
-def require_ros() -> None:
-    """Say at once, in one line, what every node would say in its log.
-
-    Raises:
-        RunError: rclpy can't be imported.
-    """
-    if find_spec("rclpy") is None:
-        raise RunError(
-            f"{sys.executable} has no rclpy: install requirements-ros.txt or source a ROS 2 "
-            "installation; `hucrl train` learns without ROS"
-        )
 
 
 def _train(run_folder: "RunFolder") -> None:
