@@ -157,6 +157,8 @@ def main():
     given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     rclpy.init(args=sys.argv[2:])
     node = Driver(given)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     with contextlib.suppress(KeyboardInterrupt, ExternalShutdownException):
         rclpy.spin(node)
 

@@ -39,14 +39,16 @@ def driver(**how):
     """The driver's process in the test's ROS domain."""
     process = subprocess.Popen(
         [sys.executable, str(DRIVER), json.dumps(how)],
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        text=True,
     )
     try:
+        assert process.stdout.readline() == "ready\n"
         yield process
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 def check(*words):

@@ -40,6 +40,7 @@ def test_it_learns_through_its_own_topics(tmp_path):
     with (tmp_path / "robot.log").open("w") as log:
         robot = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
+        wait_until(lambda: "s a period" in (tmp_path / "robot.log").read_text(), 60.0)
         words = [str(path), "--no-figures", "--no-simulator", "--resume"]
         with Up(*words, out=out, environment={"ROS_DOMAIN_ID": str(domain)}) as process:
             assert process.end() == 0, process.stderr + (tmp_path / "robot.log").read_text()
