@@ -23,6 +23,8 @@ from hucrl_ros.run.node_list import OWN_TOPICS
 LISTENER = "hucrl_ros.doctor.nodes.listener"
 PATIENCE_S = 3.0
 """[s] For a driver to be found and heard."""
+LISTEN_S = 2.0
+"""[s] That joint states are listened to, at least."""
 STARTUP_S = 20.0
 """[s] For the listener's process to start and end."""
 JOINT_STATE, EFFORTS, POSE = (
@@ -56,7 +58,8 @@ def listen(robot: RobotSettings, environment: Mapping[str, str]) -> Evidence:
         RunError: the listener ended by itself.
     """
     command = [sys.executable, "-m", LISTENER, "--ros-args", "--disable-external-lib-logs"]
-    command += ["-p", f"patience:={PATIENCE_S}"]
+    listen_s = max(LISTEN_S, 2.0 * GAPS * robot.period)
+    command += ["-p", f"patience:={PATIENCE_S}", "-p", f"listen:={listen_s}"]
     for topic, other in robot.topics.items():
         command += ["-r", f"{OWN_TOPICS[topic]}:={other}"]
     try:
@@ -65,7 +68,7 @@ def listen(robot: RobotSettings, environment: Mapping[str, str]) -> Evidence:
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=STARTUP_S + PATIENCE_S,
+            timeout=STARTUP_S + PATIENCE_S + listen_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -189,7 +192,7 @@ def _rate(found: Evidence, robot: RobotSettings, config: Config) -> Finding:
     stamps = np.unique(_stamps_of(found))
     if len(stamps) < GAPS:
         return Finding.fault(
-            f"{len(stamps)} different joint states in {PATIENCE_S:g} s",
+            f"{len(stamps)} different joint states in all",
             f"have the driver publish at {1 / robot.period:.3g} Hz or faster",
         )
     pace = Pace()

@@ -17,20 +17,17 @@ from hucrl_ros.nodes.topics import MEASURED_ARCHIVE, STEADY
 
 LOOK_PERIOD = 0.05
 """[s]"""
-LISTEN_S = 2.0
-"""[s] Longest that joint states are listened to; as many as the judge needs may come sooner."""
-GRAPH_S = 1.0
-"""[s] That the others have to be found, at least."""
 
 
 class Listener(Node):
-    """Listens until enough has come, or for the `patience` that its parameters give [s]."""
+    """Waits for joint states for `patience`, then listens for `listen`, its parameters [s]."""
 
     exit_code: int | None = None
 
     def __init__(self) -> None:
         super().__init__("hucrl_check", automatically_declare_parameters_from_overrides=True)
         self._patience = own_parameter(self, "patience", 3.0)
+        self._listen = own_parameter(self, "listen", 2.0)
         self._begin = time.monotonic()
         self._messages: list[dict[str, Any]] = []
         self._first: float | None = None
@@ -59,10 +56,22 @@ class Listener(Node):
     def _look(self) -> None:
         now = time.monotonic()
         waited = now - self._begin
-        heard = self._first is not None and now - self._first >= LISTEN_S
-        if waited >= self._patience or (heard and waited >= GRAPH_S):
+        out_of_patience = waited >= self._patience
+        if self._first is None:
+            done = out_of_patience
+        else:
+            heard = now - self._first >= self._listen
+            done = heard and (out_of_patience or self._meets_all())
+        if done:
             sys.stdout.write(json.dumps(self._found()) + "\n")
             self.exit_code = 0
+
+    def _meets_all(self) -> bool:
+        """Whether everybody is there whom a fault would be told of; DDS finds them one by one."""
+        services = [service for service, _ in self.get_service_names_and_types()]
+        commands = self.resolve_topic_name(topics.COMMANDS)
+        reset = self.resolve_service_name(topics.RESET)
+        return self.count_subscribers(commands) > 0 and reset in services
 
     def _found(self) -> Mapping[str, Any]:
         name = self.resolve_topic_name
