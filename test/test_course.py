@@ -9,6 +9,7 @@ from bag_messages import COMMANDS, JOINT_STATES, TICKS, TOPICS, floats, joint_st
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.course import (
     IN_FORCE,
     REPORTED,
@@ -18,6 +19,7 @@ from hucrl_ros.bags.course import (
     on_grid,
     repeats_commands,
 )
+from hucrl_ros.bags.messages import deserialize, stamp_ns
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.bags.writer import EpisodeWriter
 from hucrl_ros.config.schema import Config, ControlSettings, DriverSettings
@@ -223,6 +225,21 @@ def test_states_are_a_control_period_apart_and_true(rate, tmp_path):
     apart = 1 / rate
     np.testing.assert_allclose(episode.states[:, 0], truth[at, 0], atol=30 * apart**2 / 8)
     np.testing.assert_allclose(episode.states[:, 1], truth[at, 1], atol=30 * apart)
+
+
+def test_what_is_missing_is_named_by_its_step(tmp_path):
+    play(tmp_path / "whole", 500, "mean")
+    writer = EpisodeWriter(tmp_path / "bag", TOPICS)
+    for raw in read_contents(tmp_path / "whole").messages:
+        message = deserialize(raw.data, raw.type)
+        if not raw.is_of(JOINT_STATES) or not 200 <= (stamp_ns(message.header) - 10**9) / MS < 230:
+            writer.write(raw.topic, message, raw.received_ns)
+    writer.close()
+    episode = read_episode(tmp_path / "bag", SPEC, STEPS, settings())
+    lost = np.flatnonzero(~episode.contiguous).tolist()
+    assert lost == [15, 16, 17, 18]
+    expected = [f"step {k}: joint states are missing in it; left out" for k in lost]
+    assert [event for event in episode.events if "missing" in event] == expected
 
 
 def test_velocities_are_derived_where_none_are_measured(tmp_path):

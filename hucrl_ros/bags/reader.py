@@ -303,9 +303,15 @@ def _gaps(
     stamps: NDArray[np.int64], contiguous: NDArray[np.bool_], ticks: NDArray[np.void]
 ) -> list[str]:
     events = []
+    on_grid = len(stamps) > 2 and np.ptp(np.diff(stamps)) <= 1  # [ns], by rounding
     for k in np.flatnonzero(~contiguous):
         gap = (stamps[k + 1] - stamps[k]) / 1e6
-        events.append(f"step {k}: {gap:.1f} ms until the next joint state; left out")
+        what = (
+            "joint states are missing in it"
+            if on_grid
+            else f"{gap:.1f} ms until the next joint state"
+        )
+        events.append(f"step {k}: {what}; left out")
     if ticks["step"][0] != 0:
         events.append(f"the first recorded tick is that of step {ticks['step'][0]}")
     jumps = np.flatnonzero(np.diff(ticks["step"]) != 1)

@@ -28,7 +28,6 @@ def run(
     from hucrl_ros.run.prepare import RunOptions
 
     require_ros()
-
     asked = RunOptions(task, config=config, overrides=options.parse_settings(settings))
     faults = print_findings(_listened(asked), "listening to the robot")
     if faults:
@@ -81,7 +80,9 @@ def look_at(asked: "RunOptions", domain: int) -> "Mapping[str, Finding]":
         config, described = run.config, describe(run.config.task, run.robot)
     else:
         config, described = asked_config(asked), describe(asked.task)
-    ours = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_DOMAIN_ID": str(domain)}
-    given = os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE")
-    environment = ours if given is None else {**ours, "ROS_AUTOMATIC_DISCOVERY_RANGE": given}
+    discovery = "ROS_AUTOMATIC_DISCOVERY_RANGE"
+    environment = {
+        "ROS_DOMAIN_ID": str(domain),
+        discovery: os.environ.get(discovery, "LOCALHOST"),
+    }
     return judge(listen(described.robot, environment), described.robot, config)

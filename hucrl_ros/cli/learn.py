@@ -8,6 +8,9 @@ from typer import Option
 
 from hucrl_ros.cli import options
 
+MORE = 5
+"""Episodes on the robot that are suggested."""
+
 
 def run(
     task: options.Task,
@@ -55,7 +58,3 @@ def run(
     print(f"{shown_path(learned.bundle)}: promises {format_number(promised)}")
     more = learned.run.finished_episodes() + MORE
     print(f"on the robot: {resume_command(learned.run)} --episodes {more}")
-
-
-MORE = 5
-"""Episodes on the robot that are suggested."""

@@ -93,16 +93,18 @@ class JointStateReader:
                 "backwards; stamps must increase",
             )
         if self._estimator is not None:
-            self._observe(self._estimator, reading)
+            places = self._observe(self._estimator, reading)[: len(self.joint_names)]
             speeds = self._estimator.at(stamp_ns).tolist()
         else:
+            places = self._values("position", names, positions, self.joint_names)
             speeds = self._values("velocity", names, velocities, self._moving)
-        places = self._values("position", names, positions, self.joint_names)
         return np.array([*places, *speeds], dtype=np.float64)
 
-    def _observe(self, estimator: VelocityEstimator, reading: JointReading) -> None:
+    def _observe(self, estimator: VelocityEstimator, reading: JointReading) -> list[float]:
+        """Give all positions to the estimator; returns them."""
         places = self._values("position", reading.names, reading.positions, self._moving)
         estimator.add(reading.stamp_ns, np.array(places))
+        return places
 
     def _values(
         self, what: str, names: Sequence[str], values: Sequence[float], joints: tuple[str, ...]
