@@ -109,7 +109,7 @@ def test_too_low_a_rate_and_what_is_no_bag_are_refused_in_one_line(tmp_path):
         ("slow", "no 10 joint states in a row are a control period"),
         ("text.bag", "text.bag"),
         ("empty", "empty"),
-        ("nowhere", "nowhere"),
+        ("nowhere", "nowhere: no bag lies there"),
     ):
         with pytest.raises(BagError, match=line) as refused:
             recovered(tmp_path / name)

@@ -96,6 +96,8 @@ def _messages(
     path: Path, robot: RobotSettings
 ) -> tuple[list[RawMessage], list[RawMessage], list[str]]:
     """Joint states and commands as CDR, and which topics they are of."""
+    if not path.exists():
+        raise BagError(f"{path}: no bag lies there")
     try:
         with AnyReader([path], default_typestore=get_typestore(Stores.ROS2_JAZZY)) as reader:
             of = {
