@@ -45,14 +45,14 @@ def starts_of(task, recorded=None):
     return InitialStates(task, recorded.states, 0.0, recorded)
 
 
-def search(settings, step=None, task=None, seed=0, actors=None):
+def search(settings, step=None, task=None, seed=0, actors=None, gentle=False):
     """Search from fresh actors; returns the newest actors and the result."""
     step, task = step or ExactStep(), task or PushedMass(0.0)
     actors = actors or actors_of(settings, step.hallucination_dim, task, seed)
     first = task.imagined_states(8, generator(5))
     draws = generator(seed + 100)
     result = make_search(settings).improve(
-        ModelRollout(actors, step), starts_of(task), first, draws, lambda share: None
+        ModelRollout(actors, step), starts_of(task), first, draws, lambda share: None, gentle
     )
     return actors, result
 

@@ -214,8 +214,12 @@ class StagedSearch:
     begun: ClassVar[list[bool]] = []
     """Whether each search began at what the last one ended with."""
 
-    def improve(self, rollout, starts, first, draws, progress):
+    gentle: ClassVar[list[bool]] = []
+    """Whether each was gentle."""
+
+    def improve(self, rollout, starts, first, draws, progress, gentle=False):
         actors = rollout.actor_critic
+        self.gentle.append(gentle)
         self.begun.append(all(bool((p == 2.0).all()) for p in actors.parameters()))
         best = {name: torch.ones_like(value) for name, value in actors.state_dict().items()}
         with torch.no_grad():
@@ -235,6 +239,7 @@ def staged(monkeypatch):
     monkeypatch.setattr("hucrl_ros.learning.learner.make_search", lambda settings: StagedSearch())
     monkeypatch.setattr(StagedSearch, "promises", [])
     monkeypatch.setattr(StagedSearch, "begun", [])
+    monkeypatch.setattr(StagedSearch, "gentle", [])
     return StagedSearch
 
 
@@ -247,19 +252,42 @@ def test_the_best_policies_are_played_and_the_newest_are_kept(learner_of):
     assert all((kept[f"actors.{name}"] == 2.0).all() for name in actors)
 
 
-@pytest.mark.parametrize(("fresh", "taken"), [(200.0, 200.0), (-3.0, 0.0)])
-def test_a_search_that_promises_nothing_after_much_was_known_begins_anew(
+@pytest.mark.parametrize(("fresh", "taken"), [(200.0, 200.0), (90.0, 100.0)])
+def test_a_search_that_promises_much_less_than_was_known_begins_anew(
     learner_of, staged, monkeypatch, fresh, taken
 ):
     learner = learner_of()
     staged.promises = [300.0]
     learned(learner, 1)
     monkeypatch.setattr(learner, "_last_promise", lambda episode: [300.0])
-    staged.promises = [0.0, fresh]
+    staged.promises = [100.0, fresh]
     bundle = learned(learner, 2)
     assert staged.begun == [False, True, False]
+    assert not any(staged.gentle)
     assert bundle.fields.report.predicted_return == taken
     assert (bundle.weights == 1.0 + taken).all()
+
+
+@pytest.mark.parametrize(("gently", "taken"), [(200.0, 200.0), (-3.0, 0.0)])
+def test_where_fresh_policies_do_nothing_either_the_action_penalty_grows_from_0(
+    learner_of, staged, monkeypatch, gently, taken
+):
+    learner = learner_of()
+    staged.promises = [300.0]
+    learned(learner, 1)
+    idle = make_model_rollout(learner.actor_critic, learner.dynamics).idle_return(learner.first)
+    monkeypatch.setattr(learner, "_last_promise", lambda episode: [300.0])
+    staged.promises, staged.gentle[:] = [idle, idle - 1.0, idle + gently], []
+    bundle = learned(learner, 2)
+    assert staged.gentle == [False, False, True]
+    assert bundle.fields.report.predicted_return == pytest.approx(idle + taken)
+
+
+def test_without_an_action_penalty_no_search_is_gentle(learner_of, staged):
+    learner = learner_of(action_penalty=0.0)
+    staged.promises = [-1e3, -1e3]
+    learned(learner, 1)
+    assert staged.gentle == [False, False]
 
 
 def test_a_promise_of_what_doing_nothing_earns_is_not_believed_at_once(learner_of, staged):

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -251,3 +252,30 @@ def test_looking_ahead_crosses_the_wall_around_doing_nothing(algorithm, escapes)
     found = (shares > 0.7) if escapes else (shares.abs() < 0.2)
     assert found.float().mean() > 0.9
     assert (float(result.episode.rewards.mean()) > 0.3) == escapes  # 0.8 at best
+
+
+class Slope(Wall):
+    """As the wall, but without the cost of medium efforts it is uphill from nothing."""
+
+    share = 1.0
+
+    @contextmanager
+    def counting(self, share):
+        self.share = share
+        yield
+        self.share = 1.0
+
+    def reward(self, state, action):
+        share = action[..., 0] / LIMIT
+        cost = 0.2 * (tolerance(share, -0.1, 0.1, 0.1) - 1.0)
+        return self.share * cost + tolerance(share, 0.85, 0.95, 0.2)
+
+
+@pytest.mark.parametrize("gentle", [False, True])
+def test_a_gentle_search_comes_to_what_the_action_penalty_hides(gentle):
+    task = Slope(0.0)
+    _, result = search(settings_of("pathwise", iterations=40), task=task, gentle=gentle)
+    shares = result.episode.actions / LIMIT
+    assert (float(shares.mean()) > 0.7) == gentle
+    assert (float(result.episode.rewards.mean()) > 0.6) == gentle  # 0.8, with its whole cost
+    assert task.share == 1.0

@@ -211,6 +211,9 @@ class Learner:
     ) -> SearchResult:
         """Search from the newest policies, and from fresh ones where that has collapsed.
 
+        Where fresh ones find nothing worth an effort either, they learn to reach something
+        first, and then to do so with little effort.
+
         Args:
             transitions: All that was recorded.
             known: Returns that were earned, and the last promise; none where they don't count.
@@ -223,31 +226,39 @@ class Learner:
         rollout = make_model_rollout(self.actor_critic, self.dynamics)
         first = self.first.to(generator.device)
 
-        def search(anew: bool) -> SearchResult:
+        def search(anew: bool, gentle: bool = False) -> SearchResult:
             if anew:
                 width = self.dynamics.hallucination_dim
                 fresh = ActorCritic(self.task, width, settings, generator)
                 self.actor_critic.load_state_dict(fresh.state_dict())
-            return make_search(settings).improve(rollout, starts, first, generator, progress)
+            searching = make_search(settings)
+            return searching.improve(rollout, starts, first, generator, progress, gentle)
+
+        def better(found: SearchResult, gentle: bool) -> SearchResult:
+            newest = {k: v.clone() for k, v in self.actor_critic.state_dict().items()}
+            other = search(anew=True, gentle=gentle)
+            logger.info(
+                "policy search: promises %.1f, after %.1f was known: fresh policies%s promise %.1f",
+                found.promise,
+                max(known),
+                ", gently," if gentle else "",
+                other.promise,
+            )
+            if other.promise > found.promise:
+                return other
+            self.actor_critic.load_state_dict(newest)
+            return found
 
         found = search(anew=not settings.warm_start)
         idle = rollout.idle_return(first)
         known = known or [idle]
         span = max(*known, found.promise) - min(*known, idle)
-        enough = max(max(known) - COLLAPSE * span, idle + NOTHING * span)
-        if found.promise >= enough:
-            return found
-        newest = {k: v.clone() for k, v in self.actor_critic.state_dict().items()}
-        other = search(anew=True)
-        logger.info(
-            "policy search: promises %.1f, after %.1f was known: fresh policies promise %.1f",
-            found.promise,
-            max(known),
-            other.promise,
-        )
-        if other.promise > found.promise:
-            return other
-        self.actor_critic.load_state_dict(newest)
+        something = idle + NOTHING * span
+        if found.promise < max(max(known) - COLLAPSE * span, something):
+            found = better(found, gentle=False)
+        # Without an action penalty a gentle search would be another of the same.
+        if found.promise < something and self.task.action_penalty > 0:
+            found = better(found, gentle=True)
         return found
 
     def _error_in(self, played: RecordedEpisode, following: int) -> EpisodeError | None:

@@ -3,7 +3,7 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -23,6 +23,10 @@ from hucrl_ros.search.model_rollout import (
 
 MAX_GRADIENT = 1.0
 """Longer gradients are shortened to this."""
+GENTLE_ROUNDS = 2
+"""A gentle search has so many times as many rounds."""
+GENTLE_RAMP = (0.4, 0.8)
+"""Shares of these rounds between which the action penalty grows from 0 to what it is."""
 
 
 class GuardedAdam(torch.optim.Adam):
@@ -115,8 +119,12 @@ class PolicySearch(ABC):
         first: Tensor,
         generator: Generator,
         progress: Callable[[float], None],
+        gentle: bool = False,
     ) -> SearchResult:
         """Improve policies and critic in place.
+
+        A gentle search begins without the action penalty. From "do nothing" each way to
+        something better may lead through efforts that cost more than they bring as yet.
 
         Args:
             rollout: Imagined dynamics, policies and critic, warm-started from the last
@@ -125,33 +133,28 @@ class PolicySearch(ABC):
             first: `(n, p)` states in which episodes start, to try the policies from.
             generator: Draws everything random.
             progress: Called with the share that is done.
+            gentle: Let the action penalty grow from 0, in more rounds.
 
         Raises:
             LearningError: nothing finite came out.
         """
         settings, actor_critic = self.settings, rollout.actor_critic
-        critic_optimiser, critic_schedule = self._adam(actor_critic.critic.parameters())
-        policy_optimiser, policy_schedule = self._adam(actor_critic.policy_parameters())
+        rounds = settings.iterations * (GENTLE_ROUNDS if gentle else 1)
+        critic_optimiser, critic_schedule = self._adam(actor_critic.critic.parameters(), rounds)
+        policy_optimiser, policy_schedule = self._adam(actor_critic.policy_parameters(), rounds)
         others = self.begin(rollout, starts, policy_optimiser)
         pool = RolloutPool(starts, settings, generator)
         best = _Best(rollout, first)
         left_out = 0
-        for done in range(1, settings.iterations + 1):
-            imagined = finite_part(pool.advance(rollout))
-            left_out += settings.pool - imagined.rewards.shape[1]
-            if imagined.rewards.numel():
-                self._fit_critic(imagined, actor_critic, critic_optimiser, generator)
-                with (
-                    _frozen(rollout.dynamics.parameters()),
-                    _frozen(actor_critic.critic.parameters()),
-                ):
-                    states = imagined.states[:-1].flatten(0, 1)
-                    self.improve_policies(states, rollout, policy_optimiser, generator)
+        for done in range(1, rounds + 1):
+            share = _ramp((done - 1) / rounds)
+            with actor_critic.task.counting(share) if gentle else nullcontext():
+                left_out += self._round(pool, rollout, critic_optimiser, policy_optimiser, generator)
             critic_schedule.step()
             policy_schedule.step()
-            if done % settings.trial_interval == 0 or done == settings.iterations:
+            if done % settings.trial_interval == 0 or done == rounds:
                 best.consider()
-            progress(done / settings.iterations)
+            progress(done / rounds)
         for _ in self.alternatives():
             best.consider()
         refused = sum(each.refused for each in (critic_optimiser, policy_optimiser, *others))
@@ -163,6 +166,26 @@ class PolicySearch(ABC):
                 left_out,
             )
         return best.result(refused + left_out)
+
+    def _round(
+        self,
+        pool: RolloutPool,
+        rollout: ModelRollout,
+        critic_optimiser: GuardedAdam,
+        policy_optimiser: GuardedAdam,
+        generator: Generator,
+    ) -> int:
+        """Imagine and improve once; returns how many trajectories were left out."""
+        imagined, actor_critic = finite_part(pool.advance(rollout)), rollout.actor_critic
+        if imagined.rewards.numel():
+            self._fit_critic(imagined, actor_critic, critic_optimiser, generator)
+            with (
+                _frozen(rollout.dynamics.parameters()),
+                _frozen(actor_critic.critic.parameters()),
+            ):
+                states = imagined.states[:-1].flatten(0, 1)
+                self.improve_policies(states, rollout, policy_optimiser, generator)
+        return self.settings.pool - imagined.rewards.shape[1]
 
     def _fit_critic(
         self,
@@ -184,14 +207,20 @@ class PolicySearch(ABC):
             descend((error**2).mean(), optimiser)
 
     def _adam(
-        self, parameters: Iterable[nn.Parameter]
+        self, parameters: Iterable[nn.Parameter], rounds: int
     ) -> tuple[GuardedAdam, torch.optim.lr_scheduler.LRScheduler]:
         settings = self.settings
         optimiser = GuardedAdam(parameters, settings.learning_rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
-            optimiser, settings.iterations, eta_min=0.1 * settings.learning_rate
+            optimiser, rounds, eta_min=0.1 * settings.learning_rate
         )
         return optimiser, schedule
+
+
+def _ramp(done: float) -> float:
+    """Share of the action penalty that counts in a gentle search of which `done` is done."""
+    begin, end = GENTLE_RAMP
+    return min(max((done - begin) / (end - begin), 0.0), 1.0)
 
 
 class _Best:

@@ -1,7 +1,8 @@
 """A task: robot, reward, start and length of episodes, all as a description says."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,15 @@ class Task(nn.Module):
         if self._reward is not None:
             return self._reward(state, action, self.view)
         return total(self.described.reward.terms, self.view, state, action)
+
+    @contextmanager
+    def counting(self, share: float) -> Iterator[None]:
+        """Inside, rewards count so much of the action penalty."""
+        self.view.action_penalty = share * self.action_penalty
+        try:
+            yield
+        finally:
+            self.view.action_penalty = self.action_penalty
 
     def distance(self, state: Tensor) -> Tensor:
         """`(...)` between the two points of `success` [m]; NaN where a task has none."""
