@@ -15,13 +15,13 @@ from hucrl_ros.cli import main
 from hucrl_ros.config.files import (
     dotted,
     dump_config,
-    like_hardware,
     load_config,
     override,
-    read_settings,
+    share_directory,
     task_config_files,
 )
 from hucrl_ros.config.schema import BodySettings, Config, SimulatorSettings
+from hucrl_ros.config.stand_in import like_hardware
 from hucrl_ros.controller.manifest import Manifest
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.train import play_episode, train
@@ -31,7 +31,8 @@ from hucrl_ros.run.prepare import RunOptions, asked_config, prepare_run
 from hucrl_ros.tasks import make_task
 
 FURUTA = str(EXAMPLES / "furuta" / "furuta.yaml")
-OVERLAY = dotted(read_settings(like_hardware()))
+FILE = share_directory() / "config" / "like_hardware.yaml"
+OVERLAY = dotted(like_hardware())
 HEAVY = {"mass_error": 0.5, "motor_error": -0.3, "friction": 0.05}
 READERS = {"nodes/simulator.py", "experiments/train.py", "run/prepare.py"}
 """Who looks at the settings `simulator` and `body` of a run, to make a simulator of them."""
@@ -114,7 +115,7 @@ def test_training_refuses_what_only_real_time_can(tmp_path):
 
 def test_the_file_is_of_no_task_and_changes_all_that_there_is():
     assert "like_hardware" not in task_config_files()
-    config = load_config(like_hardware())
+    config = load_config(FILE)
     for ideal, given in ((SimulatorSettings(), config.simulator), (BodySettings(), config.body)):
         same = {name for name, value in ideal if getattr(given, name) == value}
         assert same <= {"drift_time"}
@@ -152,7 +153,7 @@ def test_it_lies_between_the_defaults_and_what_a_person_says(task, tmp_path):
 
 def test_it_can_be_copied_and_named_instead(tmp_path):
     copy = tmp_path / "copy.yaml"
-    copy.write_text(like_hardware().read_text().replace("mode:", "task: cartpole\n    mode:"))
+    copy.write_text(FILE.read_text().replace("mode:", "task: cartpole\n    mode:"))
     config = asked_config(RunOptions("cartpole", config=copy))
     assert (config.task, config.mode, config.simulator.rate) == ("cartpole", "real_time", 500.0)
 

@@ -15,7 +15,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.config.files import like_hardware, load_config
+from hucrl_ros.config.files import load_config, share_directory
 from hucrl_ros.nodes import topics
 from hucrl_ros.run.summary import read_summary
 from hucrl_ros.tasks import make_task
@@ -125,7 +125,7 @@ def test_a_run_like_hardware_learns_and_goes_on(task, tmp_path):
     # Once more, without a word of it.
     with Up(task, "--no-figures", "--resume", "--episodes", "2", out=out) as process:
         assert process.end() == 0, process.stderr + process.logs
-    run, asked = process.run, load_config(like_hardware())
+    run, asked = process.run, load_config(share_directory() / "config" / "like_hardware.yaml")
     assert (run.config.simulator, run.config.body) == (asked.simulator, asked.body)
     known = make_task(run.config.task, run.config.action_penalty, run.robot)
     for index in range(2):

@@ -89,17 +89,15 @@ def _mode(real_time: bool, lockstep: bool, robot: bool, like_hardware: bool) -> 
             "--like-hardware: it is about the simulator, which --no-simulator leaves out; choose "
             "one"
         )
-    if lockstep and (real_time or robot or like_hardware):
-        raise ConfigError(
-            "--no-simulator: a robot doesn't wait; leave --lockstep out"
-            if robot
-            else "--like-hardware: hardware doesn't wait; leave --lockstep out"
-            if like_hardware
-            else "--lockstep: not allowed with --real-time; choose one"
-        )
-    if lockstep:
-        return "lockstep"
-    return "real_time" if real_time or robot or like_hardware else None
+    if not lockstep:
+        return "real_time" if real_time or robot or like_hardware else None
+    if robot:
+        raise ConfigError("--no-simulator: a robot doesn't wait; leave --lockstep out")
+    if like_hardware:
+        raise ConfigError("--like-hardware: hardware doesn't wait; leave --lockstep out")
+    if real_time:
+        raise ConfigError("--lockstep: not allowed with --real-time; choose one")
+    return "lockstep"
 
 
 def train(

@@ -186,6 +186,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 COMMAND_LINE = "command line"
 LIKE_HARDWARE = "like_hardware"
+"""Name of the file in `config/` with which the simulator behaves like hardware."""
 
 Group = TypeVar("Group", bound=Settings)
 
@@ -270,11 +271,6 @@ def task_config_files() -> dict[str, Path]:
     """The files in `config/` by the name of their task; not those of every task."""
     files = sorted((share_directory() / "config").glob("*.yaml"))
     return {file.stem: file for file in files if file.stem not in ("defaults", LIKE_HARDWARE)}
-
-
-def like_hardware() -> Path:
-    """The file in `config/` with which the simulator behaves like hardware."""
-    return share_directory() / "config" / f"{LIKE_HARDWARE}.yaml"
 
 
 def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

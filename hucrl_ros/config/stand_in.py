@@ -1,7 +1,15 @@
-"""What makes the simulator behave like hardware."""
+"""What makes the simulator behave like hardware, and where it can't."""
 
+from typing import Any
+
+from hucrl_ros.config.files import LIKE_HARDWARE, read_settings, share_directory
 from hucrl_ros.config.schema import SimulatorSettings
 from hucrl_ros.errors import ConfigError
+
+
+def like_hardware() -> dict[str, Any]:
+    """Nested settings of such a simulator, and of a controller that was told of its habits."""
+    return read_settings(share_directory() / "config" / f"{LIKE_HARDWARE}.yaml")
 
 
 def require_real_time(simulator: SimulatorSettings, source: str) -> None:

@@ -27,8 +27,9 @@ def alter(model: mujoco.MjModel, spec: RobotSpec, body: BodySettings) -> None:
         body: Says how.
     """
     motors = _Motors(model, spec)
-    model.dof_frictionloss[motors.dofs] += body.friction * motors.largest
-    model.dof_solimp[motors.dofs, :2] = STIFFNESS
+    if body.friction:
+        model.dof_frictionloss[motors.dofs] += body.friction * motors.largest
+        model.dof_solimp[motors.dofs, :2] = STIFFNESS
     moved = _moved_bodies(model, spec)
     model.body_mass[moved] *= 1.0 + body.mass_error
     model.body_inertia[moved] *= 1.0 + body.mass_error

@@ -17,15 +17,13 @@ from hucrl_ros.config import plugins
 from hucrl_ros.config.files import (
     COMMAND_LINE,
     dotted,
-    like_hardware,
     load_config,
     override,
-    read_settings,
     task_config_files,
     task_config_path,
 )
 from hucrl_ros.config.schema import Config
-from hucrl_ros.config.stand_in import require_real_time
+from hucrl_ros.config.stand_in import like_hardware, require_real_time
 from hucrl_ros.config.task_file import (
     Description,
     beside,
@@ -144,7 +142,7 @@ def _settings(options: RunOptions, described: Description | None) -> Config:
 
 
 def _base(options: RunOptions, described: Description | None) -> Config:
-    beneath = read_settings(like_hardware()) if options.like_hardware else {}
+    beneath = like_hardware() if options.like_hardware else {}
     if described is None:
         standard = task_config_path(options.task)
         base = load_config(options.config or standard, beneath=beneath)
@@ -280,7 +278,7 @@ def _continued(options: RunOptions) -> RunFolder:
     if is_description(task):  # the run's copy counts, whatever became of the file since
         logger.info("%s: the run goes on with its own copy in %s", task, run.robot)
         task = read_description(Path(task)).name if Path(task).is_file() else stored.task
-    beneath = read_settings(like_hardware()) if options.like_hardware else {}
+    beneath = like_hardware() if options.like_hardware else {}
     if options.config is None:
         asked = override(stored, dotted(beneath))
     else:
