@@ -72,7 +72,8 @@ def test_hucrl_understands_a_documented_line(words, monkeypatch):
     (typed,) = understood
     settings = parse_settings(typed.get("settings"))
     if settings or typed.get("config"):
-        asked_config(RunOptions("pendulum", overrides=settings))
+        like_hardware = bool(typed.get("like_hardware"))
+        asked_config(RunOptions("pendulum", overrides=settings, like_hardware=like_hardware))
     task = typed.get("task")
     if words[0] == "sweep" and is_grid(task):
         read_grid(ROOT / task)

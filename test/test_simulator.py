@@ -258,7 +258,7 @@ def test_a_delayed_command_acts_that_much_later_however_late_the_physics_thread_
         "hucrl_ros.nodes.pacing.time", types.SimpleNamespace(monotonic=lambda: clock.now)
     )
     published = []
-    pacing = RealTime(Plant(make_robot("pendulum"), seed=0), published.append, delay=0.020)
+    pacing = RealTime(Plant(make_robot("pendulum"), seed=0), published.append, dead_time=0.020)
     pacing._restart()
     for arrival, effort in ((0.004, 0.5), (0.0165, -1.0)):
         clock.now = 100.0 + arrival
@@ -272,7 +272,7 @@ def test_a_delayed_command_acts_that_much_later_however_late_the_physics_thread_
 
 
 def test_a_reset_forgets_commands_on_their_way():
-    pacing = RealTime(Plant(make_robot("pendulum"), seed=0), lambda sample: None, delay=0.5)
+    pacing = RealTime(Plant(make_robot("pendulum"), seed=0), lambda sample: None, dead_time=0.5)
     pacing.apply(np.array([1.0]))
     pacing.reset(1)
     assert not pacing._coming
@@ -281,10 +281,12 @@ def test_a_reset_forgets_commands_on_their_way():
 @pytest.mark.ros
 @pytest.mark.parametrize(
     ("mode", "delay", "reason"),
-    [("lockstep", 0.02, "only with mode = real_time"), ("real_time", -1.0, "from 0 to 1 s")],
+    [("lockstep", 0.02, "in real time only"), ("real_time", -1.0, "greater than or equal to 0")],
 )
-def test_a_delay_that_makes_no_sense_gets_one_line(ros_domain, tmp_path, mode, delay, reason):
+def test_a_dead_time_that_makes_no_sense_gets_one_line(ros_domain, tmp_path, mode, delay, reason):
+    given = {"mode": mode, "simulator.dead_time": delay}
     with Harness(tmp_path) as harness:
-        assert harness.start("simulator", mode=mode, command_delay=delay).wait(PATIENCE) == 2
-        assert f"command_delay = {delay}: {reason}" in harness.log("simulator")
-        assert harness.log("simulator").count("\n") == 1
+        assert harness.start("simulator", **given).wait(PATIENCE) == 2
+        line = harness.log("simulator")
+        assert f"simulator.dead_time = {delay}: " in line and reason in line
+        assert line.count("\n") == 1

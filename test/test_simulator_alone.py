@@ -95,15 +95,15 @@ def test_an_object_comes_with_each_joint_state_and_a_goal_with_the_first(task, t
 @pytest.mark.parametrize(
     ("mode", "delay", "reason"),
     [
-        ("real_time", -0.1, "from 0 to 1 s"),
-        ("real_time", 1.5, "from 0 to 1 s"),
-        ("lockstep", 0.1, "only with mode = real_time"),
+        ("real_time", -0.1, "greater than or equal to 0"),
+        ("real_time", 1.5, "less than or equal to 1"),
+        ("lockstep", 0.1, "in real time only"),
     ],
 )
-def test_a_delay_that_makes_no_sense_is_refused(mode, delay, reason):
+def test_a_dead_time_that_makes_no_sense_is_refused(mode, delay, reason):
     with (
         pytest.raises(ConfigError, match=reason),
-        alone(module.Simulator, mode=mode, command_delay=delay),
+        alone(module.Simulator, mode=mode, simulator__dead_time=delay),
     ):
         pass
 

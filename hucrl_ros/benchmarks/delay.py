@@ -191,7 +191,7 @@ def play_real_time(
     settings: dict[str, Value] = {"task": task.name, "mode": "real_time", "seed": seed}
     own: dict[str, Value] = {"bundle": str(bundle.path.absolute())}
     nodes = (
-        NodeSpec("simulator", parameters={**settings, "command_delay": control.extra_delay}),
+        NodeSpec("simulator", parameters={**settings, "simulator.dead_time": control.extra_delay}),
         NodeSpec("episode_logger", parameters=own, package=NODES),
     )
     controller = {

@@ -49,6 +49,14 @@ def up(
             "commands and answers simulator/reset (docs/hardware.md)",
         ),
     ] = False,
+    like_hardware: Annotated[
+        bool,
+        Option(
+            "--like-hardware",
+            help="a simulator with the habits of a cheap robot, in real time: those in "
+            "config/like_hardware.yaml",
+        ),
+    ] = False,
 ) -> None:
     """Teach a robot a task through ROS 2.
 
@@ -58,13 +66,7 @@ def up(
     from hucrl_ros.run.session import wished_domain
 
     require_ros()
-    if lockstep and (real_time or no_simulator):
-        raise ConfigError(
-            "--no-simulator: a robot doesn't wait; leave --lockstep out"
-            if no_simulator
-            else "--lockstep: not allowed with --real-time; choose one"
-        )
-    mode = "lockstep" if lockstep else "real_time" if real_time or no_simulator else None
+    mode = _mode(real_time, lockstep, no_simulator, like_hardware)
     wished = wished_domain(os.environ.get("ROS_DOMAIN_ID"))
     # Before a new run is made, but after what is wrong with one that goes on.
     if no_simulator and not resume:
@@ -78,6 +80,24 @@ def up(
         if stopped_by is not None:
             raise typer.Exit(128 + stopped_by)
     _finish(run_folder, not no_figures)
+
+
+def _mode(real_time: bool, lockstep: bool, robot: bool, like_hardware: bool) -> str | None:
+    """The mode that was asked for; None: as in the settings."""
+    if robot and like_hardware:
+        raise ConfigError(
+            "--like-hardware: it is about the simulator, which --no-simulator leaves out; choose "
+            "one"
+        )
+    if not lockstep:
+        return "real_time" if real_time or robot or like_hardware else None
+    if robot:
+        raise ConfigError("--no-simulator: a robot doesn't wait; leave --lockstep out")
+    if like_hardware:
+        raise ConfigError("--like-hardware: hardware doesn't wait; leave --lockstep out")
+    if real_time:
+        raise ConfigError("--lockstep: not allowed with --real-time; choose one")
+    return "lockstep"
 
 
 def train(
@@ -124,6 +144,7 @@ def _asked(typed: Mapping[str, Any], prefix: str = "", mode: str | None = None) 
         out=typed["out"],
         resume=typed["resume"],
         prefix=prefix,
+        like_hardware=typed.get("like_hardware", False),
     )
 
 

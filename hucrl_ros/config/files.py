@@ -185,6 +185,8 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 COMMAND_LINE = "command line"
+LIKE_HARDWARE = "like_hardware"
+"""Name of the file in `config/` with which the simulator behaves like hardware."""
 
 Group = TypeVar("Group", bound=Settings)
 
@@ -212,22 +214,36 @@ def override(base: Group, changes: Mapping[str, Any], source: str = COMMAND_LINE
     return checked(type(base), merge(base.model_dump(), changes), source)
 
 
-def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Config:
+def load_config(
+    path: Path,
+    overrides: Mapping[str, Any] | None = None,
+    beneath: Mapping[str, Any] | None = None,
+) -> Config:
     """Read a YAML file in ROS parameter form (`/**: ros__parameters: ...`).
 
     Args:
         path: The file.
         overrides: Dotted keys and values that replace the file's, e.g. `{"planner.horizon": 10}`.
+        beneath: Nested keys and values that hold where the file says nothing.
 
     Raises:
         ConfigError: the file can't be read or doesn't fit the schema.
     """
+    values = merge(read_settings(path), overrides or {})
+    return parse_config(merge(beneath, dotted(values)) if beneath else values, str(path))
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Nested settings of a file in ROS parameter form, not checked.
+
+    Raises:
+        ConfigError: the file can't be read or has another form.
+    """
     document = read_mapping(path)
     try:
-        values = dict(document["/**"]["ros__parameters"])
+        return dict(document["/**"]["ros__parameters"])
     except (TypeError, KeyError, ValueError):
         raise ConfigError(f"{path}: expected '/**:' with 'ros__parameters:' below it") from None
-    return parse_config(merge(values, overrides or {}), str(path))
 
 
 def dump_config(config: Config) -> str:
@@ -252,9 +268,9 @@ def task_config_path(task: str) -> Path:
 
 
 def task_config_files() -> dict[str, Path]:
-    """The files in `config/` by the name of their task; not the one of all defaults."""
+    """The files in `config/` by the name of their task; not those of every task."""
     files = sorted((share_directory() / "config").glob("*.yaml"))
-    return {file.stem: file for file in files if file.stem != "defaults"}
+    return {file.stem: file for file in files if file.stem not in ("defaults", LIKE_HARDWARE)}
 
 
 def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -269,6 +285,17 @@ def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, 
             target = target[group]
         target[name] = value
     return merged
+
+
+def dotted(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys and values of nested ones; what `merge` puts in."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat.update({f"{key}.{name}": entry for name, entry in dotted(value).items()})
+        else:
+            flat[key] = value
+    return flat
 
 
 def _drop_empty(values: dict[str, Any]) -> dict[str, Any]:

@@ -340,6 +340,57 @@ class DriverSettings(Settings):
     who then calls the service `supervisor/start`; nobody: it goes on from where it is."""
 
 
+class SimulatorSettings(Settings):
+    """What the driver of the simulated robot does, in real time only; no controller reads it."""
+
+    rate: float = Field(0.0, ge=0, le=1000)
+    """Joint states a second; 0: one in each control period [Hz]."""
+    best_effort: bool = False
+    """Publish joint states and object poses best effort, as most drivers do, not reliably."""
+    jitter: float = Field(0.0, ge=0, le=1)
+    """Longest time from a measurement to its publication; for each one it is drawn [s]."""
+    drops: float = Field(0.0, ge=0, lt=1)
+    """Share of the joint states that nobody gets [1]."""
+    dead_time: float = Field(0.0, ge=0, le=1)
+    """Time from a command's arrival until it acts [s]."""
+    encoder_counts: int = Field(0, ge=0, le=2**30)
+    """Steps in which positions are told; 0: exactly [1 a turn; of a sliding joint 1 a metre]."""
+    velocity: Literal["measured", "differences", "none"] = "measured"
+    """Velocities in joint states: exact; how far positions went since the joint state before; or
+    missing."""
+    effort: Literal["applied", "commanded", "none"] = "applied"
+    """`effort` in joint states: the mean of what acted since the one before; the command in force;
+    or missing."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "SimulatorSettings":
+        if self.encoder_counts and self.velocity == "measured":
+            raise ValueError(
+                f"encoder_counts = {self.encoder_counts}: an encoder measures no velocities; take "
+                "velocity = differences or none"
+            )
+        return self
+
+
+class BodySettings(Settings):
+    """How the simulated robot's body differs from its model; nobody else reads it."""
+
+    friction: float = Field(0.0, ge=0, le=1)
+    """Coulomb friction of each actuated joint [shares of its effort limit]."""
+    mass_error: float = Field(0.0, gt=-1, le=10)
+    """How much more all of its masses and inertias are than in the model [1]."""
+    motor_error: float = Field(0.0, gt=-1, le=10)
+    """How much more effort the motors give than they are told [1]."""
+    payload: float = Field(0.0, ge=0, le=1000)
+    """Mass in the centre of the last body of the chain of actuated joints [kg]."""
+    backlash: float = Field(0.0, ge=0, le=1)
+    """Gap between motor and actuated joint, across which no effort acts [rad or m]."""
+    drift: float = Field(0.0, ge=0, lt=1)
+    """Share of their effort that motors lose, once they are warm from giving all of it [1]."""
+    drift_time: float = Field(30.0, gt=0, le=1e6)
+    """Time constant of getting warm, with the square of the effort, and cool again [s]."""
+
+
 class Config(Settings):
     """All settings of a run."""
 
@@ -364,6 +415,8 @@ class Config(Settings):
     safety: SafetySettings = SafetySettings()
     control: ControlSettings = ControlSettings()
     driver: DriverSettings = DriverSettings()
+    simulator: SimulatorSettings = SimulatorSettings()
+    body: BodySettings = BodySettings()
 
     @model_validator(mode="after")
     def _combines(self) -> "Config":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hucrl_ros.bags import messages
 from hucrl_ros.config.schema import Config
+from hucrl_ros.config.stand_in import require_real_time
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import Array, ControlLoop, build_control_loop
 from hucrl_ros.controller.guard import Guard
@@ -47,7 +48,7 @@ def play_episode(task: Task, config: Config, run: RunFolder) -> Path:
     poses = PoseBuffer()
     loop = build_control_loop(bundle, Guard(task.spec, config.safety), control, poses)
     loop.start(config.seed)
-    plant = Plant(task.robot(), config.seed)
+    plant = Plant(task.robot(body=config.body), config.seed)
     plant.reset(index)
     recording = Recording(run, {}, stepped=True)
     try:
@@ -113,8 +114,10 @@ def train(config: Config, run: RunFolder, report: Report = lambda episode: None)
         report: Called with each episode that was learned from.
 
     Raises:
+        ConfigError: the run's simulator does what it can do in real time only.
         RunError: another process plays this run, or an episode is missing in it.
     """
+    require_real_time(config.simulator, str(run.root))
     with run.locked():
         task = make_task(config.task, config.action_penalty, run.robot)
         ledger = Ledger(run, config, task, in_process=True)

@@ -39,7 +39,11 @@ class Lockstep:
         self._publish(self._plant.sample())
 
     def reset(self, episode: int) -> None:
-        """Publish the start of the episode, then wait."""
+        """Publish the start of the episode, then wait.
+
+        Motors are cold again, so that an episode depends on no other.
+        """
+        self._plant.robot.cool()
         self._plant.reset(episode)
         self._publish(self._plant.sample())
 
@@ -55,16 +59,31 @@ class RealTime:
     catches up, substep by substep, so simulated time never drifts from the steady clock.
     """
 
-    def __init__(self, plant: Plant, publish: Publish, delay: float = 0.0) -> None:
-        """Drive `plant`; a command acts `delay` [s] after it came, like one sent over a bus."""
+    def __init__(
+        self,
+        plant: Plant,
+        publish: Publish,
+        dead_time: float = 0.0,
+        lateness: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """Let time pass for a plant.
+
+        Args:
+            plant: The robot with its clock.
+            publish: Gets the samples.
+            dead_time: From a command's arrival until it acts, as of one sent over a bus [s].
+            lateness: Draws the time from a measurement to its publication [s].
+        """
         self._plant = plant
         self._publish = publish
-        self._delay = delay
+        self._dead_time = dead_time
+        self._lateness = lateness
         self.failure: BaseException | None = None
         """What ended the physics, if anything did."""
         self.overruns = 0
         """Joint states published more than a control period late."""
         self._coming: deque[tuple[float, Array]] = deque()
+        self._leaving: deque[tuple[float, Sample]] = deque()
         self._lock = threading.Lock()
         self._stopping = False
         self._begin = 0.0
@@ -78,15 +97,16 @@ class RealTime:
         self._thread.start()
 
     def apply(self, effort: Array) -> None:
-        """Apply efforts `(q,)` [N m or N] from the first substep after the delay on."""
+        """Apply efforts `(q,)` [N m or N] from the first substep after the dead time on."""
         with self._lock:
-            self._coming.append((time.monotonic() + self._delay, effort))
+            self._coming.append((time.monotonic() + self._dead_time, effort))
 
     def reset(self, episode: int) -> None:
         """Publish the start of the episode; its first control period begins now."""
         with self._lock:
             self._plant.reset(episode)
             self._coming.clear()
+            self._leaving.clear()
             self._restart()
 
     def stop(self) -> None:
@@ -112,21 +132,24 @@ class RealTime:
             self.failure = error
 
     def _advance(self) -> float:
-        """Do what is due by now; returns the time until the next substep is [s]."""
-        robot = self._plant.robot
-        substep: float = robot.spec.period / robot.substeps
+        """Do what is due by now; returns the time until something else is [s]."""
+        plant = self._plant
+        substep = plant.sample_period / plant.substeps
         begin = self._begin + self._done * substep
         due = begin + substep
         now = time.monotonic()
+        if self._leaving and self._leaving[0][0] <= now:
+            self._publish(self._leaving.popleft()[1])
+            return 0.0
         if now < due:
-            return due - now
+            return min(due, self._leaving[0][0] if self._leaving else due) - now
         while self._coming and self._coming[0][0] <= begin:
-            self._plant.command(self._coming.popleft()[1])
-        self._plant.substep()
+            plant.command(self._coming.popleft()[1])
+        plant.substep()
         self._done += 1
-        if self._done % robot.substeps == 0:
-            self.overruns += now - due > robot.spec.period
-            self._publish(self._plant.sample())
+        if self._done % plant.substeps == 0:
+            self.overruns += now - due > plant.robot.spec.period
+            self._leaving.append((due + self._lateness(), plant.sample()))
         return 0.0
 
 

@@ -11,22 +11,21 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
-from hucrl_ros.errors import ConfigError
+from hucrl_ros.config.stand_in import require_real_time
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import pose_message
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.pacing import Lockstep, Pacing, RealTime
-from hucrl_ros.nodes.parameters import own_parameter, read_config
+from hucrl_ros.nodes.parameters import origin, own_parameter, read_config
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.topics import LATCHED, STEADY, STREAM
+from hucrl_ros.nodes.simulated_driver import SimulatedDriver
+from hucrl_ros.nodes.topics import LATCHED, MEASURED, STEADY, STREAM
 from hucrl_ros.robots import make_robot
 from hucrl_ros.robots.mujoco_robot import Array, Plant, Sample
 from hucrl_ros.run.folder import RunFolder
 
 REPEAT_PERIOD = 0.05
 """[s] In lockstep, between two copies of a joint state that nobody has answered."""
-LONGEST_DELAY = 1.0
-"""[s] Of a command."""
 LOG_PERIOD = 5.0
 """[s] Least time between two log lines about refused commands."""
 
@@ -37,21 +36,27 @@ class Simulator(Node):
     An object's pose comes with each joint state, a goal with the first one of an episode; both
     are published before it.
 
-    Parameters: the settings of a run, of which it uses `task`, `mode` and `seed`; `run`, a
-    run's folder (optional): with it, the start of an episode depends on the episode's number
-    even after a stop and `--resume`; `command_delay` [s] (real time only): commands act so much
-    later than they come, like those sent over a slow bus.
+    Parameters: the settings of a run, of which it uses `task`, `mode`, `seed`, `simulator` and
+    `body`; `run`, a run's folder (optional): with it, the start of an episode depends on the
+    episode's number even after a stop and `--resume`.
     """
 
     def __init__(self) -> None:
         super().__init__("simulator", automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
-        config = read_config(self, own=("run", "command_delay"))
+        config = read_config(self, own=("run",))
         folder = own_parameter(self, "run", "")
         self._run = RunFolder.open(Path(folder)) if folder else None
         self._mode = config.mode
         described = self._run.robot if self._run else None
-        self._plant = Plant(make_robot(config.task, described), config.seed)
+        if config.mode == "lockstep":
+            require_real_time(config.simulator, origin(self))
+        robot = make_robot(config.task, described, config.body)
+        self._plant = Plant(robot, config.seed, config.simulator.rate)
+        self._settings = config.simulator
+        self._driver = SimulatedDriver(
+            config.simulator, self._plant, np.random.default_rng(config.seed)
+        )
         self._pacing = self._make_pacing()
         self._spec = self._plant.robot.spec
         self._resets = self._published = self._repeated = self._refused = 0
@@ -60,25 +65,19 @@ class Simulator(Node):
         self.get_logger().info(f"{self._spec.name}, {config.mode}, {self._spec.period} s a period")
 
     def _make_pacing(self) -> Pacing:
-        delay = own_parameter(self, "command_delay", 0.0)
-        if not 0.0 <= delay <= LONGEST_DELAY:
-            raise ConfigError(f"command_delay = {delay}: from 0 to {LONGEST_DELAY:g} s")
-        if self._mode == "real_time":
-            return RealTime(self._plant, self._publish, delay)
-        if delay > 0:
-            raise ConfigError(
-                f"command_delay = {delay}: only with mode = real_time; in lockstep physics waits "
-                "for each command"
-            )
-        return Lockstep(self._plant, self._publish)
+        if self._mode == "lockstep":
+            return Lockstep(self._plant, self._publish)
+        dead_time = self._settings.dead_time
+        return RealTime(self._plant, self._publish, dead_time, self._driver.lateness)
 
     def _connect(self) -> None:
+        measured = MEASURED if self._settings.best_effort else STREAM
         # Before the joint states: whoever knows their publisher should know these.
         self._goals = self.create_publisher(PoseStamped, topics.GOAL, LATCHED)
-        self._objects = self.create_publisher(PoseStamped, topics.OBJECT_POSE, STREAM)
+        self._objects = self.create_publisher(PoseStamped, topics.OBJECT_POSE, measured)
         self._pose: PoseStamped | None = None
         self._message = JointState(name=list(self._plant.joints))
-        self._publisher = self.create_publisher(JointState, topics.JOINT_STATES, STREAM)
+        self._publisher = self.create_publisher(JointState, topics.JOINT_STATES, measured)
         self.create_subscription(Float64MultiArray, topics.COMMANDS, self._on_command, STREAM)
         self.create_service(Trigger, topics.RESET, self._on_reset)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
@@ -96,11 +95,14 @@ class Simulator(Node):
         if sample.object is not None:
             self._pose = pose_message(sample.object.tolist(), sample.stamp_ns)
             self._objects.publish(self._pose)
+        told = self._driver.tell(sample)
+        if told is None:
+            return
         stamp = self._message.header.stamp
-        stamp.sec, stamp.nanosec = divmod(sample.stamp_ns, 10**9)
-        self._message.position = sample.positions.tolist()
-        self._message.velocity = sample.velocities.tolist()
-        self._message.effort = sample.efforts.tolist()
+        stamp.sec, stamp.nanosec = divmod(told.stamp_ns, 10**9)
+        self._message.position = told.positions.tolist()
+        self._message.velocity = told.velocities.tolist()
+        self._message.effort = told.efforts.tolist()
         self._publisher.publish(self._message)
         self._published += 1
         if self._mode == "lockstep":
@@ -152,6 +154,7 @@ class Simulator(Node):
                 "resets": self._resets,
                 "published": self._published,
                 "repeated": self._repeated,
+                "dropped": self._driver.dropped,
                 "refused_commands": self._refused,
                 "overruns": self._pacing.overruns,
             },

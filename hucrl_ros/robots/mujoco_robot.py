@@ -8,12 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import AXES, VELOCITY, Draw, object_speeds, sources
+from hucrl_ros.config.schema import BodySettings
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.robots.body import AS_MODELLED, Drive, alter
 from hucrl_ros.robots.extras import Extras
 from hucrl_ros.robots.model_files import build_model
 
 Array = NDArray[np.float64]
+ROUNDING = 1e-9
+"""Share of a physics step that isn't worth another one."""
 
 
 class MujocoRobot:
@@ -23,11 +27,12 @@ class MujocoRobot:
     can apply a command that arrives in the middle of a period.
     """
 
-    def __init__(self, described: Description) -> None:
+    def __init__(self, described: Description, body: BodySettings = AS_MODELLED) -> None:
         """Load the model.
 
         Args:
             described: With nothing of the spec and the start left to derive.
+            body: How it differs from the model.
 
         Raises:
             ConfigError: the model can't be loaded, or doesn't fit the description.
@@ -52,6 +57,10 @@ class MujocoRobot:
         none = Draw()
         self._draws = [settings.start.get(entry, none) for entry in settings.entries]
         self._draw_fixed = settings.draw_fixed
+        self._drive: Drive | None = None
+        if body != AS_MODELLED:
+            alter(self.model, self.spec, body)
+            self._drive = Drive(self.model, self.spec, body)
         self.ranges = joint_ranges(self.model, self.spec.joint_names)
         """`(n, 2)` lower and upper limit of each joint [rad or m]; infinite where it has none."""
         for joint, limits in settings.limits.items():
@@ -96,6 +105,23 @@ class MujocoRobot:
         self.data.qvel[self._qvel] = state[joints : 2 * joints]
         self._extras.write(self.data, state[2 * joints :])
         mujoco.mj_forward(self.model, self.data)
+        if self._drive is not None:
+            self._drive.centre(self.data)
+
+    def cool(self) -> None:
+        """Have cold motors; they stay warm over a reset."""
+        if self._drive is not None:
+            self._drive.cool()
+
+    def divide(self, seconds: float) -> int:
+        """Take physics steps no longer than the model's, of which a whole number fill `seconds`.
+
+        Returns:
+            That number.
+        """
+        steps: int = math.ceil(seconds / self.model.opt.timestep - ROUNDING)
+        self.model.opt.timestep = seconds / steps
+        return steps
 
     def reset(self, rng: np.random.Generator) -> Array:
         """Start an episode; returns its first state `(p,)`."""
@@ -105,6 +131,8 @@ class MujocoRobot:
     def substep(self, effort: Array) -> None:
         """One physics step under `effort` `(q,)` [N m or N], saturated at the effort limits."""
         self.data.ctrl[:] = np.clip(effort, -self._limits, self._limits)
+        if self._drive is not None:
+            self._drive.act(self.data)
         mujoco.mj_step(self.model, self.data)
 
     def step(self, effort: Array) -> Array:
@@ -146,6 +174,8 @@ class Sample(NamedTuple):
     """`(n,)` [rad/s or m/s]"""
     efforts: Array
     """`(n,)` mean since the sample before [N m or N]; 0 after a reset and where no motor is."""
+    commands: Array
+    """`(n,)` in force [N m or N]; 0 where no motor is."""
     object: Array | None
     """`(3,)` where the observed body is [m]; None: none is observed."""
     goal: Array | None
@@ -158,16 +188,21 @@ class Plant:
     Like an effort controller, it holds the newest command until another one comes.
     """
 
-    def __init__(self, robot: MujocoRobot, seed: int) -> None:
+    def __init__(self, robot: MujocoRobot, seed: int, rate: float = 0.0) -> None:
         """Put the robot at the start of episode 0, at simulated time of one control period.
 
         Args:
             robot: The robot.
             seed: With the episode's number, it decides where an episode starts.
+            rate: Of samples; 0: one in each control period [Hz].
         """
         spec = robot.spec
         told = sources(spec)
         self.robot = robot
+        self.sample_period: float = 1.0 / rate if rate else spec.period
+        """Simulated time between two samples [s]."""
+        self.substeps = robot.divide(self.sample_period) if rate else robot.substeps
+        """Physics steps between two samples."""
         self.joints = (*spec.joint_names, *told.further)
         """Names of the joints that a sample tells of."""
         self._object, self._goal = self._place(told.object), self._place(told.goal)
@@ -175,7 +210,7 @@ class Plant:
         self._seed = seed
         self._limits = np.asarray(spec.effort_limits)
         self._motors = [spec.joint_names.index(name) for name in spec.actuated_joints]
-        self._substep_ns: float = spec.period * 1e9 / robot.substeps
+        self._substep_ns: float = self.sample_period * 1e9 / self.substeps
         # Time 0 would read as "no stamp".
         self._start_ns = round(spec.period * 1e9)
         self._substeps = 0
@@ -208,8 +243,8 @@ class Plant:
         self._substeps += 1
 
     def period(self) -> None:
-        """Advance by one control period."""
-        for _ in range(self.robot.substeps):
+        """Advance by the time between two samples."""
+        for _ in range(self.substeps):
             self.substep()
 
     def sample(self) -> Sample:
@@ -217,14 +252,14 @@ class Plant:
         joints = [self.robot.data.joint(name) for name in self.joints]
         positions = np.array([joint.qpos[0] for joint in joints])
         velocities = np.array([joint.qvel[0] for joint in joints])
-        efforts = np.zeros(len(joints))
+        efforts, commands = np.zeros((2, len(joints)))
         efforts[self._motors] = self._mean
+        commands[self._motors] = self._command
         goal = self._read(self._goal) if self._goal_is_new else None
         self._goal_is_new = False
         self._restart_mean()
-        return Sample(
-            self.stamp_ns, positions, velocities, efforts, self._read(self._object), goal
-        )
+        place = self._read(self._object)
+        return Sample(self.stamp_ns, positions, velocities, efforts, commands, place, goal)
 
     def _place(self, body: str) -> Extras | None:
         return Extras(self.robot.model, [f"{body}_{axis}" for axis in AXES]) if body else None

@@ -16,12 +16,14 @@ import yaml
 from hucrl_ros.config import plugins
 from hucrl_ros.config.files import (
     COMMAND_LINE,
+    dotted,
     load_config,
     override,
     task_config_files,
     task_config_path,
 )
 from hucrl_ros.config.schema import Config
+from hucrl_ros.config.stand_in import like_hardware, require_real_time
 from hucrl_ros.config.task_file import (
     Description,
     beside,
@@ -57,6 +59,8 @@ class RunOptions:
     """Continue the run in `out`."""
     prefix: str = ""
     """Start of the name of a new folder below `RUNS`."""
+    like_hardware: bool = False
+    """The simulator behaves like hardware, as a file in `config/` says."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "task", task_of_path(self.task))
@@ -131,9 +135,17 @@ def _description(task: str) -> Description | None:
 
 def _settings(options: RunOptions, described: Description | None) -> Config:
     """Those of the file, or of the robot's own; then what else was asked for."""
+    config = override(_base(options, described), options.overrides)
+    if config.mode == "lockstep":
+        require_real_time(config.simulator, options.task)
+    return config
+
+
+def _base(options: RunOptions, described: Description | None) -> Config:
+    beneath = like_hardware() if options.like_hardware else {}
     if described is None:
         standard = task_config_path(options.task)
-        base = load_config(options.config or standard)
+        base = load_config(options.config or standard, beneath=beneath)
         if base.task != options.task:
             raise ConfigError(
                 f"{options.config}: task = {base.task!r}, but {options.task!r} was asked for"
@@ -144,10 +156,11 @@ def _settings(options: RunOptions, described: Description | None) -> Config:
             "robot.name"
         )
     elif options.config is None and not described.has_settings:
-        base = Config(task=described.name)
+        base = override(Config(task=described.name), dotted(beneath))
     else:
-        base = load_config(options.config or Path(options.task), {"task": described.name})
-    return override(base, options.overrides)
+        own = {"task": described.name}
+        base = load_config(options.config or Path(options.task), own, beneath)
+    return base
 
 
 def _complete(described: Description, config: Config) -> Description:
@@ -265,11 +278,15 @@ def _continued(options: RunOptions) -> RunFolder:
     if is_description(task):  # the run's copy counts, whatever became of the file since
         logger.info("%s: the run goes on with its own copy in %s", task, run.robot)
         task = read_description(Path(task)).name if Path(task).is_file() else stored.task
-    asked = stored if options.config is None else load_config(options.config, {"task": task})
+    beneath = like_hardware() if options.like_hardware else {}
+    if options.config is None:
+        asked = override(stored, dotted(beneath))
+    else:
+        asked = load_config(options.config, {"task": task}, beneath)
     # Which device it was is nothing that a file of settings should change by its default.
     here = {"task": task, "device": stored.device}
     asked = override(asked, {**here, **options.overrides})
-    before, after = _flat(stored), _flat(asked)
+    before, after = (dotted(config.model_dump(mode="json")) for config in (stored, asked))
     free = {"device", *(("episodes",) if asked.episodes > stored.episodes else ())}
     for key, value in after.items():
         if value != before[key] and key not in free:
@@ -283,16 +300,6 @@ def _continued(options: RunOptions) -> RunFolder:
     if asked != stored:
         run.change(asked)
     return run
-
-
-def _flat(config: Config) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in config.model_dump(mode="json").items():
-        if isinstance(value, dict):
-            flat.update({f"{key}.{name}": entry for name, entry in value.items()})
-        else:
-            flat[key] = value
-    return flat
 
 
 def _new_folder(config: Config, prefix: str) -> Path:

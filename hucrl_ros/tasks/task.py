@@ -36,7 +36,8 @@ class Task(nn.Module):
     """
 
     name: str
-    robot: Callable[[], MujocoRobot]
+    robot: Callable[..., MujocoRobot]
+    """Makes one; it takes a `body` that differs from the model."""
     steps: int
     """Control periods in an episode."""
     angles: tuple[int, ...]
