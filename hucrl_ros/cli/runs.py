@@ -34,6 +34,7 @@ def up(
     seed: options.Seed = None,
     device: options.Device = None,
     out: options.RunFolderOption = None,
+    source: options.FromRun = None,
     settings: options.Settings = None,
     no_figures: options.NoFigures = False,
     resume: options.Resume = False,
@@ -90,6 +91,7 @@ def train(
     seed: options.Seed = None,
     device: options.Device = None,
     out: options.RunFolderOption = None,
+    source: options.FromRun = None,
     settings: options.Settings = None,
     no_figures: options.NoFigures = False,
     resume: options.Resume = False,
@@ -124,6 +126,7 @@ def _asked(typed: Mapping[str, Any], prefix: str = "", mode: str | None = None) 
         out=typed["out"],
         resume=typed["resume"],
         prefix=prefix,
+        source=typed["source"],
     )
 
 
