@@ -20,8 +20,10 @@ def prior_episodes(run: RunFolder, task: Task) -> list[RecordedEpisode]:
     Raises:
         BagError: a bag can't be read.
     """
+    if not run.prior.is_dir():
+        return []
     weight = run.config.model.prior_weight
-    if not run.prior.is_dir() or not weight:
+    if not weight:
         return []
     prior = RunFolder(run.prior)
     config = prior.config

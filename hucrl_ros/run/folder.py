@@ -104,7 +104,7 @@ class RunFolder:
 
     def checkpoint(self, episode: int) -> Path:
         """Learner's weights after learning from an episode; -1: from the other run alone."""
-        if episode < 0:
+        if episode == -1:
             return self.checkpoints / "prior.safetensors"
         return self.checkpoints / f"episode_{episode:03d}.safetensors"
 

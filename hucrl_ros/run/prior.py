@@ -17,8 +17,8 @@ def open_source(path: Path) -> RunFolder:
     """
     if not (path / "config.yaml").is_file():
         raise RunError(
-            f"--from {path}: no run lies there (no config.yaml); `hucrl learn TASK --from BAG ...` "
-            "makes one of bags"
+            f"--from {path}: no run lies there (no config.yaml); `hucrl learn TASK --from BAG ...`"
+            " makes one of bags"
         )
     source = RunFolder.open(path)
     if not source.finished_episodes():
