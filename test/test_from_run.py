@@ -118,7 +118,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(source, tmp_path):
 
 
 def test_the_other_runs_transitions_have_their_weight_and_the_robots_own_have_1(source, tmp_path):
-    run = begun(source.root, tmp_path / "real", **{"model.prior_weight": 0.25, "episodes": 1})
+    run = begun(source.root, tmp_path / "real", **{"model.from_weight": 0.25, "episodes": 1})
     train(run.config, run)
     task = make_task("pendulum", 0.2)
     prior = prior_episodes(run, task)
@@ -130,16 +130,16 @@ def test_the_other_runs_transitions_have_their_weight_and_the_robots_own_have_1(
 
 
 def test_what_went_through_two_runs_counts_least(source, tmp_path):
-    second = begun(source.root, tmp_path / "second", **{"model.prior_weight": 0.5, "episodes": 1})
+    second = begun(source.root, tmp_path / "second", **{"model.from_weight": 0.5, "episodes": 1})
     train(second.config, second)
-    third = begun(second.root, tmp_path / "third", **{"model.prior_weight": 0.5})
+    third = begun(second.root, tmp_path / "third", **{"model.from_weight": 0.5})
     shutil.rmtree(second.root)
     found = prior_episodes(third, make_task("pendulum", 0.2))
     assert [episode.weight for episode in found] == [0.25, 0.25, 0.5]
 
 
 def test_weight_0_leaves_the_policies_alone(source, tmp_path):
-    run = begun(source.root, tmp_path / "real", **{"model.prior_weight": 0.0})
+    run = begun(source.root, tmp_path / "real", **{"model.from_weight": 0.0})
     old = weights_of(source.checkpoint(1))
     learner = Learner(run.config, run)
     for key, value in learner._modules.state_dict().items():
@@ -154,7 +154,7 @@ def test_weight_0_leaves_the_policies_alone(source, tmp_path):
 
 
 def test_with_weight_0_the_second_bundle_is_fitted_from_nothing(source, tmp_path, monkeypatch):
-    run = begun(source.root, tmp_path / "real", **{"model.prior_weight": 0.0, "episodes": 1})
+    run = begun(source.root, tmp_path / "real", **{"model.from_weight": 0.0, "episodes": 1})
     fresh = Learner(source.config, RunFolder(tmp_path / "none"))._untrained
     seen = []
 
@@ -248,13 +248,13 @@ def test_a_model_that_knows_no_weights_is_refused_unless_they_are_0_or_1(
     run = begun(source.root, tmp_path / "real")
     with pytest.raises(ConfigError, match=r"can't weigh transitions.*take 0 or 1"):
         Learner(run.config, run)
-    same = begun(source.root, tmp_path / "same", **{"model.prior_weight": 1.0})
+    same = begun(source.root, tmp_path / "same", **{"model.from_weight": 1.0})
     Learner(same.config, same)
 
 
 def test_policies_that_were_never_learned_are_not_used_alone(source, tmp_path):
     shutil.rmtree(source.checkpoints)
-    run = begun(source.root, tmp_path / "real", **{"model.prior_weight": 0.0})
+    run = begun(source.root, tmp_path / "real", **{"model.from_weight": 0.0})
     with pytest.raises(LearningError, match="it has learned none"):
         Learner(run.config, run)
     data = begun(source.root, tmp_path / "data")

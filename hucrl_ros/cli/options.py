@@ -39,7 +39,7 @@ FromRun = Annotated[
         "--from",
         metavar="RUN",
         help="folder of another run of the task, e.g. in simulation: the new one begins with its "
-        "policies and episodes, these weighted by model.prior_weight",
+        "policies and episodes, these weighted by model.from_weight",
     ),
 ]
 NoFigures = Annotated[bool, Option("--no-figures", help="leave out figures and videos")]

@@ -71,7 +71,7 @@ class ModelSettings(Settings):
     """AdamW's weight decay [1]."""
     min_aleatoric_std: float = Field(3e-3, gt=0)
     """Lower bound of the aleatoric standard deviation [standard deviations of the targets]."""
-    prior_weight: float = Field(0.1, ge=0, le=1)
+    from_weight: float = Field(0.1, ge=0, le=1)
     """Weight of a transition of the run that `--from` names, one of the robot's own having 1; 0:
     only its policies are used [1]."""
     bootstrap: bool = True

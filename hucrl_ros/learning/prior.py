@@ -22,7 +22,7 @@ def prior_episodes(run: RunFolder, task: Task) -> list[RecordedEpisode]:
     """
     if not run.prior.is_dir():
         return []
-    weight = run.config.model.prior_weight
+    weight = run.config.model.from_weight
     if not weight:
         return []
     prior = RunFolder(run.prior)
@@ -64,13 +64,13 @@ def check_prior(run: RunFolder, config: Config, task: Task, model: DynamicsModel
                 "one; take at least 1, or --from RUN"
             )
         return
-    if settings.prior_weight not in (0.0, 1.0) and not model.weighs:
+    if settings.from_weight not in (0.0, 1.0) and not model.weighs:
         raise ConfigError(
             f"model.kind = {kind_of(settings, task)!r} can't weigh transitions, so "
-            f"model.prior_weight = {settings.prior_weight:g} means nothing to it; take 0 or 1"
+            f"model.from_weight = {settings.from_weight:g} means nothing to it; take 0 or 1"
         )
-    if not settings.prior_weight and prior_weights(run) is None:
+    if not settings.from_weight and prior_weights(run) is None:
         raise LearningError(
-            f"{run.prior}: model.prior_weight = 0 leaves its policies alone, and it has learned "
+            f"{run.prior}: model.from_weight = 0 leaves its policies alone, and it has learned "
             "none; take more than 0"
         )
