@@ -28,6 +28,7 @@ DEFAULTS = {
     "effort": "mean",  # "last" or "none"
     "velocity": True,
     "commands": True,  # whether they are in the bag
+    "heard_from": 0.0,  # [s] from when on
     "stamps": True,
     "drops": 0.0,
     "duplicates": 0.0,
@@ -79,7 +80,7 @@ def motion(how, seed, store):
         now = k * STEP
         if coming < len(times) and times[coming] + 0.004 <= now:
             acting = float(efforts[coming])
-            if how["commands"]:
+            if how["commands"] and now >= how["heard_from"]:
                 events.append((BEGAN + round(now * 1e9) + LATE, EFFORTS, floats(store, [acting])))
             coming += 1
         truth.append((angle, speed))

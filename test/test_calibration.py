@@ -75,7 +75,7 @@ def test_recalibration_brings_coverage_to_its_claim():
     assert better.quality.model_error == pytest.approx(plain.quality.model_error, rel=0.02)
     assert better.epistemic_scale > 1.0
     away = held_out(600, 0.3)
-    judges = Transitions(*(entry[away] for entry in data))
+    judges = data.part(away)
     # The model is used with the scale from all held-out transitions.
     assert evaluate(model, judges).calibration_error < plain.quality.calibration_error
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from foreign_bags import record
+from foreign_bags import BEGAN, record
 from quick_run import SETTINGS
 
 from hucrl_ros.bags.course import IN_FORCE
@@ -68,7 +68,7 @@ def test_what_happened_is_found_whatever_recorded_it(how, driver, acted, tmp_pat
     assert {course.acted for course in courses} == {acted or courses[0].acted}
     assert unexplained(courses) < 4e-3
     first = courses[0]
-    at = np.round((first.stamps_ns - first.stamps_ns[0]) / 1e6).astype(int)
+    at = np.round((first.stamps_ns - BEGAN) / 1e6).astype(int)
     if how.get("stamps", True):
         np.testing.assert_allclose(first.states[:, 0], truth[at, 0], atol=2e-3)
     assert report[0].startswith(f"{tmp_path / name}: joint states from /joint_states")
@@ -99,6 +99,23 @@ def test_without_efforts_and_commands_there_is_nothing_to_learn_from(tmp_path):
     record(tmp_path / "reported", seconds=1.0, commands=False)
     with pytest.raises(BagError, match="nobody knows what acted"):
         recovered(tmp_path / "reported", effort="ignored")
+
+
+@pytest.mark.parametrize("effort", ["none", "last"])
+def test_what_a_teleoperated_robot_did_before_the_first_recorded_command_is_left_out(
+    effort, tmp_path
+):
+    record(tmp_path / "bag", seconds=SECONDS, effort=effort, heard_from=2.0)
+    courses, report = recovered(tmp_path / "bag")
+    assert sum(len(course.actions) for course in courses) == pytest.approx(6.0 / PERIOD, abs=3)
+    assert unexplained(courses) < 0.01
+    assert "before the first command" in report[-1]
+
+
+def test_a_run_is_no_bag_and_the_message_says_what_takes_it(tmp_path):
+    run = RunFolder.create(tmp_path / "run", settings())
+    with pytest.raises(BagError, match=r"a run, not a bag; `hucrl up TASK --from RUN`"):
+        recovered(run.root)
 
 
 def test_too_low_a_rate_and_what_is_no_bag_are_refused_in_one_line(tmp_path):

@@ -363,7 +363,7 @@ def test_stopped_learning_can_be_done_again_by_the_same_learner(learner_of):
 
 
 def spoiled(part, value, contiguous=True):
-    states, actions, kept = (array.copy() for array in EPISODES[1])
+    states, actions, kept = (array.copy() for array in EPISODES[1][:3])
     {"states": states, "actions": actions}[part][7] = value
     kept[6:8] = contiguous
     return RecordedEpisode(states, actions, kept)

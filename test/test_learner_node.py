@@ -85,6 +85,19 @@ def test_a_first_bundle_that_exists_stays(run_folder, learner):
     assert worker.close(10.0)
 
 
+def test_a_first_bundle_that_another_run_gives_is_learned_on_request(run_folder, learner):
+    config = Config(exploration={"random_episodes": 0})
+    worker = LearningWorker(config, run_folder, 1, learner)
+    wait_for(worker, "idle")
+    assert learner.initial_exports == 0
+    learner.go_on.set()
+    worker.request()
+    wait_for(worker, "done")
+    assert worker.status.episode == -1
+    assert worker.status.bundle == run_folder.bundle(0)
+    assert worker.close(10.0)
+
+
 def test_it_is_busy_while_it_prepares_and_learns(learner, run_folder):
     learner.prepared.clear()
     worker = LearningWorker(Config(), run_folder, 1, learner)

@@ -399,3 +399,21 @@ def test_a_recorder_that_loses_the_bag_is_complained_about(stage):
 def test_a_first_bundle_that_is_missing_is_the_learners_fault(stage):
     shutil.rmtree(stage.run.bundle(0))
     assert "the learner has not written it" in complaint_of(stage)
+
+
+def test_a_run_that_begins_with_another_one_learns_before_its_first_episode(tmp_path):
+    config = Config(episodes=1, exploration={"random_episodes": 0})
+    stage = Stage(RunFolder.create(tmp_path / "run", config))
+    stage.play()
+    log = ["configure", "learn", "bundle_000", *EPISODE, "learn"]
+    assert stage.robot.log == log
+    assert stage.progress.phase is Phase.FINISHED
+
+
+def test_what_stops_its_first_learning_says_so(tmp_path):
+    config = Config(episodes=1, exploration={"random_episodes": 0})
+    stage = Stage(RunFolder.create(tmp_path / "run", config))
+    stage.robot._learn = lambda: None
+    stage.progress.enter(Phase.FITTING)
+    assert stage.protocol.place == "learning from another run"
+    assert "learner: no bundle" in complaint_of(stage)

@@ -243,6 +243,26 @@ def test_a_learner_killed_in_mid_fit_learns_the_same_after_resume(tmp_path):
     assert read_summary(run.summary).episodes[0].fit_s > 0
 
 
+def test_a_run_begins_with_another_one_and_goes_on_without_it(tmp_path):
+    source = learned_run(tmp_path / "source", episodes=1)
+    record(source.bag(0), *play_random(np.random.default_rng(0)), np.ones(400))
+    Learner(source.config, source).learn(lambda phase, share: None)
+    arguments = [*quick_arguments(), "--episodes", "1", "--lockstep"]
+    with up(*arguments, "--from", str(source.root), out=tmp_path / "run") as process:
+        process.wait_for_line(": running")
+        shutil.rmtree(source.root)
+        process.signal(signal.SIGINT)
+        process.end()
+        assert_all_gone(process)
+    run = process.run
+    assert not read_manifest(run.bundle(0)).random
+    assert not run.bundle(1).exists()
+    with up("--resume", out=run.root) as process:
+        assert process.end() == 0, process.stderr
+    assert_returns_are_those_of_the_bags(run)
+    assert read_manifest(run.bundle(1)).report.surprise is not None
+
+
 @pytest.mark.slow
 def test_two_runs_at_once_do_not_disturb_each_other(tmp_path):
     arguments = [*quick_arguments(), "--episodes", "2", "--lockstep"]

@@ -11,7 +11,7 @@ from rosbags.interfaces import Connection
 from rosbags.typesys import Stores, get_typestore
 
 from hucrl_ros.bags.contents import RawMessage
-from hucrl_ros.bags.course import Course, Signal, clocked_course
+from hucrl_ros.bags.course import IN_FORCE, Course, Signal, clocked_course
 from hucrl_ros.bags.messages import deserialize, floats, joint_state, serialize, stamp_ns
 from hucrl_ros.bags.reader import decode_commands, decode_states, heard_of
 from hucrl_ros.config.robot import RobotSettings, sources
@@ -75,6 +75,9 @@ def read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
             f"commands of {spec.action_dim} efforts ({EFFORTS})"
         )
     whole = clocked_course(heard, in_force, spec.period, len(samples), config.driver)
+    if whole.acted == IN_FORCE:  # What was in force before the first command is not known.
+        known = whole.stamps_ns[:-1] >= in_force.times_ns[0]
+        whole = whole._replace(contiguous=whole.contiguous & known)
     window = config.driver.velocity_window or spec.period
     blind = math.ceil(1 + window / spec.period) if config.driver.velocity == "derived" else 0
     courses = _stretches(whole, blind)
@@ -87,7 +90,8 @@ def read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
     seconds = count * spec.period
     lines += [
         f"{count} transitions, {seconds:.1f} s in {len(courses)} stretches; "
-        f"{len(whole.actions) - count} left out beside gaps; actions: {whole.acted}"
+        f"{len(whole.actions) - count} left out beside gaps and before the first command; "
+        f"actions: {whole.acted}"
     ]
     return Recovered(courses, [f"{path}: {line}" for line in lines])
 
@@ -98,6 +102,11 @@ def _messages(
     """Joint states and commands as CDR, and which topics they are of."""
     if not path.exists():
         raise BagError(f"{path}: no bag lies there")
+    if (path / "config.yaml").is_file():
+        raise BagError(
+            f"{path}: a run, not a bag; `hucrl up TASK --from RUN` begins with one; its bags are "
+            f"in {path / 'episodes'}"
+        )
     try:
         with AnyReader([path], default_typestore=get_typestore(Stores.ROS2_JAZZY)) as reader:
             of = {

@@ -33,6 +33,15 @@ Settings = Annotated[
     ),
 ]
 RunFolderOption = Annotated[Path | None, Option("--out", metavar="DIR", help="the run's folder")]
+FromRun = Annotated[
+    Path | None,
+    Option(
+        "--from",
+        metavar="RUN",
+        help="folder of another run of the task, e.g. in simulation: the new one begins with its "
+        "policies and episodes, these weighted by model.from_weight",
+    ),
+]
 NoFigures = Annotated[bool, Option("--no-figures", help="leave out figures and videos")]
 Resume = Annotated[
     bool,

@@ -34,6 +34,7 @@ def up(
     seed: options.Seed = None,
     device: options.Device = None,
     out: options.RunFolderOption = None,
+    source: options.FromRun = None,
     settings: options.Settings = None,
     no_figures: options.NoFigures = False,
     resume: options.Resume = False,
@@ -110,6 +111,7 @@ def train(
     seed: options.Seed = None,
     device: options.Device = None,
     out: options.RunFolderOption = None,
+    source: options.FromRun = None,
     settings: options.Settings = None,
     no_figures: options.NoFigures = False,
     resume: options.Resume = False,
@@ -145,6 +147,7 @@ def _asked(typed: Mapping[str, Any], prefix: str = "", mode: str | None = None) 
         resume=typed["resume"],
         prefix=prefix,
         like_hardware=typed.get("like_hardware", False),
+        source=typed["source"],
     )
 
 

@@ -71,6 +71,9 @@ class ModelSettings(Settings):
     """AdamW's weight decay [1]."""
     min_aleatoric_std: float = Field(3e-3, gt=0)
     """Lower bound of the aleatoric standard deviation [standard deviations of the targets]."""
+    from_weight: float = Field(0.1, ge=0, le=1)
+    """Weight of a transition of the run that `--from` names, one of the robot's own having 1; 0:
+    only its policies are used [1]."""
     bootstrap: bool = True
     """Give each head its own Poisson(1) weight of every transition."""
     holdout: float = Field(0.1, ge=0, lt=1)
@@ -123,8 +126,9 @@ class ExplorationSettings(Settings):
     hallucinate: Literal["epistemic", "total"] = "epistemic"
     """`optimistic`: the deviation that η chooses from; of the `total` one, nothing is left to be
     noise."""
-    random_episodes: int = Field(1, ge=1)
-    """Episodes of random efforts before the first learned one [1]."""
+    random_episodes: int = Field(1, ge=0)
+    """Episodes of random efforts before the first learned one; 0 with `--from` alone, where it is
+    the default [1]."""
     random_share: float = Field(1.0, gt=0, le=1)
     """Largest of these efforts [shares of the effort limit]."""
     random_bandwidth: float = Field(0.0, ge=0, le=1000)

@@ -77,6 +77,15 @@ class Description:
         """Whether both say the same, wherever their files lie."""
         return self._contents() == other._contents()
 
+    def same_task_as(self, other: "Description") -> bool:
+        """Whether both have the same name and reward, wherever their files lie."""
+        return self._of_task() == other._of_task()
+
+    def _of_task(self) -> tuple[object, ...]:
+        reward = _with_files_here(self, self.model.name).reward
+        named = self.reward.function
+        return (self.name, reward, self.file_of(named).read_bytes() if named else b"")
+
     def _contents(self) -> tuple[object, ...]:
         flat = _with_files_here(self, self.model.name)
         files = frozenset(file.read_bytes() for file in self._model_files())

@@ -47,8 +47,9 @@ def learning_curve(path: Path, summary: Summary, random_episodes: int) -> Path:
             axes.plot(*zip(*predicted, strict=True), "--s", color=VERMILION, ms=5, lw=1.5,
                       label="predicted by the model")  # fmt: skip
         axes.plot(index, returns, "-o", color=BLUE, ms=7, label="real")
-        axes.plot(index[random], returns[random], "o", color=BLUE, mfc="white", ms=7, mew=1.8,
-                  label="random efforts")  # fmt: skip
+        if random.any():
+            axes.plot(index[random], returns[random], "o", color=BLUE, mfc="white", ms=7, mew=1.8,
+                      label="random efforts")  # fmt: skip
         draw_optimum(axes, summary.optimum)
         axes.set(xlabel="episode", ylabel="return")
         axes.margins(y=0.1)

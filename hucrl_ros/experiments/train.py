@@ -125,14 +125,15 @@ def train(config: Config, run: RunFolder, report: Report = lambda episode: None)
         for episode in ledger.episodes:
             if run.bundle(episode.index + 1).is_dir():
                 report(episode)
-        if not run.bundle(0).is_dir():
+        if config.exploration.random_episodes and not run.bundle(0).is_dir():
             learner.export_initial()
         while True:
             done = len(ledger.episodes)
             if not run.bundle(done).is_dir():
                 learner.learn(lambda phase, share: None)
                 ledger.close_learning()
-                report(ledger.episodes[-1])
+                if done:
+                    report(ledger.episodes[-1])
             if done >= config.episodes:
                 break
             play_episode(task, config, run)

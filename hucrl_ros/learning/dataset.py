@@ -26,6 +26,8 @@ class RecordedEpisode(NamedTuple):
     """`(T, q)` [N m or N]"""
     contiguous: NDArray[np.bool_]
     """`(T,)` whether a transition took one control period."""
+    weight: float = 1.0
+    """Of its transitions in a fit [1]."""
 
 
 def join_transitions(episodes: Sequence[RecordedEpisode], origin: Path) -> Transitions:
@@ -39,7 +41,8 @@ def join_transitions(episodes: Sequence[RecordedEpisode], origin: Path) -> Trans
         LearningError: too few of an episode did, or one isn't finite.
     """
     parts = []
-    for index, (states, actions, kept) in enumerate(episodes):
+    weighs = any(episode.weight != 1.0 for episode in episodes)
+    for index, (states, actions, kept, weight) in enumerate(episodes):
         if kept.sum() < max(LEAST_SHARE * len(kept), 1):
             raise LearningError(
                 f"{origin}: episode {index}: {kept.sum()} of {len(kept)} transitions took one "
@@ -48,21 +51,26 @@ def join_transitions(episodes: Sequence[RecordedEpisode], origin: Path) -> Trans
             )
         arrays = (states[:-1][kept], actions[kept], states[1:][kept])
         part = Transitions(*(torch.as_tensor(array, dtype=torch.float32) for array in arrays))
-        for name, values in part._asdict().items():
+        for name, values in zip(part._fields, part[:3], strict=False):
             bad = values[~values.isfinite()]
             if len(bad):
                 raise LearningError(
                     f"{origin}: episode {index}: {name} hold {float(bad[0])}; only finite "
                     "numbers can be learned from"
                 )
+        if weighs:
+            part = part._replace(weights=torch.full((len(part.states),), weight))
         parts.append(part)
-    return Transitions(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    columns = list(zip(*parts, strict=True))
+    return Transitions(*(torch.cat(column) for column in (columns if weighs else columns[:3])))
 
 
 def hash_of(episodes: Sequence[RecordedEpisode]) -> str:
     """SHA-256 over all arrays of all episodes."""
     digest = hashlib.sha256()
     for episode in episodes:
-        for array in episode:
+        for array in episode[:3]:
             digest.update(np.ascontiguousarray(array).tobytes())
+        if episode.weight != 1.0:
+            digest.update(str(episode.weight).encode())
     return digest.hexdigest()

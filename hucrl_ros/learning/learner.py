@@ -18,6 +18,7 @@ from hucrl_ros.errors import LearningError
 from hucrl_ros.learning.dataset import RecordedEpisode, hash_of, join_transitions
 from hucrl_ros.learning.export import BundleExporter
 from hucrl_ros.learning.judge import Judge
+from hucrl_ros.learning.prior import check_prior, prior_episodes, prior_weights, recorded
 from hucrl_ros.learning.report import (
     imagined_episode,
     log_account,
@@ -63,14 +64,17 @@ class Learner:
     """Turns the episodes of a run into its next bundle.
 
     Learning from episode k starts at the weights kept after episode k - 1 and draws from a
-    generator of (seed, k) alone. So it can be killed and done again with the same result.
+    generator of (seed, k) alone. So it can be killed and done again with the same result. A run
+    that began with another one learns its bundle 0 from that one's policies and episodes.
     """
 
     def __init__(self, config: Config, run: RunFolder) -> None:
         """Build modules for `config`; nothing is written yet.
 
         Raises:
-            LearningError: the newest weights that the run has kept aren't its own.
+            ConfigError: a setting doesn't go with the task, or with what the run began with.
+            LearningError: the newest weights that the run has kept aren't its own, or those that
+                it began with don't fit its settings.
         """
         keep_freed_memory()
         self.config = config
@@ -102,10 +106,19 @@ class Learner:
         self._exporter = BundleExporter(
             self.task, self.dynamics, self.actor_critic, config.search.discount
         )
+        check_prior(run, config, self.task, self.model)
+        self._prior = prior_episodes(run, self.task)
+        self._initial = self._untrained
+        inherited = prior_weights(run)
+        if inherited is not None:
+            self._load(
+                inherited, "strategy, model or layers aren't those of the run that it is of"
+            )
+            self._initial = {k: v.clone() for k, v in self._modules.state_dict().items()}
         self._recorded: list[RecordedEpisode] = []
-        kept = [k for k in range(run.finished_episodes()) if run.checkpoint(k).is_file()]
-        if kept:  # A run that can't be continued is refused before another episode is played.
-            self.restore(kept[-1])
+        kept = run.newest_checkpoint()
+        if kept is not None:  # One that can't be continued is refused before another episode.
+            self.restore(kept)
 
     def export_initial(self, episode: int = 0) -> Path:
         """Write a random episode's bundle, which plays random efforts; returns its folder."""
@@ -122,12 +135,9 @@ class Learner:
             LearningError: nothing finite came out.
         """
         for index in range(len(self._recorded), self.run.finished_episodes()):
-            episode = read_episode(
-                self.run.bag(index), self.task.spec, self.task.steps, self.config
-            )
-            self._recorded.append(
-                RecordedEpisode(episode.states, episode.actions, episode.contiguous)
-            )
+            bag = self.run.bag(index)
+            episode = read_episode(bag, self.task.spec, self.task.steps, self.config)
+            self._recorded.append(recorded(episode))
         return self.learn_from(self._recorded, progress)
 
     def learn_from(self, episodes: Sequence[RecordedEpisode], progress: Progress) -> Path:
@@ -136,7 +146,7 @@ class Learner:
         Raises:
             LearningError: there is nothing finite to learn from, or nothing finite came out.
         """
-        if not episodes:
+        if not episodes and self._initial is self._untrained and not self._prior:
             raise LearningError(f"{self.run.root}: no finished episode to learn from")
         last, following = len(episodes) - 1, len(episodes)
         self.restore(last - 1)
@@ -146,44 +156,63 @@ class Learner:
         if following < self.config.exploration.random_episodes:
             self._exporter.write(path, self._fields(following, LearningReport(), ""), None)
             return path
-        transitions = join_transitions(episodes, self.run.root)
-        error = self._error_in(episodes[last], following)
-        returns = [
-            float(self.task.rewards(episode.states[:-1], episode.actions).sum())
-            for episode in episodes
-        ]
+        every = [*self._prior, *episodes]
+        transitions = join_transitions(every, self.run.root) if every else self._nothing
+        error = self._error_in(episodes[-1], following) if episodes else None
+        if following == 1 and not self._prior:
+            self._forget_model()
+        returns = [self._return_of(episode) for episode in episodes]
         # Where the task's reward is none, returns tell nothing of what is searched.
         known = [*returns, *self._last_promise(last)] if self.dynamics.for_task else []
         began = time.perf_counter()
         progress("fitting", 0.0)
         with moved_to(device, self._modules):
-            data = Transitions(*(entry.to(device) for entry in transitions))
-            quality = fit(self.model, data, generator, lambda share: progress("fitting", share))
-            require_finite(quality)
+            data = transitions.to(device)
+            quality = None
+            if every:
+                quality = fit(self.model, data, generator, lambda x: progress("fitting", x))
+                require_finite(quality)
             fitted = time.perf_counter()
             self.dynamics.start_episode(self._learned_episode(following), generator)
             found = self._search(
                 data, known, generator, lambda share: progress("searching", share)
             )
         searched = time.perf_counter()
-        if self._judges:
+        if self._judges and every:
             self._judge.fit(transitions, torch.Generator().manual_seed(following))
         self._save(last)
         self.actor_critic.load_state_dict(found.weights)
         report = report_of(self.model, quality, error, found, fitted - began, searched - fitted)
-        log_account(self.task, returns, report)
+        if returns:
+            log_account(self.task, returns, report)
         progress("exporting", 0.0)
         earned = self._earned(returns) if self._judges else {}
         new = path.with_name(f".new_{path.name}") if earned else path
         self._exporter.write(
             new,
-            self._fields(following, report, hash_of(episodes)),
+            self._fields(following, report, hash_of(every)),
             imagined_episode(found.episode),
         )
         if earned:
             progress("judging", 0.0)
-            self._judge.choose(new, path, earned, self.run.bundle, max(returns) - min(returns))
+            # What a difference of returns is worth, the other run's tell, too.
+            scale = [*returns, *map(self._return_of, self._prior)]
+            self._judge.choose(new, path, earned, self.run.bundle, max(scale) - min(scale))
         return path
+
+    def _return_of(self, episode: RecordedEpisode) -> float:
+        return float(self.task.rewards(episode.states[:-1], episode.actions).sum())
+
+    @property
+    def _nothing(self) -> Transitions:
+        state, action = self.task.spec.state_dim, self.task.spec.action_dim
+        return Transitions(*(torch.zeros(0, width) for width in (state, action, state)))
+
+    def _forget_model(self) -> None:
+        """Of a run whose data don't count, the model has played its one episode."""
+        if self._initial is not self._untrained:
+            models = {k: v for k, v in self._untrained.items() if not k.startswith("actors.")}
+            self._modules.load_state_dict(models, strict=False)
 
     def _earned(self, returns: Sequence[float]) -> dict[int, float]:
         """Mean return of each bundle by the episode that it was made for; the last one last."""
@@ -221,7 +250,10 @@ class Learner:
             progress: Called with the share that is done.
         """
         settings = self.config.search
-        starts = InitialStates(self.task, transitions.states, settings.visited_starts, transitions)
+        own = transitions
+        if own.weights is not None:  # Another robot's transitions are none of this one.
+            own = own.part(own.weights == 1.0)
+        starts = InitialStates(self.task, transitions.states, settings.visited_starts, own)
 
         rollout = make_model_rollout(self.actor_critic, self.dynamics)
         first = self.first.to(generator.device)
@@ -281,15 +313,16 @@ class Learner:
         if not path.is_file():
             if self._learned_episode(episode + 1) >= 1:
                 logger.warning("%s is missing: learning starts at untrained weights", path)
-            self._modules.load_state_dict(self._untrained)
+            self._modules.load_state_dict(self._initial)
             return
+        self._load(path, "not this run's weights, or of another version of this program")
+
+    def _load(self, path: Path, reason: str) -> None:
         try:
             self._modules.load_state_dict(load_file(path))
         except (SafetensorError, OSError, RuntimeError) as error:
-            reason = textwrap.shorten(str(error), 200)  # Torch names each weight that differs.
-            raise LearningError(
-                f"{path}: not this run's weights, or of another version of this program: {reason}"
-            ) from None
+            told = textwrap.shorten(str(error), 200)  # Torch names each weight that differs.
+            raise LearningError(f"{path}: {reason}: {told}") from None
 
     def _save(self, episode: int) -> None:
         path = self.run.checkpoint(episode)

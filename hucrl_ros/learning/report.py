@@ -32,19 +32,19 @@ def require_finite(fitted: FitReport) -> None:
 
 def report_of(
     model: DynamicsModel,
-    fitted: FitReport,
+    fitted: FitReport | None,
     error: EpisodeError | None,
     found: SearchResult,
     fit_s: float,
     search_s: float,
 ) -> LearningReport:
-    """What a manifest says of fit and search."""
-    raw = fitted.uncalibrated
+    """What a manifest says of fit, None where there was none, and search."""
+    raw = fitted.uncalibrated if fitted else None
     return LearningReport(
-        **fitted.quality._asdict(),
+        **(fitted.quality._asdict() if fitted else {}),
         uncalibrated_coverage=raw.coverage if raw else None,
         uncalibrated_error=raw.calibration_error if raw else None,
-        epistemic_scale=fitted.epistemic_scale if raw else None,
+        epistemic_scale=fitted.epistemic_scale if fitted and raw else None,
         **(error._asdict() if error else {}),
         information_gain=model.information_gain,
         fit_s=round(fit_s, 3),

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,11 @@ class Normaliser(nn.Module):
         self.register_buffer("std", torch.ones(dim))
 
     def fit(
-        self, data: Tensor, instead: Tensor | None = None, least: Tensor | None = None
+        self,
+        data: Tensor,
+        instead: Tensor | None = None,
+        least: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> None:
         """Take mean and deviation of `data` `(n, dim)`.
 
@@ -35,8 +39,15 @@ class Normaliser(nn.Module):
             data: Gives mean and deviation.
             instead: Deviations `(dim,)` for entries that don't vary; None: 1.
             least: Smallest deviations `(dim,)` of those that do; None: 0.
+            weights: Of the rows `(n,)`, positive; None: all equal.
         """
-        mean, std = data.mean(dim=0), data.std(dim=0, unbiased=False)
+        if weights is None:
+            mean, std = data.mean(dim=0), data.std(dim=0, unbiased=False)
+        else:
+            shares = (weights.double() / weights.double().sum()).unsqueeze(-1)
+            exact = (shares * data).sum(dim=0)
+            std = (shares * (data - exact) ** 2).sum(dim=0).sqrt().to(data.dtype)
+            mean = exact.to(data.dtype)
         rounding = 1e-8 + 1e-6 * mean.abs()  # what float32 makes of a constant column
         self.mean.copy_(mean)
         still = std < rounding
@@ -67,6 +78,20 @@ class Transitions(NamedTuple):
     """`(n, q)`"""
     next_states: Tensor
     """`(n, p)`"""
+    weights: Tensor | None = None
+    """`(n,)` how much each counts in a fit, 1 being one of this robot [1]; None: all 1."""
+
+    def part(self, chosen: Tensor) -> "Transitions":
+        """Those that a mask or indices choose."""
+        weights = None if self.weights is None else self.weights[chosen]
+        states, actions, following = (entry[chosen] for entry in self[:3])
+        return Transitions(states, actions, following, weights)
+
+    def to(self, device: str) -> "Transitions":
+        """The same on a device."""
+        weights = None if self.weights is None else self.weights.to(device)
+        states, actions, following = (entry.to(device) for entry in self[:3])
+        return Transitions(states, actions, following, weights)
 
 
 class Prediction(NamedTuple):
@@ -101,6 +126,8 @@ class DynamicsModel(nn.Module, ABC):
     """
 
     epistemic_scale: Tensor
+    weighs: ClassVar[bool] = False
+    """Whether `learn` takes weights."""
 
     def __init__(self, task: Task, settings: ModelSettings, fixed_inputs: bool = False) -> None:
         """Prepare the normalisers.
@@ -146,9 +173,23 @@ class DynamicsModel(nn.Module, ABC):
 
     @abstractmethod
     def learn(
-        self, inputs: Tensor, targets: Tensor, generator: torch.Generator, progress: Progress
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        generator: torch.Generator,
+        progress: Progress,
+        weights: Tensor | None = None,
     ) -> None:
-        """Fit to normalised inputs `(n, f + q)` and targets `(n, m)`; called by `fit`."""
+        """Fit to normalised inputs `(n, f + q)` and targets `(n, m)`; called by `fit`.
+
+        Args:
+            inputs: Normalised.
+            targets: Normalised.
+            generator: Draws everything random.
+            progress: Called with the share that is done.
+            weights: Of the transitions `(n,)`, positive; None: all 1. k of weight 1/k count as
+                one of weight 1. Given only to a model that `weighs`.
+        """
 
     @property
     def information_gain(self) -> float | None:

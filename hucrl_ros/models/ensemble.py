@@ -149,6 +149,7 @@ class Heads(nn.Module):
         loss: Loss,
         generator: torch.Generator,
         progress: Progress,
+        counts: Tensor | None = None,
     ) -> None:
         """Descend `loss` from the present weights on.
 
@@ -162,9 +163,12 @@ class Heads(nn.Module):
             loss: Minimised by gradient descent.
             generator: Draws batches.
             progress: Called after each step.
+            counts: How much each transition counts besides, `(n,)`; None: 1.
         """
         settings, count = self._settings, len(inputs)
         weights = self.bootstrap(count).to(inputs.device)
+        if counts is not None:
+            weights = weights * counts
         optimiser = torch.optim.AdamW(
             self.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
@@ -187,6 +191,7 @@ class Heads(nn.Module):
 class Ensemble(DynamicsModel):
     """Networks that each predict mean and noise (Lakshminarayanan et al., 2017)."""
 
+    weighs = True
     noisy: ClassVar[bool] = True
     """Whether the networks predict a standard deviation besides the mean."""
 
@@ -222,10 +227,15 @@ class Ensemble(DynamicsModel):
         self.heads.draw(generator)
 
     def learn(
-        self, inputs: Tensor, targets: Tensor, generator: torch.Generator, progress: Progress
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        generator: torch.Generator,
+        progress: Progress,
+        weights: Tensor | None = None,
     ) -> None:
         """Minimise the loss by Adam, from the present weights on."""
-        self.heads.learn(inputs, targets, self._loss, generator, progress)
+        self.heads.learn(inputs, targets, self._loss, generator, progress, weights)
 
     def _split(self, output: Tensor) -> tuple[Tensor, Tensor]:
         mean, raw = output.chunk(2, dim=-1)

@@ -107,28 +107,41 @@ def fit(
 
     Args:
         model: Its normalisers are fitted, too; an ensemble goes on from its present weights.
-        data: All transitions of a run, in their order.
+        data: All transitions of a run, in their order; those of weight 0 don't count at all.
         generator: Draws everything random.
         progress: Called with the share that is done.
     """
     settings = model.settings
+    if data.weights is not None:
+        data = data.part(data.weights > 0)
     held = held_out(len(data.states), settings.holdout)
     kept = ~held
+    weights = None if data.weights is None else data.weights[kept]
     features = torch.cat([model.task.model_features(data.states), data.actions], dim=-1)
     changes = (data.next_states - data.states)[:, : model.output_dim]
     if not model.fixed_inputs:
         least = torch.zeros(model.input_dim)
         least[: model.task.model_feature_dim] = model.task.least_deviations
-        model.inputs.fit(features[kept], least=least)
-    model.targets.fit(changes[kept], STILL * model.task.units[: model.output_dim])
+        model.inputs.fit(features[kept], least=least, weights=weights)
+    still = STILL * model.task.units[: model.output_dim]
+    model.targets.fit(changes[kept], still, weights=weights)
     model.epistemic_scale.fill_(1.0)
-    model.learn(model.inputs(features[kept]), model.targets(changes[kept]), generator, progress)
-    validation = Transitions(*(entry[held if held.any() else kept] for entry in data))
+    inputs, targets = model.inputs(features[kept]), model.targets(changes[kept])
+    if weights is None:
+        model.learn(inputs, targets, generator, progress)
+    else:
+        model.learn(inputs, targets, generator, progress, weights)
+    validation = _weightiest(data.part(held if held.any() else kept))
     raw = evaluate(model, validation)
     if not settings.recalibrate or not held.any():
         return FitReport(raw)
     recalibrated = _recalibrate(model, validation)
     return FitReport(recalibrated, raw, float(model.epistemic_scale.mean()))
+
+
+def _weightiest(data: Transitions) -> Transitions:
+    """Those of the largest weight: of the robot itself, once there are any."""
+    return data if data.weights is None else data.part(data.weights == data.weights.max())
 
 
 @torch.no_grad()

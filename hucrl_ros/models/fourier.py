@@ -61,31 +61,42 @@ class FourierModel(KernelModel):
 
     @torch.no_grad()
     def learn(
-        self, inputs: Tensor, targets: Tensor, generator: torch.Generator, progress: Progress
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        generator: torch.Generator,
+        progress: Progress,
+        weights: Tensor | None = None,
     ) -> None:
         """Compute the posterior in closed form, in double precision."""
         # Spread evenly: the likelihood of n transitions takes n³ operations.
         every, y = -(-len(inputs) // FITTED_POINTS), targets.double()
         points = inputs[::every].double()
+        counts = None if weights is None else weights.double()
+        some = None if counts is None else counts[::every]
         if self.settings.hyperparameters == "fitted":
-            self.kernel.fit(points, y[::every])
+            self.kernel.fit(points, y[::every], some)
         # That of the process: features can't tell amplitude from what they fail to represent.
-        exact = prior_variance(self.kernel.cholesky(points), y[::every].T.unsqueeze(-1))
+        factor = self.kernel.cholesky(points, some)
+        exact = prior_variance(factor, y[::every].T.unsqueeze(-1), some)
         self.prior_std.copy_(exact.sqrt())
         progress(0.5)
         phi = self.features(inputs, self.kernel)[0].double()
         if self.settings.hyperparameters == "fitted":
-            self.kernel.noise.fill_(likely_noise(phi, y, exact, float(self.kernel.noise)))
-        precision = float(self.kernel.noise) ** -2
+            least = float(self.kernel.noise)
+            self.kernel.noise.fill_(likely_noise(phi, y, exact, least, counts))
+        weighted = float(self.kernel.noise) ** -2 * phi.T
+        if counts is not None:
+            weighted = weighted * counts
         identity = torch.eye(self.features.count, dtype=torch.float64)
-        factor, failed = torch.linalg.cholesky_ex(precision * phi.T @ phi + identity)
+        factor, failed = torch.linalg.cholesky_ex(weighted @ phi + identity)
         if bool(failed):
             raise LearningError(
                 f"model fit: the posterior of {len(y)} transitions is singular; "
                 f"model.noise_ratio = {float(self.kernel.noise):.3g} is too small"
             )
         self.whitener.copy_(torch.linalg.solve_triangular(factor, identity, upper=False))
-        mean = torch.cholesky_solve(precision * phi.T @ y, factor)
+        mean = torch.cholesky_solve(weighted @ y, factor)
         self.weights.copy_(mean.T)
         self.drawn.copy_(self.weights)
         # ½ ln det(I + ΦᵀΦ/ν²) = ½ ln det(I + ΦΦᵀ/ν²), for each output.

@@ -32,6 +32,7 @@ class GaussianProcess(KernelModel):
     whitener: Tensor
     drawn_prior: Tensor
     drawn_weights: Tensor
+    scatter: Tensor
 
     def __init__(self, task: Task, settings: ModelSettings, generator: torch.Generator) -> None:
         super().__init__(task, settings, fixed_inputs=True)
@@ -54,6 +55,9 @@ class GaussianProcess(KernelModel):
         self.register_buffer("drawn_prior", torch.zeros(outputs, self.prior.count))
         self.register_buffer("drawn_weights", zeros(outputs, count))
         self.register_buffer("information", zeros())
+        # `(points,)` deviation of an observation's noise over ν. Each fit sets it, so no
+        # checkpoint needs it.
+        self.register_buffer("scatter", zeros(count) + 1.0, persistent=False)
 
     def predict_normalised(self, inputs: Tensor) -> Prediction:
         """Posterior mean K(x, X)α and variance s² (1 − ‖W K(X, x)‖²)."""
@@ -76,12 +80,12 @@ class GaussianProcess(KernelModel):
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator) -> None:
-        """Draw a function: f − K(·, X)(K + ν²I)⁻¹(f(X) + ε − y) with f of the prior."""
+        """Draw a function: f − K(·, X)(K + ν²W⁻¹)⁻¹(f(X) + ε − y) with f of the prior."""
         std = self.prior_std.unsqueeze(1)
         prior = std * torch.randn(self.drawn_prior.shape, generator=generator)
         noise = std * torch.randn(self.drawn_weights.shape, generator=generator)
         values = torch.matmul(self.prior(self.points, self.kernel), prior.unsqueeze(-1)).double()
-        values = values + (self.kernel.noise.unsqueeze(1) * noise).unsqueeze(-1)
+        values = values + (self.kernel.noise.unsqueeze(1) * noise * self.scatter).unsqueeze(-1)
         # Padding has no row in the whitener, so nothing of it gets through.
         correction = self.whitener.transpose(1, 2) @ (self.whitener @ values)
         self.drawn_prior.copy_(prior)
@@ -89,26 +93,34 @@ class GaussianProcess(KernelModel):
 
     @torch.no_grad()
     def learn(
-        self, inputs: Tensor, targets: Tensor, generator: torch.Generator, progress: Progress
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        generator: torch.Generator,
+        progress: Progress,
+        weights: Tensor | None = None,
     ) -> None:
         """Keep points, fit hyper-parameters if asked to, and condition on the points."""
         x, y = inputs.double(), targets.double()
+        w = torch.ones_like(x[:, 0]) if weights is None else weights.double()
         if self.settings.hyperparameters == "fitted":
             self.kernel.reset()  # Which points it is fitted to hangs on no earlier fit either.
-            some = self.farthest(x, min(FITTED_POINTS, self.settings.max_points))
-            self.kernel.fit(x[some], y[some])
+            some = self.farthest(x, min(FITTED_POINTS, self.settings.max_points), w)
+            self.kernel.fit(x[some], y[some], w[some])
         progress(0.5)
-        kept = self.farthest(x, self.settings.max_points)
-        self._condition(x[kept], y[kept])
+        kept = self.farthest(x, self.settings.max_points, w)
+        self._condition(x[kept], y[kept], w[kept])
         progress(1.0)
 
     @torch.no_grad()
-    def farthest(self, inputs: Tensor, count: int) -> Tensor:
+    def farthest(self, inputs: Tensor, count: int, weights: Tensor | None = None) -> Tensor:
         """Indices of at most `count` inputs `(n, d)`, by greedy choice of posterior variance.
 
-        The variance is summed over the kernels. This is a pivoted Cholesky decomposition of the
-        noisy covariance that stops early: O(n count²).
+        The variance is summed over the kernels and, as that over the noise's is what an
+        observation tells, multiplied by its weight `(n,)`. This is a pivoted Cholesky
+        decomposition of the noisy covariance that stops early: O(n count²).
         """
+        weights = torch.ones_like(inputs[:, 0]) if weights is None else weights
         if len(inputs) <= count:
             return torch.arange(len(inputs))
         kernels, noise = len(self.kernel.noise), self.kernel.noise
@@ -116,31 +128,36 @@ class GaussianProcess(KernelModel):
         variance = torch.ones(kernels, len(inputs), dtype=inputs.dtype)
         chosen: list[int] = []
         for done in range(count):
-            total = variance.sum(dim=0)
+            total = variance.sum(dim=0) * weights
             total[chosen] = -1.0
             pivot = int(total.argmax())
             row = columns[:, pivot, :done].unsqueeze(-1)
             covariance = self.kernel(inputs, inputs[pivot : pivot + 1]).squeeze(-1)
             residual = covariance - torch.matmul(columns[:, :, :done], row).squeeze(-1)
-            column = residual / (variance[:, pivot] + noise**2).sqrt().unsqueeze(1)
+            observed = variance[:, pivot] + noise**2 / weights[pivot]
+            column = residual / observed.sqrt().unsqueeze(1)
             columns[:, :, done] = column
             variance = (variance - column**2).clamp_min(0.0)
             chosen.append(pivot)
         return torch.tensor(chosen).sort().values
 
-    def _condition(self, points: Tensor, targets: Tensor) -> None:
-        """Take the posterior given targets `(n, m)` at `points` `(n, d)`."""
-        count, factor, y = len(points), self.kernel.cholesky(points), targets.T.unsqueeze(-1)
+    def _condition(self, points: Tensor, targets: Tensor, counts: Tensor) -> None:
+        """Take the posterior given targets `(n, m)` at `points` `(n, d)` that count `(n,)`."""
+        factor, y = self.kernel.cholesky(points, counts), targets.T.unsqueeze(-1)
+        count, roots = len(points), counts.sqrt()
         identity = torch.eye(count, dtype=factor.dtype)
         whitener = torch.linalg.solve_triangular(factor, identity, upper=False)
         # One kernel may serve all outputs: its whitener is then broadcast over them.
         weights = whitener.transpose(1, 2) @ (whitener @ y)
-        gain = (factor.diagonal(dim1=1, dim2=2) / self.kernel.noise.unsqueeze(1)).log().sum()
+        diagonal = factor.diagonal(dim1=1, dim2=2) * roots
+        gain = (diagonal / self.kernel.noise.unsqueeze(1)).log().sum()
         for buffer in (self.points, self.weights, self.whitener, self.drawn_prior):
             buffer.zero_()
         self.points[:count] = points
         self.weights[:, :count] = weights.squeeze(-1)
         self.whitener[:, :count, :count] = whitener
-        self.prior_std.copy_(prior_variance(factor, y).sqrt())
+        self.scatter.fill_(1.0)
+        self.scatter[:count] = 1.0 / roots
+        self.prior_std.copy_(prior_variance(factor, y, counts).sqrt())
         self.drawn_weights.copy_(self.weights)
         self.information.fill_(float(gain) * self.output_dim / len(factor))

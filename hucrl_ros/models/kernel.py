@@ -58,7 +58,7 @@ class SquaredExponential(nn.Module):
         """Covariances `(kernels, n, k)` of inputs `(n, d)` and `(k, d)`."""
         return _covariance(self.scaled(one), self.scaled(other))
 
-    def fit(self, inputs: Tensor, targets: Tensor) -> None:
+    def fit(self, inputs: Tensor, targets: Tensor, weights: Tensor | None = None) -> None:
         """Maximise the marginal likelihood of the data times a prior over the hyper-parameters.
 
         The prior is log-normal around the settings' values; it decides what the data don't tell.
@@ -67,21 +67,27 @@ class SquaredExponential(nn.Module):
         Args:
             inputs: `(n, d)`.
             targets: `(n, m)`, where m is the number of kernels, or any if one serves them all.
+            weights: `(n,)`; the log-likelihood of an observation counts so much. None: 1.
 
         Raises:
             LearningError: the kernel matrix is singular.
         """
         self.reset()
         x, y = inputs.double(), targets.double().T.unsqueeze(-1)
+        more = 0.0 if weights is None else float(weights.sum()) - len(weights)
         settings = [self.lengthscales.log(), self.noise.log()]
         logs = [value.clone().requires_grad_() for value in settings]
         optimiser = torch.optim.LBFGS(logs, max_iter=ITERATIONS, line_search_fn="strong_wolfe")
 
         def loss() -> float:
             optimiser.zero_grad()
-            factor = torch.linalg.cholesky(_noisy(x, logs[0].exp(), _bounded(logs[1])))
+            noise = _bounded(logs[1])
+            factor = torch.linalg.cholesky(_noisy(x, logs[0].exp(), noise, weights))
             away = torch.cat([(log - p).flatten() for log, p in zip(logs, settings, strict=True)])
-            result = 0.5 * (away / PRIOR_WIDTH).square().sum() - log_evidence(factor, y).sum()
+            evidence = log_evidence(factor, y, weights)
+            if weights is not None:  # Σ w ln ν, where the determinant counts n ln ν
+                evidence = evidence - more * noise.log()
+            result = 0.5 * (away / PRIOR_WIDTH).square().sum() - evidence.sum()
             result.backward()  # type: ignore[no-untyped-call]
             return float(result.detach())
 
@@ -95,14 +101,19 @@ class SquaredExponential(nn.Module):
         self.lengthscales.copy_(logs[0].detach().exp())
         self.noise.copy_(_bounded(logs[1].detach()))
 
-    def cholesky(self, inputs: Tensor) -> Tensor:
-        """Lower factor `(kernels, n, n)` of K + ν²I at `inputs` `(n, d)`.
+    def cholesky(self, inputs: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Lower factor `(kernels, n, n)` of K + ν²W⁻¹ at `inputs` `(n, d)`.
+
+        Args:
+            inputs: Where there are observations.
+            weights: The diagonal of W `(n,)`; None: 1.
 
         Raises:
             LearningError: the matrix is singular.
         """
         factor: Tensor
-        factor, failed = torch.linalg.cholesky_ex(_noisy(inputs, self.lengthscales, self.noise))
+        noisy = _noisy(inputs, self.lengthscales, self.noise, weights)
+        factor, failed = torch.linalg.cholesky_ex(noisy)
         if bool(failed.any()):
             raise LearningError(
                 f"model fit: the covariance of {len(inputs)} transitions is singular; "
@@ -111,27 +122,34 @@ class SquaredExponential(nn.Module):
         return factor
 
 
-def log_evidence(factor: Tensor, targets: Tensor) -> Tensor:
+def log_evidence(factor: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
     """Log marginal likelihood `(m,)` under each output's most likely prior deviation.
 
     Args:
-        factor: Of K + ν²I, `(m, n, n)`, or `(1, n, n)` for one that serves all outputs.
+        factor: Of K + ν²W⁻¹, `(m, n, n)`, or `(1, n, n)` for one that serves all outputs.
         targets: y, `(m, n, 1)`.
+        weights: The diagonal of W `(n,)`; None: 1.
     """
-    count = targets.shape[1]
+    count = targets.shape[1] if weights is None else weights.sum()
     determinant = factor.diagonal(dim1=1, dim2=2).log().sum(dim=-1)
-    return -0.5 * count * prior_variance(factor, targets).log() - determinant
+    return -0.5 * count * prior_variance(factor, targets, weights).log() - determinant
 
 
-def prior_variance(factor: Tensor, targets: Tensor) -> Tensor:
-    """Most likely s² = yᵀ(K + ν²I)⁻¹y / n of each output `(m,)`; arguments as above."""
+def prior_variance(factor: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Most likely s² = yᵀ(K + ν²W⁻¹)⁻¹y / tr W of each output `(m,)`; arguments as above."""
     factors = factor.expand(len(targets), -1, -1)
     whitened = torch.linalg.solve_triangular(factors, targets, upper=False)
     variance: Tensor = (whitened**2).mean(dim=(1, 2))
-    return variance
+    return variance if weights is None else variance * (len(weights) / weights.sum())
 
 
-def likely_noise(features: Tensor, targets: Tensor, variance: Tensor, least: float) -> float:
+def likely_noise(
+    features: Tensor,
+    targets: Tensor,
+    variance: Tensor,
+    least: float,
+    weights: Tensor | None = None,
+) -> float:
     """Most likely ν ≥ `least`, where also what the features can't represent has to be noise.
 
     Args:
@@ -139,8 +157,13 @@ def likely_noise(features: Tensor, targets: Tensor, variance: Tensor, least: flo
         targets: y `(n, m)`.
         variance: s² `(m,)`.
         least: ν of the process that the features stand for.
+        weights: `(n,)`; the log-likelihood of an observation counts so much. None: 1.
     """
+    count: float
     count, width = features.shape
+    if weights is not None:
+        roots = weights.sqrt().unsqueeze(-1)
+        features, targets, count = roots * features, roots * targets, float(weights.sum())
     values, vectors = torch.linalg.eigh(features.T @ features)
     values = values.clamp_min(0.0)
     seen = (vectors.T @ (features.T @ targets)) ** 2
@@ -157,10 +180,15 @@ def _bounded(log_noise: Tensor) -> Tensor:
     return (torch.exp(2.0 * log_noise) + LEAST_NOISE**2).sqrt()
 
 
-def _noisy(inputs: Tensor, lengthscales: Tensor, noise: Tensor) -> Tensor:
-    """Covariances `(kernels, n, n)` of noisy observations at `inputs` `(n, d)`."""
+def _noisy(inputs: Tensor, lengthscales: Tensor, noise: Tensor, weights: Tensor | None) -> Tensor:
+    """Covariances `(kernels, n, n)` of noisy observations at `inputs` `(n, d)`.
+
+    The variance of the noise is divided by an observation's weight.
+    """
     scaled = inputs / lengthscales.unsqueeze(1)
     identity = torch.eye(len(inputs), dtype=inputs.dtype)
+    if weights is not None:
+        identity = identity / weights
     return _covariance(scaled, scaled) + noise.reshape(-1, 1, 1) ** 2 * identity
 
 
@@ -175,6 +203,7 @@ def _covariance(one: Tensor, other: Tensor) -> Tensor:
 class KernelModel(DynamicsModel):
     """A model whose prior is a Gaussian process with the squared-exponential kernel."""
 
+    weighs = True
     kernel: SquaredExponential
     prior_std: Tensor
     """`(m,)` s, the prior deviation of each output."""

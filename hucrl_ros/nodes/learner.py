@@ -88,7 +88,7 @@ class LearningWorker:
     def __init__(
         self, config: Config, run: RunFolder, threads: int, make_learner: LearnerFactory
     ) -> None:
-        """Start the thread; it writes bundle 0 if that is missing.
+        """Start the thread; it writes bundle 0 if that is missing and plays random efforts.
 
         Args:
             config: The run's settings.
@@ -155,7 +155,7 @@ class LearningWorker:
 
         torch.set_num_threads(self._threads)
         learner = self._make_learner(self._config, self._run)
-        if not self._run.bundle(0).is_dir():
+        if self._config.exploration.random_episodes and not self._run.bundle(0).is_dir():
             learner.export_initial()
         self.status = Status("idle")
         return learner
@@ -197,6 +197,7 @@ class Learner(Node):
         run = own_run(self)
         config = read_config(self, own=("run", "threads"))
         self._run = run
+        self._random = config.exploration.random_episodes > 0
         self._worker = LearningWorker(config, run, threads, factory)
         self._reported: Status | None = None
         self._publisher = self.create_publisher(DiagnosticStatus, topics.LEARNER_REPORT, LATCHED)
@@ -215,7 +216,7 @@ class Learner(Node):
         episodes = self._run.finished_episodes()
         if self._worker.busy:
             response.message = f"busy: {self._worker.status.message}"
-        elif not episodes:
+        elif not episodes and self._random:
             response.message = "no finished episode to learn from"
         else:
             self._worker.request()

@@ -115,7 +115,8 @@ class Protocol:
         if progress.phase is Phase.RUNNING:
             return f"episode {progress.episode}, step {self._monitor.steps}"
         if progress.phase in LEARNING.values():
-            return f"learning from episode {len(self._ledger.episodes) - 1}"
+            done = len(self._ledger.episodes)
+            return f"learning from episode {done - 1}" if done else "learning from another run"
         return f"before episode {progress.episode} ({progress.phase.value})"
 
     def _meet(self) -> Script[None]:
@@ -150,7 +151,7 @@ class Protocol:
         bundle = self._run.bundle(index)
         if bundle.is_dir():
             return
-        if index == 0:
+        if index == 0 and self._config.exploration.random_episodes:
             raise RunError(f"{bundle}: the learner has not written it")
         self._enter(Phase.FITTING)
         answer = yield from self._call(self._clients.learn, Trigger.Request(), "learner/learn")
@@ -295,6 +296,8 @@ class Protocol:
         self._progress.enter(phase, episode)
 
     def _show_learned(self) -> None:
+        if not self._ledger.episodes:
+            return
         last = self._ledger.episodes[-1]
         self._progress.finished[-1:] = [last]
         report = self._ledger.learning_report(last.index)

@@ -25,6 +25,8 @@ class RunFolder:
         """Settings of the run, in ROS parameter form."""
         self.robot = self.root / ROBOT
         """Folder of the description of the run's task; older runs of the paper's have none."""
+        self.prior = self.root / "prior"
+        """Folder of what the run began with: settings, bags, weights of another run, if any."""
         self.on_robot = self.root / ".on_robot"
         """Exists where the episodes are played by a robot and not by our simulator."""
         self.summary = self.root / "summary.json"
@@ -101,7 +103,9 @@ class RunFolder:
         return self.bundles / f"bundle_{episode:03d}"
 
     def checkpoint(self, episode: int) -> Path:
-        """Learner's weights after learning from an episode."""
+        """Learner's weights after learning from an episode; -1: from the other run alone."""
+        if episode == -1:
+            return self.checkpoints / "prior.safetensors"
         return self.checkpoints / f"episode_{episode:03d}.safetensors"
 
     def finished_episodes(self) -> int:
@@ -110,6 +114,11 @@ class RunFolder:
         while (self.bag(count) / "metadata.yaml").is_file():
             count += 1
         return count
+
+    def newest_checkpoint(self) -> int | None:
+        """Last finished episode whose learner's weights were kept; None: there are none."""
+        kept = [k for k in range(-1, self.finished_episodes()) if self.checkpoint(k).is_file()]
+        return kept[-1] if kept else None
 
     @contextmanager
     def locked(self, on_robot: bool = False) -> Iterator[None]:

@@ -33,6 +33,7 @@ from hucrl_ros.config.task_file import (
 )
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prior import check_source, keep_prior, open_source
 
 if TYPE_CHECKING:
     from hucrl_ros.tasks import Task
@@ -61,6 +62,8 @@ class RunOptions:
     """Start of the name of a new folder below `RUNS`."""
     like_hardware: bool = False
     """The simulator behaves like hardware, as a file in `config/` says."""
+    source: Path | None = None
+    """Folder of another run, with whose policies and episodes a new one begins."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "task", task_of_path(self.task))
@@ -83,11 +86,25 @@ def prepare_run(options: RunOptions) -> RunFolder:
     """
     if options.resume:
         return _continued(options)
+    source = None if options.source is None else open_source(options.source)
+    if source is not None:
+        given = {"exploration.random_episodes": 0, **options.overrides}
+        options = replace(options, overrides=given)
     asked = asked_run(options)
     if not is_description(options.task):
         _check_choices(options.task, asked.config)
     _check_device(asked.config)
-    return created_run(options, asked)
+    if source is None and not asked.config.exploration.random_episodes:
+        raise ConfigError(
+            "exploration.random_episodes = 0: nothing tells how to play episode 0; take at least "
+            "1, or --from RUN"
+        )
+    if source is not None:
+        check_source(source, asked.described)
+    run = created_run(options, asked)
+    if source is not None:
+        keep_prior(source, run)
+    return run
 
 
 def created_run(options: RunOptions, asked: AskedRun) -> RunFolder:
@@ -270,6 +287,11 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def _continued(options: RunOptions) -> RunFolder:
+    if options.source is not None:
+        raise ConfigError(
+            f"{COMMAND_LINE}: --from {options.source}: only a new run begins with another one; a "
+            "resumed one has its copy, leave --from out"
+        )
     if options.out is None:
         raise ConfigError(f"{COMMAND_LINE}: to resume, name the run's folder: --out DIR --resume")
     run = RunFolder.open(options.out)
@@ -284,7 +306,9 @@ def _continued(options: RunOptions) -> RunFolder:
     else:
         asked = load_config(options.config, {"task": task}, beneath)
     # Which device it was is nothing that a file of settings should change by its default.
-    here = {"task": task, "device": stored.device}
+    here: dict[str, Any] = {"task": task, "device": stored.device}
+    if run.prior.is_dir():  # so is what --from chose
+        here["exploration.random_episodes"] = stored.exploration.random_episodes
     asked = override(asked, {**here, **options.overrides})
     before, after = (dotted(config.model_dump(mode="json")) for config in (stored, asked))
     free = {"device", *(("episodes",) if asked.episodes > stored.episodes else ())}

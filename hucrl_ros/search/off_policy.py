@@ -130,7 +130,7 @@ class Replay:
         assert self._recorded is not None
         actor_critic = self._actor_critic
         index = self._random_rows(len(self._recorded.states), count)
-        states, efforts, following = (entry[index] for entry in self._recorded)
+        states, efforts, following = self._recorded.part(index)[:3]
         eta = torch.randn(count, actor_critic.hallucination_dim, generator=self.generator)
         joint = torch.cat([efforts / actor_critic.limits, eta], dim=-1)
         return Data(
