@@ -1,14 +1,16 @@
 """The controller's topics: its terms as messages, what it hears in an episode, what it says."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import PoseStamped
 from numpy.typing import NDArray
+from rcl_interfaces.msg import ParameterEvent
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout
@@ -31,6 +33,7 @@ from hucrl_ros.controller.ticks import (
 )
 from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
 from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.parameters import plain
 from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, MEASURED, NEWEST, STEADY, STREAM
 
 
@@ -255,13 +258,26 @@ class ControllerInputs:
             self._miss(silence)
 
 
+def limits_message(limits: Mapping[str, object]) -> ParameterEvent:
+    """The message of limits that were tightened, by dotted keys."""
+    parameters = [Parameter(name, value=value) for name, value in limits.items()]
+    return ParameterEvent(changed_parameters=[p.to_parameter_msg() for p in parameters])
+
+
+def to_limits(message: ParameterEvent) -> dict[str, object]:
+    """The limits of a message, by dotted keys."""
+    parameters = map(Parameter.from_parameter_msg, message.changed_parameters)
+    return {parameter.name: plain(parameter.value) for parameter in parameters}
+
+
 class ControllerOutputs:
-    """Publishers of commands, ticks and activity."""
+    """Publishers of commands, ticks, activity and limits."""
 
     def __init__(self, node: Node) -> None:
         self._commands = node.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
         self._ticks = node.create_publisher(Float64MultiArray, topics.TICKS, STREAM)
         self._activity = node.create_publisher(Bool, topics.ACTIVE, LATCHED)
+        self._limits = node.create_publisher(ParameterEvent, topics.LIMITS, LATCHED)
         self._layout = MultiArrayLayout()
 
     @property
@@ -284,6 +300,10 @@ class ControllerOutputs:
     def activity(self, active: bool) -> None:
         """Publish whether an episode is under way."""
         self._activity.publish(Bool(data=active))
+
+    def limits(self, limits: Mapping[str, object]) -> None:
+        """Publish all limits that were tightened so far, by dotted keys."""
+        self._limits.publish(limits_message(limits))
 
     def await_arrival(self) -> None:
         """Wait a moment for what was sent; to be called before the process ends."""

@@ -19,6 +19,7 @@ from hucrl_ros.nodes.node_clients import NodeClients
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.protocol import Protocol, Wait
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.topics import ARCHIVE, MEASURED_ARCHIVE, STEADY
 from hucrl_ros.run.live_view import make_view
 from hucrl_ros.run.processes import PERSON_IS_READY
@@ -31,6 +32,8 @@ VIEW_PERIOD = 0.25
 """[s]"""
 FAREWELL_S = 5.0
 """[s] For the other nodes to react, and the watchdog to speak, before the run is given up."""
+USES = ("task", "strategy", "action_penalty", "seed", "episodes", "mode", "driver")
+"""Settings."""
 _STDIN = 0
 
 
@@ -48,6 +51,7 @@ class Supervisor(Node):
         self._parent_reports = own_parameter(self, "parent_reports", False)
         run = own_run(self)
         config = read_config(self, own=("run", "parent_reports"))
+        SettingParameters(self, config, USES)
         self._progress = Progress(config)
         self._view = make_view()
         self._view.update(self._progress)
@@ -56,6 +60,7 @@ class Supervisor(Node):
 
         task = make_task(config.task, config.action_penalty, run.robot)
         self._lockstep = config.mode == "lockstep"
+        self._robot = task.spec.name
         self._monitor = EpisodeMonitor(task, None if self._lockstep else config.driver)
         self._ledger = Ledger(run, config, task)
         self._ledger.write()
@@ -91,7 +96,7 @@ class Supervisor(Node):
             self.create_timer(VIEW_PERIOD, self._show, clock=STEADY),
         ]
         self.create_service(Trigger, topics.START, self._on_start)
-        self._diagnostics = DiagnosticsPublisher(self, self._health)
+        self._diagnostics = DiagnosticsPublisher(self, self._health, self._robot)
 
     def close(self) -> None:
         """Leave the summary and the terminal in order."""

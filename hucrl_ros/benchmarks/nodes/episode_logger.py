@@ -76,7 +76,7 @@ class EpisodeClient(Node, ABC):
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
-            if status.name == CONTROLLER:
+            if speaker(self, status) == CONTROLLER:
                 self.diagnostics = {value.key: value.value for value in status.values}
 
     def _go_on(self) -> None:
