@@ -200,7 +200,9 @@ class Bench(Harness):
         self.diagnostics.clear()
         found = []
         assert self.wait(
-            lambda: bool(found.extend(s for s in self.diagnostics if s.name == name) or found)
+            lambda: bool(
+                found.extend(s for s in self.diagnostics if s.name == f"/{name}") or found
+            )
         )
         status = found[-1]
         values = {value.key: value.value for value in status.values}

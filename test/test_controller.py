@@ -474,12 +474,12 @@ def test_an_episode_ends_even_if_no_joint_state_follows_its_last_tick(active):
     assert bench.commands[-1][1] == SAFE
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_a_signal_in_an_episode_leaves_the_safe_command(start, bundles, number, code):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_an_episode_leaves_the_safe_command(start, bundles, number):
     bench, process = start(bundle=bundles[0])
     begin(bench)
     assert bench.ask() != SAFE
-    assert process.end(number) == code
+    assert process.end(number) == 0, "or launch would call it an error"
     assert bench.wait(lambda: len(bench.commands) == 2)
     assert bench.commands[-1][1] == SAFE
     assert bench.wait(lambda: bench.active[-1] is False)

@@ -37,7 +37,7 @@ def clients(node, clock):
 
 
 def diagnose(node, name, level, message=""):
-    status = DiagnosticStatus(name=name, level=level, message=message)
+    status = DiagnosticStatus(name=f"/{name}", level=level, message=message)
     node.heard["/diagnostics"](DiagnosticArray(status=[status]))
 
 

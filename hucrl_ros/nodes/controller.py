@@ -48,7 +48,7 @@ class Controller(LifecycleNode):
         self._config = read_config(self, OWN_PARAMETERS)
         given, task = given_settings(self, *BUNDLES), self._config.task
         self._admission = Admission(task, given, robot_of_run(self, task), origin(self))
-        self._parameters = SettingParameters(self, self._config, USES, self._tighten)
+        self._settings = SettingParameters(self, self._config, USES, self._tighten)
         own_parameter(self, "bundle", "")
         lockstep = self._config.mode == "lockstep"
         self._planning = ThreadPoolExecutor(1, PLANNING_THREAD)
@@ -203,7 +203,7 @@ class Controller(LifecycleNode):
         manifest, safety = loop.player.bundle.manifest, loop.guard.safety
         self._inputs.set_period(loop.spec.period, safety.stale_periods)
         self._diagnostics.hardware_id = loop.spec.name
-        self._parameters.show(safety=safety, planner=manifest.planner, driver=manifest.driver)
+        self._settings.show(safety=safety, planner=manifest.planner, driver=manifest.driver)
 
     def _tighten(self, limits: Mapping[str, object]) -> None:
         """Obey stricter limits from the next tick on, and tell the watchdog."""

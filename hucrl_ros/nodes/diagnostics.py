@@ -43,9 +43,7 @@ class Health:
 class DiagnosticsPublisher:
     """Publishes a node's `Health` at 1 Hz of the steady clock."""
 
-    def __init__(
-        self, node: Node, health: Callable[[], Health], hardware_id: str = ""
-    ) -> None:
+    def __init__(self, node: Node, health: Callable[[], Health], hardware_id: str = "") -> None:
         self._node = node
         self.hardware_id = hardware_id
         """Name of the robot; empty where it isn't known yet."""

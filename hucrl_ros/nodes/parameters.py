@@ -1,11 +1,11 @@
 """ROS parameters of a node, checked by the one schema of `hucrl_ros.config.schema`."""
 
 import array
+import copy
 from collections.abc import Collection
 from pathlib import Path
 from typing import TypeVar
 
-from rcl_interfaces.msg import ParameterDescriptor
 from rclpy.node import Node
 
 from hucrl_ros.config.files import override
@@ -82,13 +82,11 @@ def own_parameter(node: Node, name: str, default: Value) -> Value:
     """
     if not node.has_parameter(name):
         node.declare_parameter(name, default)
-    parameter = node.get_parameter(name)
     if name in OWN and not node.describe_parameter(name).description:
-        # Not of the default's type: what was given may be of another one.
-        descriptor = ParameterDescriptor(name=name, type=parameter.type_.value)
+        descriptor = copy.deepcopy(node.describe_parameter(name))  # of the type that was given
         descriptor.description, descriptor.read_only = OWN[name], name not in READ_LATER
         node.set_descriptor(name, descriptor)
-    value = parameter.value
+    value = node.get_parameter(name).value
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     if type(value) is not type(default):

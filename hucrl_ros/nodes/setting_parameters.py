@@ -1,5 +1,6 @@
 """A node's settings as ROS parameters that say what they mean and whether they may change."""
 
+import copy
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
@@ -109,8 +110,9 @@ class SettingParameters:
         if brought:
             self._brought[name] = kind
         else:
-            descriptor.read_only = True
-            node.set_descriptor(name, descriptor)
+            fixed = copy.deepcopy(descriptor)  # the node keeps the one that it got
+            fixed.read_only = True
+            node.set_descriptor(name, fixed)
 
     def _on_set(self, parameters: list[Parameter]) -> SetParametersResult:
         """Judge what somebody sets; what is read-only doesn't come here."""
@@ -159,8 +161,8 @@ def _limit(descriptor: ParameterDescriptor, values: Accepted) -> None:
     if not bounds:
         return
     if descriptor.type == Parameter.Type.DOUBLE.value:
-        low = bounds.get("ge", bounds.get("gt", -math.inf))
-        high = bounds.get("le", bounds.get("lt", math.inf))
+        low = float(bounds.get("ge", bounds.get("gt", -math.inf)))
+        high = float(bounds.get("le", bounds.get("lt", math.inf)))
         descriptor.floating_point_range = [FloatingPointRange(from_value=low, to_value=high)]
     elif descriptor.type == Parameter.Type.INTEGER.value:
         least = bounds.get("ge", bounds.get("gt", -LARGEST - 1) + ("gt" in bounds))

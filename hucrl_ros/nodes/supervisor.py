@@ -22,7 +22,7 @@ from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.topics import ARCHIVE, MEASURED_ARCHIVE, STEADY
 from hucrl_ros.run.live_view import make_view
-from hucrl_ros.run.processes import PERSON_IS_READY
+from hucrl_ros.run.processes import PERSON_IS_READY, STOPPED
 from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
 from hucrl_ros.run.summary_writer import Ledger
 
@@ -101,7 +101,7 @@ class Supervisor(Node):
     def close(self) -> None:
         """Leave the summary and the terminal in order."""
         if self.exit_code is None:
-            self._ledger.note(f"{self._protocol.place}: stopped on request")
+            self._ledger.note(f"{self._protocol.place}: {STOPPED}")
             self._progress.enter(Phase.STOPPED)
         self._show()
         self._view.close()

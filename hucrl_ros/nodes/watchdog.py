@@ -75,7 +75,7 @@ class Watchdog(Node):
         self._config = read_config(self, ("run",))
         given, task = given_settings(self, "safety", "driver"), self._config.task
         self._admission = Admission(task, given, robot_of_run(self, task), origin(self))
-        self._parameters = SettingParameters(self, self._config, USES, self._tighten)
+        self._settings = SettingParameters(self, self._config, USES, self._tighten)
         self._watch = Watch()
         self._reading = ThreadPoolExecutor(1, "bundle")
         self._reading.submit(int).result()  # so that its thread gets no priority
@@ -160,7 +160,7 @@ class Watchdog(Node):
         guard = self._admission.guard  # ahead of this bundle's, if limits were tightened
         assert guard is not None
         self._obey(guard)
-        self._parameters.show(safety=guard.safety, driver=manifest.driver)
+        self._settings.show(safety=guard.safety, driver=manifest.driver)
         self._diagnostics.hardware_id = manifest.robot
         # It needs next to no time, but that at once: taken wherever it is allowed. Now, because
         # the executor's own threads didn't exist yet when this node was made.
@@ -175,7 +175,7 @@ class Watchdog(Node):
         guard = self._admission.follow(to_limits(message))
         if guard is not None:
             self._obey(guard)
-            self._parameters.show(safety=guard.safety)
+            self._settings.show(safety=guard.safety)
 
     def _tighten(self, limits: Mapping[str, object]) -> None:
         """Somebody tightens limits here."""

@@ -23,6 +23,7 @@ from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.state_reader import JointStateReader
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import to_reading, to_tick
+from hucrl_ros.nodes.diagnostics import speaker
 from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.topics import LATCHED, STEADY, STREAM
