@@ -14,8 +14,9 @@ from std_srvs.srv import Trigger
 from hucrl_ros.errors import HucrlError, RunError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import listen_for_poses, to_reading, to_tick
-from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
-from hucrl_ros.nodes.node_clients import NodeClients
+from hucrl_ros.nodes.delivery import undelivered
+from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
+from hucrl_ros.nodes.node_clients import PEERS, NodeClients
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.protocol import Protocol, Wait
 from hucrl_ros.nodes.runner import run_node
@@ -30,6 +31,8 @@ ADVANCE_PERIOD = 0.05
 """[s] Between two looks at what is waited for; messages are looked at as they come."""
 VIEW_PERIOD = 0.25
 """[s]"""
+DELIVERY_PERIOD = 1.0
+"""[s] Between two looks at who doesn't hear whom."""
 FAREWELL_S = 5.0
 """[s] For the other nodes to react, and the watchdog to speak, before the run is given up."""
 USES = ("task", "strategy", "action_penalty", "seed", "episodes", "mode", "driver")
@@ -82,6 +85,7 @@ class Supervisor(Node):
         self._give_up_at = 0.0
         self._expect_trip = False
         self._heard = ""
+        self._undelivered: list[str] = []
         self._connect()
 
     def _connect(self) -> None:
@@ -94,6 +98,7 @@ class Supervisor(Node):
         self._ticking = [
             self.create_timer(ADVANCE_PERIOD, self._look, clock=STEADY),
             self.create_timer(VIEW_PERIOD, self._show, clock=STEADY),
+            self.create_timer(DELIVERY_PERIOD, self._judge_delivery, clock=STEADY),
         ]
         self.create_service(Trigger, topics.START, self._on_start)
         self._diagnostics = DiagnosticsPublisher(self, self._health, self._robot)
@@ -163,6 +168,14 @@ class Supervisor(Node):
         response.success = not response.message
         return response
 
+    def _judge_delivery(self) -> None:
+        """Say it on the terminal where somebody isn't heard; each node has it in its log only."""
+        self._undelivered = undelivered(self, (*PEERS, self.get_name()))
+        told = self._ledger.events[self._progress.earlier_notes :]
+        for line in self._undelivered:
+            if line not in told:
+                self._ledger.note(line)
+
     # The end of a run that can't go on
 
     def _give_up(self, reason: str) -> None:
@@ -217,6 +230,8 @@ class Supervisor(Node):
             "episode": self._progress.episode,
             "finished_episodes": len(self._ledger.episodes),
         }
+        if self._undelivered:
+            return Health(Level.WARN, self._undelivered[0], values)
         return Health(values=values)
 
 
