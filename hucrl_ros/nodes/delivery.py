@@ -6,6 +6,9 @@ from rclpy.node import Node
 from rclpy.qos import QoSCompatibility, qos_check_compatible
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 
+UNKNOWN = ("_NODE_NAME_UNKNOWN_", "_NODE_NAMESPACE_UNKNOWN_")
+"""The node of an end that was found before the node itself; it is told at the next look."""
+
 
 def undelivered(node: Node, names: Collection[str]) -> list[str]:
     """One line for each pair whose QoS doesn't go together, so that nothing comes through.
@@ -20,10 +23,11 @@ def undelivered(node: Node, names: Collection[str]) -> list[str]:
         publishers = node.get_publishers_info_by_topic(topic)
         for heard in node.get_subscriptions_info_by_topic(topic):
             for said in publishers:
-                if not {_who(said), _who(heard)} & ours:
+                ends = {_who(said), _who(heard)}
+                if not ends & ours or UNKNOWN in ends:
                     continue
                 found, reason = qos_check_compatible(said.qos_profile, heard.qos_profile)
-                if found is QoSCompatibility.ERROR:
+                if found == QoSCompatibility.ERROR:
                     why = reason.removeprefix("ERROR: ").rstrip("; ")
                     lines.append(
                         f"{topic}: nothing comes from {_full(said)} to {_full(heard)}: "
