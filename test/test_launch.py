@@ -18,6 +18,7 @@ from hucrl_ros.errors import HucrlError
 from hucrl_ros.run import folder
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import control_graph, learning_graph
+from hucrl_ros.run.session import PARENT_VARIABLE
 from hucrl_ros.run.summary import read_summary
 
 LAUNCH = share_directory() / "launch"
@@ -122,6 +123,7 @@ def test_learning_starts_exactly_the_nodes_of_the_list(fake_launch, tmp_path):
     for name, node in started.items():
         spec = expected[name]
         assert node.kwargs["package"] == "hucrl_ros"
+        assert node.kwargs["additional_env"] == {PARENT_VARIABLE: str(os.getpid())}
         assert node.kwargs["executable"] == spec.executable
         assert node.kwargs["parameters"] == [dict(spec.parameters)]
 
@@ -183,6 +185,8 @@ def test_controlling_starts_exactly_the_nodes_of_the_list(fake_launch, bundle):
     assert list(started) == [node.name for node in expected]
     for spec in expected:
         assert started[spec.name].kwargs["parameters"] == [dict(spec.parameters)]
+        own = started[spec.name].kwargs["additional_env"]
+        assert own == {PARENT_VARIABLE: str(os.getpid())}
         assert dict(started[spec.name].kwargs["remappings"]) == remappings
 
 
