@@ -10,6 +10,7 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
+import psutil
 import pytest
 from quick_run import quick_file
 
@@ -249,6 +250,36 @@ def test_ctrl_c_ends_a_launch_with_all_its_nodes(ros_domain, tmp_path):
     process.communicate(timeout=60)
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+LAUNCHER = """
+import os, subprocess, sys, time
+from hucrl_ros.run.session import PARENT_VARIABLE
+variables = {**os.environ, PARENT_VARIABLE: str(os.getpid())}  # as the launch files give it
+node = subprocess.Popen(sys.argv[1:], env=variables, start_new_session=True)
+print(node.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.ros
+def test_a_killed_launch_leaves_no_nodes(ros_domain, bundle):
+    for spec in control_graph(bundle, "pendulum"):
+        launcher = subprocess.Popen(
+            [sys.executable, "-c", LAUNCHER, *spec.command],
+            env={**os.environ, "PYTHONPATH": _with_checkout()},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        node = psutil.Process(int(launcher.stdout.readline()))
+        try:
+            assert node.is_running()
+            launcher.kill()
+            launcher.wait()
+            assert psutil.wait_procs([node], timeout=60)[1] == []
+        finally:
+            if node.is_running():
+                node.kill()
 
 
 def _with_checkout() -> str:
