@@ -206,4 +206,5 @@ class Bench(Harness):
         )
         status = found[-1]
         values = {value.key: value.value for value in status.values}
-        return {"level": status.level, "message": status.message, **values}
+        named = {"hardware_id": status.hardware_id, "message": status.message}
+        return {"level": status.level, **named, **values}

@@ -313,6 +313,7 @@ def test_diagnostics_count_what_happened(active):
         bench.ask()
     bench.ask(advance=3 * PERIOD)
     health = bench.health("controller")
+    assert health["hardware_id"] == "pendulum"
     assert health["ticks"] == "4"
     assert health["ticks_planned"] == "4"
     assert health["skipped_joint_states"] == "2"

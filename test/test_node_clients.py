@@ -71,6 +71,16 @@ def test_an_error_counts_until_it_is_forgiven_and_a_warning_never(node, clients)
     assert clients.failure("recorder") == clients.trouble("recorder") == ""
 
 
+def test_only_nodes_of_the_own_namespace_are_listened_to(node, clients, clock, monkeypatch):
+    monkeypatch.setattr(LoneNode, "get_namespace", lambda self: "/left")
+    diagnose(node, "left/controller", ERROR, "mine")
+    for other in ("right/controller", "controller", "left/arm/controller", "left/gripper: driver"):
+        diagnose(node, other, ERROR, "not mine")
+    assert clients.trouble("controller") == clients.failure("controller") == "mine"
+    clock.now += 2 * module.SILENCE_S
+    assert clients.silent() == ["controller"]
+
+
 def test_messages_are_counted_and_kept(node, clients):
     for active in (True, False):
         node.heard["controller/active"](Bool(data=active))
