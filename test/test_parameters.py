@@ -20,6 +20,7 @@ from hucrl_ros.run.prepare import RunOptions, prepare_run
 def Node(**given):  # noqa: N802  # stands for rclpy's
     """Has parameters."""
     node = LoneNode("probe")
+    node._parameters.clear()  # what another test gave
     for name, value in given.items():
         node.declare_parameter(name.replace("__", "."), value)
     return node

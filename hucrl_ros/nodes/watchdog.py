@@ -246,7 +246,7 @@ class Watchdog(Node):
 
     def _send_safe_command(self, state: NDArray[np.float64] | None) -> None:
         guard = self._admission.guard
-        if guard is None:
+        if guard is None or not self._bundle:
             return
         self._sent += 1
         effort = guard.safe_effort(state)
