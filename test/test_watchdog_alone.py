@@ -13,7 +13,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, String
 
 from hucrl_ros.nodes import watchdog as module
-from hucrl_ros.nodes.controller_topics import limits_message
+from hucrl_ros.nodes.setting_parameters import limits_message
 
 PERIOD = 1 / 80
 DAMPING = 0.1

@@ -10,7 +10,6 @@ from geometry_msgs.msg import PoseStamped
 from numpy.typing import NDArray
 from rcl_interfaces.msg import ParameterEvent
 from rclpy.node import Node
-from rclpy.parameter import Parameter
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout
@@ -33,7 +32,7 @@ from hucrl_ros.controller.ticks import (
 )
 from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
 from hucrl_ros.nodes import topics
-from hucrl_ros.nodes.parameters import plain
+from hucrl_ros.nodes.setting_parameters import limits_message
 from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, MEASURED, NEWEST, STEADY, STREAM
 
 
@@ -256,18 +255,6 @@ class ControllerInputs:
         elif not (self._lockstep and self._stale):
             self._stale = True
             self._miss(silence)
-
-
-def limits_message(limits: Mapping[str, object]) -> ParameterEvent:
-    """The message of limits that were tightened, by dotted keys."""
-    parameters = [Parameter(name, value=value) for name, value in limits.items()]
-    return ParameterEvent(changed_parameters=[p.to_parameter_msg() for p in parameters])
-
-
-def to_limits(message: ParameterEvent) -> dict[str, object]:
-    """The limits of a message, by dotted keys."""
-    parameters = map(Parameter.from_parameter_msg, message.changed_parameters)
-    return {parameter.name: plain(parameter.value) for parameter in parameters}
 
 
 class ControllerOutputs:

@@ -10,6 +10,7 @@ from rcl_interfaces.msg import (
     FloatingPointRange,
     IntegerRange,
     ParameterDescriptor,
+    ParameterEvent,
     SetParametersResult,
 )
 from rclpy.node import Node
@@ -168,3 +169,15 @@ def _limit(descriptor: ParameterDescriptor, values: Accepted) -> None:
         least = bounds.get("ge", bounds.get("gt", -LARGEST - 1) + ("gt" in bounds))
         most = bounds.get("le", bounds.get("lt", LARGEST) - ("lt" in bounds))
         descriptor.integer_range = [IntegerRange(from_value=int(least), to_value=int(most))]
+
+
+def limits_message(limits: Mapping[str, object]) -> ParameterEvent:
+    """The message of limits that were tightened, by dotted keys."""
+    parameters = [Parameter(name, value=value) for name, value in limits.items()]
+    return ParameterEvent(changed_parameters=[p.to_parameter_msg() for p in parameters])
+
+
+def to_limits(message: ParameterEvent) -> dict[str, object]:
+    """The limits of a message, by dotted keys."""
+    parameters = map(Parameter.from_parameter_msg, message.changed_parameters)
+    return {parameter.name: plain(parameter.value) for parameter in parameters}

@@ -25,13 +25,13 @@ from hucrl_ros.controller.state_reader import JointStateReader, velocity_estimat
 from hucrl_ros.controller.watch import Watch, patience
 from hucrl_ros.errors import HucrlError, StateError, shortened
 from hucrl_ros.nodes import topics
-from hucrl_ros.nodes.controller_topics import to_limits, to_reading
+from hucrl_ros.nodes.controller_topics import to_reading
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.parameters import given_settings, origin, read_config, robot_of_run
 from hucrl_ros.nodes.process_liveness import ProcessWatcher, liveness_name
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
-from hucrl_ros.nodes.setting_parameters import SettingParameters
+from hucrl_ros.nodes.setting_parameters import SettingParameters, to_limits
 from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, MEASURED, NEWEST, STEADY, STREAM
 
 LABEL = "watchdog"
