@@ -49,7 +49,12 @@ setup(
         *share("sim", "*"),
     ],
     install_requires=requirements("requirements.in"),
-    extras_require={"ros": requirements("requirements-ros.in"), "ray": ["ray"]},
+    extras_require={
+        "ros": requirements("requirements-ros.in"),
+        "ray": ["ray"],
+        # By this name `colcon test` looks for pytest; without it, it runs nothing and succeeds.
+        "test": ["pytest", "pytest-timeout", "hypothesis"],
+    },
     zip_safe=False,
     entry_points={
         "console_scripts": [

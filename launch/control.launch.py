@@ -12,6 +12,7 @@ The controller comes up configured. Nothing moves before it is activated, which 
 or at once, with `activate:=true`.
 """
 
+import os
 from pathlib import Path
 
 import lifecycle_msgs.msg
@@ -34,6 +35,7 @@ from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import CONTROLLER, OWN_TOPICS, PACKAGE, NodeSpec, control_graph
 from hucrl_ros.run.prepare import recordings_of
+from hucrl_ros.run.session import PARENT_VARIABLE
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -103,6 +105,8 @@ def process(node: NodeSpec) -> Node:
         parameters=[*file, dict(node.parameters)],
         remappings=list(node.remappings.items()),
         output="screen",
+        # A node ends by itself when this process, which starts it, is gone.
+        additional_env={PARENT_VARIABLE: str(os.getpid())},
         on_exit=OpaqueFunction(function=shut_down) if node.required else None,
     )
 

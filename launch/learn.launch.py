@@ -4,6 +4,7 @@ The same nodes as `hucrl up` starts, from the same list (`hucrl_ros.run.node_lis
 the supervisor has finished, or has given up, everything ends.
 """
 
+import os
 from pathlib import Path
 
 import yaml
@@ -14,6 +15,7 @@ from launch_ros.actions import Node
 
 from hucrl_ros.run.node_list import PACKAGE, SUPERVISOR, NodeSpec, learning_graph
 from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.session import PARENT_VARIABLE
 
 SETTINGS = {
     "episodes": "episodes to run, the random ones included",
@@ -82,6 +84,8 @@ def process(node: NodeSpec) -> Node:
         parameters=[dict(node.parameters)],
         remappings=list(node.remappings.items()),
         output="screen",
+        # A node ends by itself when this process, which starts it, is gone.
+        additional_env={PARENT_VARIABLE: str(os.getpid())},
         on_exit=OpaqueFunction(function=shut_down) if node.name == SUPERVISOR else None,
     )
 

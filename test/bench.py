@@ -200,8 +200,11 @@ class Bench(Harness):
         self.diagnostics.clear()
         found = []
         assert self.wait(
-            lambda: bool(found.extend(s for s in self.diagnostics if s.name == name) or found)
+            lambda: bool(
+                found.extend(s for s in self.diagnostics if s.name == f"/{name}") or found
+            )
         )
         status = found[-1]
         values = {value.key: value.value for value in status.values}
-        return {"level": status.level, "message": status.message, **values}
+        named = {"hardware_id": status.hardware_id, "message": status.message}
+        return {"level": status.level, **named, **values}

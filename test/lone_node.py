@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import ClassVar
 
+from rcl_interfaces.msg import ParameterDescriptor
 from rclpy.clock import Clock
 from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
 from rclpy.node import Node
@@ -48,14 +49,33 @@ class LoneNode:
     def get_name(self):
         return self._name
 
+    def get_namespace(self):
+        return "/"
+
+    def get_fully_qualified_name(self):
+        return f"/{self._name}"
+
     def has_parameter(self, name):
         return name in self._parameters
 
-    def declare_parameter(self, name, default):
+    def declare_parameter(self, name, default, descriptor=None, ignore_override=False):
         self._parameters[name] = default
 
+    def undeclare_parameter(self, name):
+        del self._parameters[name]
+
+    def set_parameters(self, parameters):
+        self._parameters.update({each.name: each.value for each in parameters})
+
+    def describe_parameter(self, name):
+        return ParameterDescriptor()
+
+    def set_descriptor(self, name, descriptor):
+        pass
+
     def get_parameter(self, name):
-        return SimpleNamespace(value=self._parameters[name])
+        value = self._parameters[name]
+        return SimpleNamespace(value=value)
 
     def get_parameters_by_prefix(self, prefix):
         start = f"{prefix}." if prefix else ""

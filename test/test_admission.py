@@ -3,13 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from manifest_factory import write_manifest
 
 from hucrl_ros.config.schema import Config, SafetySettings
+from hucrl_ros.controller.admission import LIMITS, Admission
 from hucrl_ros.controller.guard import Guard, admit
 from hucrl_ros.controller.manifest import read_manifest
-from hucrl_ros.errors import BundleError
+from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.robots import describe
 from hucrl_ros.run.folder import RunFolder
 
@@ -129,3 +131,130 @@ def test_the_run_that_a_first_bundle_lies_in_tells_its_robot(tmp_path):
         admit(run.bundle(1), strong, "pendulum", safety)
     assert admit(run.bundle(1), manifest, "pendulum", safety).spec == manifest.spec
     assert admit(tmp_path / "alone", strong, "pendulum", safety).spec == strong.spec
+
+
+# Limits that are tightened while a node runs
+
+REST = np.zeros(2)
+
+
+@pytest.fixture
+def in_force(manifest):
+    """Accepts a bundle under the limits in `STRICT`, with which the node was started."""
+    given = {f"safety.{name}": value for name, value in STRICT.items()}
+    admission = Admission("pendulum", given, None, "parameters of node 'probe'")
+    admission.accept(PATH, admission.admit(PATH, manifest)[1])
+    return admission
+
+
+STRICTER = {
+    "safety.effort_limits": [0.25],
+    "safety.effort_rate": 0.1,
+    "safety.position_limits": [-1.0, 2.0],
+    "safety.position_margin": 0.2,
+    "safety.velocity_limits": [4.0],
+    "safety.stale_periods": 4.0,
+}
+
+
+def test_all_limits_that_may_be_tightened_are_tried_here():
+    assert set(STRICTER) == set(LIMITS)
+    assert {name.removeprefix("safety.") for name in LIMITS} <= set(SafetySettings.model_fields)
+
+
+@pytest.mark.parametrize("name", STRICTER)
+def test_a_limit_may_be_made_stricter_and_not_looser_again(in_force, name):
+    before = in_force.guard
+    after = in_force.tighten({name: STRICTER[name]})
+    assert in_force.guard is after and after is not before
+    assert any(np.any(after.room[key] < before.room[key]) for key in after.room)
+    assert not any(np.any(after.room[key] > before.room[key]) for key in after.room)
+    looser = {name: STRICT[name.removeprefix("safety.")]}
+    with pytest.raises(ConfigError, match=f"looser than the safety in force: .*{name} = ") as info:
+        in_force.tighten(looser)
+    assert "\n" not in str(info.value)
+    assert in_force.guard is after
+    assert in_force.tighten({name: STRICTER[name]}) is after, "the same again is no change"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("effort_limits", [-0.1]),
+        ("effort_limits", [0.1, 0.1]),
+        ("effort_limits", [float("nan")]),
+        ("effort_rate", -0.1),
+        ("position_limits", [1.0, -1.0]),
+        ("position_limits", [-1.0]),
+        ("position_margin", 2.0),
+        ("velocity_limits", [0.0]),
+        ("velocity_limits", [float("nan")]),
+        ("stale_periods", 0.5),
+    ],
+)
+def test_what_makes_no_sense_changes_nothing(in_force, name, value):
+    before = in_force.guard
+    with pytest.raises(ConfigError, match=name):
+        in_force.tighten({"safety.effort_rate": 0.1, f"safety.{name}": value})
+    assert in_force.guard is before and not in_force.tightened
+
+
+def test_before_the_first_bundle_there_is_nothing_to_tighten():
+    admission = Admission("pendulum", {}, None, "parameters of node 'probe'")
+    with pytest.raises(ConfigError, match=r"safety\.effort_rate: no limits are in force"):
+        admission.tighten({"safety.effort_rate": 0.1})
+
+
+def test_a_stricter_guard_goes_on_from_the_last_command(in_force):
+    effort = in_force.guard.check(np.array([0.5]), REST).effort
+    assert effort == 0.25, "a rate of half the limit"
+    in_force.tighten({"safety.effort_rate": 0.1})
+    assert in_force.guard.check(np.array([0.5]), REST).effort == pytest.approx(0.3)
+
+
+def test_a_tightened_limit_outlives_the_swap_of_a_bundle(in_force, manifest):
+    in_force.tighten({"safety.effort_rate": 0.1, "safety.effort_limits": [0.25]})
+    found, guard = in_force.admit(PATH, manifest)
+    assert found.safety.effort_rate == 0.5, "what the bundle says, with the node's settings"
+    guard = in_force.accept(PATH, guard)
+    assert (guard.safety.effort_rate, guard.safety.effort_limits) == (0.1, (0.25,))
+    in_force.tighten({"safety.effort_rate": 0.05})
+
+
+def test_a_bundle_that_is_stricter_than_what_was_tightened_stays_so(manifest):
+    admission = Admission("pendulum", {}, None, "here")
+    admission.accept(PATH, admission.admit(PATH, manifest)[1])
+    admission.tighten({"safety.effort_rate": 0.3})
+    strict = SafetySettings(effort_rate=0.2)
+    _, guard = admission.admit(PATH, manifest.model_copy(update={"safety": strict}))
+    assert admission.accept(PATH, guard).safety.effort_rate == 0.2
+
+
+def test_a_limit_tightened_while_a_bundle_is_loaded_holds_for_it(in_force, manifest):
+    _, guard = in_force.admit(PATH, manifest)
+    in_force.tighten({"safety.stale_periods": 2.0})
+    assert guard.safety.stale_periods == 5.0
+    assert in_force.accept(PATH, guard).safety.stale_periods == 2.0
+
+
+def test_a_bundle_whose_window_a_new_margin_would_open_is_refused(manifest):
+    admission = Admission("pendulum", {}, None, "here")
+
+    def with_window(limit, margin):
+        safety = SafetySettings(position_limits=(-limit, limit), position_margin=margin)
+        return manifest.model_copy(update={"safety": safety})
+
+    admission.accept(PATH, admission.admit(PATH, with_window(1.0, 0.1))[1])
+    _, guard = admission.admit(PATH, with_window(1.2, 0.35))
+    admission.tighten({"safety.position_margin": 0.2})
+    with pytest.raises(BundleError, match="looser than the safety in force"):
+        admission.accept(PATH, guard)
+    assert admission.guard.safety.position_limits == (-1.0, 1.0)
+
+
+def test_what_is_tightened_elsewhere_counts_where_it_is_stricter(in_force, manifest):
+    guard = in_force.follow({"safety.effort_rate": 0.9, "safety.stale_periods": 2.0, "x": 1})
+    assert (guard.safety.effort_rate, guard.safety.stale_periods) == (0.5, 2.0)
+    late = Admission("pendulum", {}, None, "here")
+    assert late.follow({"safety.stale_periods": 2.0}) is None
+    assert late.admit(PATH, manifest)[1].safety.stale_periods == 2.0

@@ -65,7 +65,7 @@ def end(node, **diagnostics):
     assert node.exit_code is None, "the counters of the whole episode are still to come"
     for name in ("watchdog", "controller"):
         values = [KeyValue(key=key, value=str(value)) for key, value in diagnostics.items()]
-        status = DiagnosticStatus(name=name, values=values)
+        status = DiagnosticStatus(name=f"/{name}", values=values)
         node.heard["/diagnostics"](DiagnosticArray(status=[status]))
         look(node)
         assert node.exit_code == (None if name == "watchdog" else 0)

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from bench import PERIOD, STEPS, Bench, Process, short_bundle
 from bundle_factory import PLANNER
-from rcl_interfaces.srv import SetParameters
-from rclpy.parameter import Parameter
 from ros_harness import PATIENCE
 from visualization_msgs.msg import MarkerArray
 
@@ -315,6 +313,7 @@ def test_diagnostics_count_what_happened(active):
         bench.ask()
     bench.ask(advance=3 * PERIOD)
     health = bench.health("controller")
+    assert health["hardware_id"] == "pendulum"
     assert health["ticks"] == "4"
     assert health["ticks_planned"] == "4"
     assert health["skipped_joint_states"] == "2"
@@ -445,25 +444,6 @@ def test_a_robot_that_is_silent_before_an_episode_is_measured_in_it(start, tmp_p
     assert bench.wait(lambda: bench.commands[-1] == ("", SAFE))
 
 
-def test_settings_are_fixed_when_the_node_has_started(start, bundles):
-    bench, _ = start(bundle=bundles[0], safety__effort_rate=0.5, mode="lockstep")
-
-    def set_parameter(name, value):
-        parameter = Parameter(name, value=value).to_parameter_msg()
-        request = SetParameters.Request(parameters=[parameter])
-        answer = bench.call(SetParameters, "controller/set_parameters", request)
-        return answer.results[0]
-
-    for name, value in (("safety.effort_rate", -5.0), ("mode", "nonsense")):
-        result = set_parameter(name, value)
-        assert not result.successful
-        assert result.reason.startswith(f"{name}: settings are fixed when a node starts; ")
-    assert set_parameter("use_sim_time", False).successful
-    assert set_parameter("bundle", str(bundles[1])).successful
-    assert bench.transition("configure"), "parameters that are declared later still can be"
-    assert bench.wait(lambda: bench.bundles == [str(bundles[1])])
-
-
 def test_an_episode_ends_even_if_no_joint_state_follows_its_last_tick(active):
     bench, _ = active
     for _ in range(STEPS):
@@ -474,12 +454,12 @@ def test_an_episode_ends_even_if_no_joint_state_follows_its_last_tick(active):
     assert bench.commands[-1][1] == SAFE
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_a_signal_in_an_episode_leaves_the_safe_command(start, bundles, number, code):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_an_episode_leaves_the_safe_command(start, bundles, number):
     bench, process = start(bundle=bundles[0])
     begin(bench)
     assert bench.ask() != SAFE
-    assert process.end(number) == code
+    assert process.end(number) == 0, "or launch would call it an error"
     assert bench.wait(lambda: len(bench.commands) == 2)
     assert bench.commands[-1][1] == SAFE
     assert bench.wait(lambda: bench.active[-1] is False)

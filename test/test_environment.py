@@ -5,6 +5,8 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -99,6 +101,40 @@ def test_a_sourced_ros_2_needs_the_python_that_it_was_built_for(checkout):
     last = done.stderr.splitlines()[-1]
     assert last.startswith("make env: ROS 2 kilted is sourced, but ")
     assert "can't import its rclpy: set PYTHON" in last
+
+
+FIND = """
+from ament_index_python.packages import get_package_prefix, get_package_share_directory
+print(get_package_share_directory("hucrl_ros"), get_package_prefix("hucrl_ros"), sep="\\n")
+"""
+
+
+@pytest.mark.parametrize(("ros", "found"), [("kilted", True), ("wheels", False)])
+def test_an_activated_environment_is_where_launch_looks(checkout, ros, found):
+    pytest.importorskip("ament_index_python", reason="comes with rclpy")
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / ".venv" / "bin" / "activate").write_text(f"VIRTUAL_ENV={checkout}/.venv\n")
+    for name in ("package.xml", "config", "launch", "sim"):
+        (checkout / name).symlink_to(ROOT / name)
+    script = (
+        f"ros={ros}; source <(sed -n '/^link_executables/,/^}}/p' .ci/environment)\n"
+        "link_executables; link_executables; . .venv/bin/activate\n"
+        f"{sys.executable} -c {shlex.quote(FIND)}"
+    )
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=checkout,
+        env={"PATH": os.environ["PATH"], "AMENT_PREFIX_PATH": "/opt/ros/kilted"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode == 0) == found, done.stderr
+    if found:
+        share, prefix = map(Path, done.stdout.split())
+        assert (share / "launch" / "learn.launch.py").is_file()
+        assert (prefix / "lib" / "hucrl_ros" / "controller").is_symlink()
+        assert (checkout / ".venv" / "bin" / "activate").read_text().count("export") == 1
 
 
 def recipe(target: str) -> list[str]:

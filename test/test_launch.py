@@ -10,6 +10,7 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
+import psutil
 import pytest
 from quick_run import quick_file
 
@@ -18,6 +19,7 @@ from hucrl_ros.errors import HucrlError
 from hucrl_ros.run import folder
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import control_graph, learning_graph
+from hucrl_ros.run.session import PARENT_VARIABLE
 from hucrl_ros.run.summary import read_summary
 
 LAUNCH = share_directory() / "launch"
@@ -122,6 +124,7 @@ def test_learning_starts_exactly_the_nodes_of_the_list(fake_launch, tmp_path):
     for name, node in started.items():
         spec = expected[name]
         assert node.kwargs["package"] == "hucrl_ros"
+        assert node.kwargs["additional_env"] == {PARENT_VARIABLE: str(os.getpid())}
         assert node.kwargs["executable"] == spec.executable
         assert node.kwargs["parameters"] == [dict(spec.parameters)]
 
@@ -183,6 +186,8 @@ def test_controlling_starts_exactly_the_nodes_of_the_list(fake_launch, bundle):
     assert list(started) == [node.name for node in expected]
     for spec in expected:
         assert started[spec.name].kwargs["parameters"] == [dict(spec.parameters)]
+        own = started[spec.name].kwargs["additional_env"]
+        assert own == {PARENT_VARIABLE: str(os.getpid())}
         assert dict(started[spec.name].kwargs["remappings"]) == remappings
 
 
@@ -245,6 +250,36 @@ def test_ctrl_c_ends_a_launch_with_all_its_nodes(ros_domain, tmp_path):
     process.communicate(timeout=60)
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
+
+
+LAUNCHER = """
+import os, subprocess, sys, time
+from hucrl_ros.run.session import PARENT_VARIABLE
+variables = {**os.environ, PARENT_VARIABLE: str(os.getpid())}  # as the launch files give it
+node = subprocess.Popen(sys.argv[1:], env=variables, start_new_session=True)
+print(node.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.ros
+def test_a_killed_launch_leaves_no_nodes(ros_domain, bundle):
+    for spec in control_graph(bundle, "pendulum"):
+        launcher = subprocess.Popen(
+            [sys.executable, "-c", LAUNCHER, *spec.command],
+            env={**os.environ, "PYTHONPATH": _with_checkout()},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        node = psutil.Process(int(launcher.stdout.readline()))
+        try:
+            assert node.is_running()
+            launcher.kill()
+            launcher.wait()
+            assert psutil.wait_procs([node], timeout=60)[1] == []
+        finally:
+            if node.is_running():
+                node.kill()
 
 
 def _with_checkout() -> str:

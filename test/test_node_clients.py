@@ -37,7 +37,7 @@ def clients(node, clock):
 
 
 def diagnose(node, name, level, message=""):
-    status = DiagnosticStatus(name=name, level=level, message=message)
+    status = DiagnosticStatus(name=f"/{name}", level=level, message=message)
     node.heard["/diagnostics"](DiagnosticArray(status=[status]))
 
 
@@ -69,6 +69,16 @@ def test_an_error_counts_until_it_is_forgiven_and_a_warning_never(node, clients)
     clients.forgive("controller")
     assert clients.failure("controller") == ""
     assert clients.failure("recorder") == clients.trouble("recorder") == ""
+
+
+def test_only_nodes_of_the_own_namespace_are_listened_to(node, clients, clock, monkeypatch):
+    monkeypatch.setattr(LoneNode, "get_namespace", lambda self: "/left")
+    diagnose(node, "left/controller", ERROR, "mine")
+    for other in ("right/controller", "controller", "left/arm/controller", "left/gripper: driver"):
+        diagnose(node, other, ERROR, "not mine")
+    assert clients.trouble("controller") == clients.failure("controller") == "mine"
+    clock.now += 2 * module.SILENCE_S
+    assert clients.silent() == ["controller"]
 
 
 def test_messages_are_counted_and_kept(node, clients):

@@ -47,11 +47,16 @@ def workspace(tmp_path_factory):
     folder = tmp_path_factory.mktemp("workspace")
     source = folder / "src" / "hucrl_ros"
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(*NOT_COPIED))
-    beside = Path(sys.executable).parent / "colcon"
-    colcon = str(beside) if beside.is_file() else "colcon"
-    done = run(colcon, "build", cwd=folder, COLCON_HOME=str(folder / "colcon"))
+    done = colcon(folder, "build")
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
+
+
+def colcon(workspace: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run colcon, the one beside this interpreter if there is one."""
+    beside = Path(sys.executable).parent / "colcon"
+    command = str(beside) if beside.is_file() else "colcon"
+    return run(command, *arguments, cwd=workspace, COLCON_HOME=str(workspace / "colcon"))
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +108,18 @@ def test_an_installed_executable_runs_and_finds_its_data(workspace, prefix):
     found, indexed, module = done.stdout.strip().split("|")
     assert found == indexed == str(prefix / "share" / "hucrl_ros")
     assert module.startswith(str(prefix))
+
+
+def test_colcon_runs_the_tests_and_a_failure_is_one(workspace):
+    wrong = workspace / "src" / "hucrl_ros" / "test" / "test_wrong.py"
+    for code, failed in (("assert True", 0), ("assert False", 1)):
+        wrong.write_text(f"def test_it():\n    {code}\n")
+        done = colcon(workspace, "test", "--pytest-args", "test/test_wrong.py")
+        assert done.returncode == 0, done.stdout + done.stderr
+        result = colcon(workspace, "test-result")
+        assert result.returncode == failed, result.stdout
+        assert f"1 test, 0 errors, {failed} failure" in result.stdout
+    wrong.unlink()
 
 
 def test_pip_installs_the_same_data_files(workspace, tmp_path):

@@ -1,8 +1,10 @@
 """A node's settings: those of its run, replaced by the parameters that it was given."""
 
-from types import SimpleNamespace
-
 import pytest
+
+pytest.importorskip("rclpy", reason="nodes are ROS 2's")
+
+from lone_node import LoneNode
 from own_robots import PENDULUM, resolved
 
 from hucrl_ros.config.files import override
@@ -15,31 +17,13 @@ from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import RunOptions, prepare_run
 
 
-class Node:
+def Node(**given):  # noqa: N802  # stands for rclpy's
     """Has parameters."""
-
-    def __init__(self, **given):
-        self._given = {name.replace("__", "."): value for name, value in given.items()}
-
-    def get_name(self):
-        return "probe"
-
-    def has_parameter(self, name):
-        return name in self._given
-
-    def get_parameter(self, name):
-        return SimpleNamespace(value=self._given[name])
-
-    def get_parameters_by_prefix(self, prefix):
-        start = f"{prefix}." if prefix else ""
-        return {
-            name.removeprefix(start): self.get_parameter(name)
-            for name in self._given
-            if name.startswith(start)
-        }
-
-    def add_on_set_parameters_callback(self, callback):
-        pass
+    node = LoneNode("probe")
+    node._parameters.clear()  # what another test gave
+    for name, value in given.items():
+        node.declare_parameter(name.replace("__", "."), value)
+    return node
 
 
 def test_parameters_replace_the_settings_of_the_run(tmp_path):

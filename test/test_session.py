@@ -82,6 +82,11 @@ def test_a_supervisor_that_could_not_speak_is_quoted_from_its_log(play, run):
     )
 
 
+def test_a_supervisor_that_somebody_else_stops_has_not_finished(play, run):
+    with pytest.raises(RunError, match="episode 1, step 3: stopped on request; continue with"):
+        play("note('episode 1, step 3: stopped on request')")
+
+
 def test_the_supervisor_is_told_of_a_lost_node_and_has_the_last_word(play, run):
     with pytest.raises(RunError, match="step 3: controller was killed by signal 9"):
         play("note('step 3: ' + sys.stdin.readline().strip()); sys.exit(1)", controller=DIE)

@@ -239,6 +239,15 @@ def test_a_missing_further_joint_is_named(reader):
         reader.read(JointReading(["hinge"], [0.0], [0.0], 0))
 
 
+def test_the_age_that_is_allowed_only_ever_shrinks(reader, around):
+    around.object.add(place(2 * PERIOD_NS))
+    around.goal.add(place(0))
+    for periods in (1.0, 5.0):
+        reader.limit_age(periods)
+        with pytest.raises(StateError, match=r"at most 10\.0 ms"):
+            read(reader, 4 * PERIOD_NS)
+
+
 def test_where_all_is_told_at_once_the_pose_and_the_first_goal_are_waited_for(reader, around):
     assert reader.lacks(PERIOD_NS)
     around.object.add(place(PERIOD_NS))

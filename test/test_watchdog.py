@@ -203,7 +203,7 @@ def test_a_controller_that_is_asked_to_stop_in_an_episode_is_no_reason_to_trip(s
 
 def test_the_watchdog_ends_by_signal(start):
     robot = start("lockstep")
-    assert robot.watchdog.end(signal.SIGINT) == 130
+    assert robot.watchdog.end(signal.SIGINT) == 0
 
 
 def changed(folder, old, new):

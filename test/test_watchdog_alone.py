@@ -13,6 +13,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, String
 
 from hucrl_ros.nodes import watchdog as module
+from hucrl_ros.nodes.setting_parameters import limits_message
 
 PERIOD = 1 / 80
 DAMPING = 0.1
@@ -94,6 +95,25 @@ def test_the_safe_command_damps_the_last_velocity_and_comes_every_period(robot):
 def test_damping_is_limited_by_the_motor(robot):
     robot.wait(2.5, velocity=-50.0)
     assert robot.efforts == [[1.0]]
+
+
+@pytest.mark.parametrize("told", ["before the bundle", "in the episode"])
+def test_limits_tightened_in_the_controller_hold_here(bundle, monkeypatch, told):
+    message = limits_message({"safety.stale_periods": 2.0, "safety.effort_limits": [0.25]})
+    safety = {"safety__safe_command": "damping", "safety__damping": DAMPING}
+    with alone(module.Watchdog, mode="real_time", **safety) as node:
+        if told == "before the bundle":
+            node.heard["controller/limits"](message)
+        robot = Robot(node, bundle, monkeypatch)
+        robot.joint_state()
+        robot.command()
+        if told == "in the episode":
+            node.heard["controller/limits"](message)
+        robot.wait(1.25, velocity=-5.0)
+        assert robot.efforts == [], "the limit is now two periods, less half of one"
+        robot.wait(0.25)
+        assert robot.efforts == [[0.25]]
+        assert node.get_parameter("safety.stale_periods").value == 2.0
 
 
 def test_a_velocity_from_long_ago_is_not_damped(robot):

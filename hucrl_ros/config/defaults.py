@@ -8,9 +8,9 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -37,27 +37,48 @@ def document_defaults() -> str:
     return HEADER + "\n".join(_lines(Config, " " * 4)) + "\n"
 
 
-def _range_text(annotation: object, constraints: Sequence[object]) -> str:
-    """The interval or the choices that a field accepts; empty where it takes any text."""
+class Accepted(NamedTuple):
+    """Which values a field takes; of a list, its entries."""
+
+    kind: object
+    """int, float, or another type."""
+    choices: tuple[str, ...] = ()
+    """All of them, if there are few."""
+    bounds: Mapping[str, float] = {}
+    """Of numbers: `ge`, `gt`, `le`, `lt`, where there is one."""
+
+    @property
+    def text(self) -> str:
+        """The interval or the choices; empty where it takes any text."""
+        if self.choices:
+            return " | ".join(self.choices)
+        if self.kind not in (int, float):
+            return ""
+        bounds = {kind: f"{bound:.10g}" for kind, bound in self.bounds.items()}
+        lower = f"[{bounds['ge']}" if "ge" in bounds else f"({bounds.get('gt', '-inf')}"
+        upper = f"{bounds['le']}]" if "le" in bounds else f"{bounds.get('lt', 'inf')})"
+        return f"{lower}, {upper}"
+
+
+def accepted(field: FieldInfo) -> Accepted:
+    """Which values a field of the schema takes."""
+    annotation: Any = field.annotation
+    constraints: Sequence[object] = field.metadata
     if annotation is bool:
-        return "true | false"
+        return Accepted(bool, ("true", "false"))
     if get_origin(annotation) is Literal:
-        return " | ".join(get_args(annotation))
+        return Accepted(str, get_args(annotation))
     if get_origin(annotation) is tuple:  # of its entries, not of its length
         entry = get_args(annotation)[0]
         annotation, *given = get_args(entry) or (entry,)  # from Annotated[int, ...], or from int
         constraints = [bound for each in given for bound in getattr(each, "metadata", [each])]
-    if annotation not in (int, float):
-        return ""
     bounds = {
-        kind: f"{bound:.10g}"
+        kind: bound
         for constraint in constraints
         for kind in ("ge", "gt", "le", "lt")
         if (bound := getattr(constraint, kind, None)) is not None
     }
-    lower = f"[{bounds['ge']}" if "ge" in bounds else f"({bounds.get('gt', '-inf')}"
-    upper = f"{bounds['le']}]" if "le" in bounds else f"{bounds.get('lt', 'inf')})"
-    return f"{lower}, {upper}"
+    return Accepted(annotation, bounds=bounds)
 
 
 def _lines(group: type[Settings], indent: str) -> Iterator[str]:
@@ -78,9 +99,9 @@ def _lines(group: type[Settings], indent: str) -> Iterator[str]:
 
 def described(docstring: str, field: FieldInfo) -> tuple[str, str]:
     """Meaning; unit and range. The docstring of a field has its unit in brackets."""
-    unit, accepted = UNIT.search(docstring), _range_text(field.annotation, field.metadata)
+    unit, values = UNIT.search(docstring), accepted(field).text
     facts = [f"Unit: {unit[1]}."] if unit else []
-    facts += [f"Range: {accepted}."] if accepted else []
+    facts += [f"Range: {values}."] if values else []
     return UNIT.sub("", docstring), " ".join(facts)
 
 

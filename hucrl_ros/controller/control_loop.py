@@ -108,6 +108,12 @@ class ControlLoop:
         self._step, self._stamp_ns = other._step, other._stamp_ns
         self._heard, self._looked = other._heard, other._looked
 
+    def obey(self, guard: Guard) -> None:
+        """Let a stricter guard take over, from the next command on."""
+        guard.reset(self.guard.last)
+        self.guard = guard
+        self.reader.limit_age(guard.safety.stale_periods)
+
     def answer(self, reading: JointReading, received: float, send: Send) -> Answer | None:
         """Send the command for a joint state, then say what was done.
 

@@ -15,7 +15,7 @@ from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.config.task_file import beside, kept_robot
 from hucrl_ros.controller.manifest import Manifest
-from hucrl_ros.errors import BundleError, ConfigError, shortened
+from hucrl_ros.errors import BundleError, ConfigError, HucrlError, shortened
 
 Array = NDArray[np.float64]
 
@@ -208,13 +208,24 @@ def admit(
         return Guard(spec, safety)
     check_robot(path, spec, in_force.spec)
     guard = Guard(spec, safety)
+    refuse_looser(guard, in_force, path)
+    return guard
+
+
+def refuse_looser(
+    guard: Guard, in_force: Guard, source: Path | str, error: type[HucrlError] = BundleError
+) -> None:
+    """Refuse a guard that leaves more room than the one in force.
+
+    Raises:
+        HucrlError: names the setting and both values.
+    """
     for names, room in guard.room.items():
         if np.any(room > in_force.room[names]):
-            raise BundleError(
-                f"{path}: looser than the safety in force: {_told(names, safety)}, in force "
-                f"{_told(names, in_force.safety)}; start the node anew to loosen it"
+            raise error(
+                f"{source}: looser than the safety in force: {_told(names, guard.safety)}, in "
+                f"force {_told(names, in_force.safety)}; start the node anew to loosen it"
             )
-    return guard
 
 
 def check_robot(path: Path, made_for: RobotSpec, here: RobotSpec) -> None:

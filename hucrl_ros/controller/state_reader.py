@@ -243,9 +243,14 @@ class StateReader:
             spec.joint_names, self._sources.further, velocity_estimator(driver, spec.period)
         )
         self._poses = poses or PoseBuffer()
+        self._period = spec.period
         self._oldest_ns = round(pose_periods * spec.period * 1e9)
         self._apart_ns = tuple(round(periods * spec.period * 1e9) for periods in SPEED_PERIODS)
         self._order = np.array(self._sources.order, dtype=np.intp)
+
+    def limit_age(self, pose_periods: float) -> None:
+        """Let an object's pose be no older than that either [control periods]."""
+        self._oldest_ns = min(self._oldest_ns, round(pose_periods * self._period * 1e9))
 
     def reset(self) -> None:
         """An episode begins; the clock may start again."""

@@ -73,7 +73,7 @@ def listen(robot: RobotSettings, environment: Mapping[str, str]) -> Evidence:
         )
     except subprocess.TimeoutExpired:
         raise RunError(f"the listener hangs for {STARTUP_S:g} s; run `hucrl doctor`") from None
-    if done.returncode != 0:
+    if done.returncode != 0 or not done.stdout.strip():
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise RunError(f"the listener ended: {lines[-1]}")
     found: Evidence = json.loads(done.stdout.strip().splitlines()[-1])

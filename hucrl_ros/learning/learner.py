@@ -270,10 +270,10 @@ class Learner:
             newest = {k: v.clone() for k, v in self.actor_critic.state_dict().items()}
             other = search(anew=True, gentle=gentle)
             logger.info(
-                "policy search: promises %.1f, after %.1f was known: fresh policies%s promise %.1f",
+                "policy search: promises %.1f, after %.1f was known: %s policies promise %.1f",
                 found.promise,
                 max(known),
-                ", gently," if gentle else "",
+                "gently taught" if gentle else "fresh",
                 other.promise,
             )
             if other.promise > found.promise:

@@ -14,15 +14,13 @@ from rclpy.node import Node
 from rclpy.subscription import Subscription
 from std_msgs.msg import String
 
-from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.admission import Admission
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import ControlLoop, build_control_loop
-from hucrl_ros.controller.guard import Guard, admit
 from hucrl_ros.controller.state_reader import PoseBuffer
 from hucrl_ros.errors import HucrlError, shortened
 from hucrl_ros.nodes import topics
-from hucrl_ros.nodes.parameters import given_settings, origin, robot_of_run
 from hucrl_ros.nodes.topics import LATCHED
 
 logger = logging.getLogger(__name__)
@@ -90,28 +88,32 @@ class BundleSlot:
     """Loads bundles named by a parameter or on the topic `bundle`, and echoes what became of it.
 
     Settings come from the bundle's manifest; the node's parameters `planner.*`, `safety.*` and
-    `driver.*` replace them where they are given.
+    `driver.*` replace them where they are given, or tightened while it runs.
     """
 
-    def __init__(self, node: Node, config: Config, planning: Executor, poses: PoseBuffer) -> None:
+    def __init__(
+        self,
+        node: Node,
+        config: Config,
+        admission: Admission,
+        planning: Executor,
+        poses: PoseBuffer,
+    ) -> None:
         """Load for a node.
 
         Args:
             node: The controller.
             config: Its settings.
+            admission: Says which bundles may play, and under which guard.
             planning: Has the one thread in which all bundles plan.
             poses: Where object and goal are heard of.
         """
         self.name = ""
         """Path of the bundle in use."""
-        self.safety = config.safety
-        """Safety settings in use."""
         self._node = node
         self._config = config
+        self._admission = admission
         self._planning, self._poses = planning, poses
-        self._given = given_settings(node, "planner", "safety", "driver")
-        self._robot = robot_of_run(node, config.task)
-        self._guard: Guard | None = None
         self._loader: BundleLoader = BundleLoader(self._prepare)
         self._ready: Outcome | None = None
         self._echo = node.create_publisher(String, topics.LOADED_BUNDLE, LATCHED)
@@ -146,16 +148,21 @@ class BundleSlot:
         outcome = outcome or self._loader.poll()
         if outcome is None:
             return None
-        if outcome.loaded is None:
-            self._node.get_logger().error(f"bundle refused: {outcome.error}")
-            self._echo.publish(String(data=f"error: {outcome.error}"))
+        loaded, error = outcome.loaded, outcome.error
+        if loaded is not None:
+            try:
+                # Limits may have been tightened while it was loaded.
+                loaded.obey(self._admission.accept(outcome.path, loaded.guard))
+            except HucrlError as problem:
+                loaded, error = None, shortened(problem, LINE)
+        if loaded is None:
+            self._node.get_logger().error(f"bundle refused: {error}")
+            self._echo.publish(String(data=f"error: {error}"))
             return None
         self.name = str(outcome.path)
-        self._guard = outcome.loaded.guard
-        self.safety = self._guard.safety
         self._node.get_logger().info(f"bundle {self.name}")
         self._echo.publish(String(data=self.name))
-        return outcome.loaded
+        return loaded
 
     def close(self) -> None:
         """End the loader's thread."""
@@ -167,8 +174,7 @@ class BundleSlot:
     def _prepare(self, path: Path) -> ControlLoop:
         config = self._config
         bundle = load_bundle(path, threads=config.control.threads)
-        manifest = override(bundle.manifest, self._given, f"{path} with {origin(self._node)}")
-        guard = admit(path, manifest, config.task, manifest.safety, self._robot, self._guard)
+        manifest, guard = self._admission.admit(path, bundle.manifest)
         return build_control_loop(
             replace(bundle, manifest=manifest),
             guard,

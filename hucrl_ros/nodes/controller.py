@@ -2,10 +2,12 @@
 
 import sys
 import traceback
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
+from hucrl_ros.controller.admission import Admission
 from hucrl_ros.controller.control_loop import Answer, ControlLoop
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.controller.timing import PLANNING_THREAD
@@ -14,14 +16,23 @@ from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.bundle_slot import BundleSlot
 from hucrl_ros.nodes.controller_topics import ControllerInputs, ControllerOutputs, Heard
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
-from hucrl_ros.nodes.parameters import own_parameter, read_config
+from hucrl_ros.nodes.parameters import (
+    given_settings,
+    origin,
+    own_parameter,
+    read_config,
+    robot_of_run,
+)
 from hucrl_ros.nodes.plan_publisher import PlanPublisher
 from hucrl_ros.nodes.process_liveness import ProcessLiveness, liveness_name
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.setting_parameters import BUNDLES, SettingParameters
 
 LOG_PERIOD = 1.0
 """[s] At most one line of a kind in this time."""
 OWN_PARAMETERS = ("run", "bundle")
+USES = ("task", "mode", "seed", "control", *BUNDLES)
+"""Settings."""
 
 
 class Controller(LifecycleNode):
@@ -35,11 +46,15 @@ class Controller(LifecycleNode):
         super().__init__("controller", automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
         self._config = read_config(self, OWN_PARAMETERS)
+        given, task = given_settings(self, *BUNDLES), self._config.task
+        self._admission = Admission(task, given, robot_of_run(self, task), origin(self))
+        self._settings = SettingParameters(self, self._config, USES, self._tighten)
+        own_parameter(self, "bundle", "")
         lockstep = self._config.mode == "lockstep"
         self._planning = ThreadPoolExecutor(1, PLANNING_THREAD)
         self._inputs = ControllerInputs(self, lockstep, self._on_joint_state, self._on_silence)
         poses = self._inputs.poses
-        self._slot = BundleSlot(self, self._config, self._planning, poses)
+        self._slot = BundleSlot(self, self._config, self._admission, self._planning, poses)
         self._loop: ControlLoop | None = None
         self._active = self._prepared = False
         self._trouble = Health()
@@ -185,7 +200,20 @@ class Controller(LifecycleNode):
             realtime.prepare(self._config.control)  # the bundle may have brought threads
         self._outputs.prepare(loop.spec.action_dim)
         self._plan.prepare(loop.spec)
-        self._inputs.set_period(loop.spec.period, self._slot.safety.stale_periods)
+        manifest, safety = loop.player.bundle.manifest, loop.guard.safety
+        self._inputs.set_period(loop.spec.period, safety.stale_periods)
+        self._diagnostics.hardware_id = loop.spec.name
+        self._settings.show(safety=safety, planner=manifest.planner, driver=manifest.driver)
+
+    def _tighten(self, limits: Mapping[str, object]) -> None:
+        """Obey stricter limits from the next tick on, and tell the watchdog."""
+        guard = self._admission.tighten(limits)
+        if self._loop is not None:
+            self._loop.obey(guard)
+            self._inputs.set_period(guard.spec.period, guard.safety.stale_periods)
+        self._outputs.limits(self._admission.tightened)
+        told = ", ".join(f"{name} = {value}" for name, value in limits.items())
+        self.get_logger().info(f"stricter from now on: {told}")
 
     def _finish(self) -> None:
         """Leave the robot without effort and say so."""

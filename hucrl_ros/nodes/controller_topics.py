@@ -1,13 +1,14 @@
 """The controller's topics: its terms as messages, what it hears in an episode, what it says."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import PoseStamped
 from numpy.typing import NDArray
+from rcl_interfaces.msg import ParameterEvent
 from rclpy.node import Node
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
@@ -31,6 +32,7 @@ from hucrl_ros.controller.ticks import (
 )
 from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
 from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.setting_parameters import limits_message
 from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, MEASURED, NEWEST, STEADY, STREAM
 
 
@@ -256,12 +258,13 @@ class ControllerInputs:
 
 
 class ControllerOutputs:
-    """Publishers of commands, ticks and activity."""
+    """Publishers of commands, ticks, activity and limits."""
 
     def __init__(self, node: Node) -> None:
         self._commands = node.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
         self._ticks = node.create_publisher(Float64MultiArray, topics.TICKS, STREAM)
         self._activity = node.create_publisher(Bool, topics.ACTIVE, LATCHED)
+        self._limits = node.create_publisher(ParameterEvent, topics.LIMITS, LATCHED)
         self._layout = MultiArrayLayout()
 
     @property
@@ -284,6 +287,10 @@ class ControllerOutputs:
     def activity(self, active: bool) -> None:
         """Publish whether an episode is under way."""
         self._activity.publish(Bool(data=active))
+
+    def limits(self, limits: Mapping[str, object]) -> None:
+        """Publish all limits that were tightened so far, by dotted keys."""
+        self._limits.publish(limits_message(limits))
 
     def await_arrival(self) -> None:
         """Wait a moment for what was sent; to be called before the process ends."""

@@ -19,8 +19,9 @@ from hucrl_ros.controller.manifest import LearningReport, read_manifest
 from hucrl_ros.errors import HucrlError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
-from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
+from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config, robot_of_run
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.topics import LATCHED, STEADY
 from hucrl_ros.run.folder import RunFolder
 
@@ -196,13 +197,15 @@ class Learner(Node):
         threads = own_parameter(self, "threads", 1)
         run = own_run(self)
         config = read_config(self, own=("run", "threads"))
+        SettingParameters(self, config, tuple(Config.model_fields))
         self._run = run
         self._random = config.exploration.random_episodes > 0
         self._worker = LearningWorker(config, run, threads, factory)
         self._reported: Status | None = None
         self._publisher = self.create_publisher(DiagnosticStatus, topics.LEARNER_REPORT, LATCHED)
         self._service = self.create_service(Trigger, topics.LEARN, self._on_learn)
-        self._diagnostics = DiagnosticsPublisher(self, self._health)
+        robot = robot_of_run(self, config.task)
+        self._diagnostics = DiagnosticsPublisher(self, self._health, robot.name if robot else "")
         self._timer = self.create_timer(REPORT_PERIOD, self._report, clock=STEADY)
 
     def close(self) -> None:
@@ -229,7 +232,7 @@ class Learner(Node):
         status = self._worker.status
         if status is not self._reported:
             self._reported = status
-            self._publisher.publish(_health_of(status).status(self.get_name()))
+            self._publisher.publish(_health_of(status).status(self.get_fully_qualified_name()))
 
     def _health(self) -> Health:
         return _health_of(self._worker.status)

@@ -14,8 +14,10 @@ from std_msgs.msg import Bool, String
 from std_srvs.srv import SetBool, Trigger
 
 from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.diagnostics import speaker
 from hucrl_ros.nodes.topics import LATCHED
 
+PEERS = ("simulator", "controller", "watchdog", "recorder", "learner")
 SILENCE_S = 30.0
 """[s] Without diagnostics, which come every second, a node counts as lost."""
 
@@ -138,8 +140,11 @@ class NodeClients:
 
     def _on_health(self, message: DiagnosticArray) -> None:
         for status in message.status:
-            self._last_seen[status.name] = time.monotonic()
+            name = speaker(self._node, status)
+            if name not in PEERS:  # somebody else's, whose silence and trouble don't count
+                continue
+            self._last_seen[name] = time.monotonic()
             if status.level != DiagnosticStatus.OK:
-                self._trouble[status.name] = status.message
+                self._trouble[name] = status.message
             if status.level == DiagnosticStatus.ERROR:
-                self._failure[status.name] = status.message
+                self._failure[name] = status.message

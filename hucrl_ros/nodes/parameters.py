@@ -1,14 +1,12 @@
 """ROS parameters of a node, checked by the one schema of `hucrl_ros.config.schema`."""
 
 import array
+import copy
 from collections.abc import Collection
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from rcl_interfaces.msg import SetParametersResult
 from rclpy.node import Node
-from rclpy.parameter import Parameter
 
 from hucrl_ros.config.files import override
 from hucrl_ros.config.robot import RobotSpec
@@ -19,8 +17,16 @@ from hucrl_ros.run.folder import RunFolder
 
 ROS_PARAMETERS = ("use_sim_time", "start_type_description_service")
 ROS_PREFIXES = ("qos_overrides.",)
+OWN = {
+    "run": "Folder of the run; its settings hold where no parameter says otherwise.",
+    "bundle": "What to load when the node is configured.",
+    "command_delay": "In real time, commands act so much later than they come [s].",
+    "threads": "Threads that torch may use [1].",
+    "parent_reports": "A parent process tells of lost nodes; only for `hucrl up`.",
+}
+"""What a node's own parameters mean."""
 READ_LATER = ("bundle",)
-"""Parameters that a node reads after its start, so that they may change."""
+"""Those that a node reads after its start, so that they may change."""
 
 Value = TypeVar("Value", bool, int, float, str)
 
@@ -28,7 +34,7 @@ Value = TypeVar("Value", bool, int, float, str)
 def read_config(node: Node, own: Collection[str] = ()) -> Config:
     """The settings of the run whose folder the parameter `run` names, with the other parameters.
 
-    Without a run they replace the schema's defaults. From now on a change of one is refused.
+    Without a run they replace the schema's defaults.
 
     The node must be built with `automatically_declare_parameters_from_overrides=True`, so that
     a misspelt parameter is seen (and refused by name) instead of being ignored.
@@ -43,20 +49,21 @@ def read_config(node: Node, own: Collection[str] = ()) -> Config:
     """
     ignored = {*ROS_PARAMETERS, *own}
     values = {
-        name: _plain(parameter.value)
+        name: plain(parameter.value)
         for name, parameter in node.get_parameters_by_prefix("").items()
         if name not in ignored and not name.startswith(ROS_PREFIXES)
     }
     base = own_run(node).config if node.has_parameter("run") else Config()
-    config = override(base, values, origin(node))
-    node.add_on_set_parameters_callback(partial(_refuse_changes, node))
-    return config
+    return override(base, values, origin(node))
 
 
 def given_settings(node: Node, *groups: str) -> dict[str, object]:
-    """Dotted keys and values of the settings in `groups` that the node's parameters name."""
+    """Dotted keys and values of the settings in `groups` that the node was given.
+
+    To be called before `SettingParameters` declares the others.
+    """
     return {
-        f"{group}.{name}": _plain(parameter.value)
+        f"{group}.{name}": plain(parameter.value)
         for group in groups
         for name, parameter in node.get_parameters_by_prefix(group).items()
     }
@@ -75,6 +82,10 @@ def own_parameter(node: Node, name: str, default: Value) -> Value:
     """
     if not node.has_parameter(name):
         node.declare_parameter(name, default)
+    if name in OWN and not node.describe_parameter(name).description:
+        descriptor = copy.deepcopy(node.describe_parameter(name))  # of the type that was given
+        descriptor.description, descriptor.read_only = OWN[name], name not in READ_LATER
+        node.set_descriptor(name, descriptor)
     value = node.get_parameter(name).value
     if isinstance(default, float) and type(value) is int:
         value = float(value)
@@ -116,17 +127,6 @@ def robot_of_run(node: Node, task: str) -> RobotSpec | None:
     return kept_robot(RunFolder(Path(folder)).robot if folder else None, task)
 
 
-def _refuse_changes(node: Node, parameters: list[Parameter]) -> SetParametersResult:
-    for name in (parameter.name for parameter in parameters):
-        free = name in (*ROS_PARAMETERS, *READ_LATER) or name.startswith(ROS_PREFIXES)
-        if not free and node.has_parameter(name):  # otherwise the node is just declaring it
-            reason = (
-                f"{name}: settings are fixed when a node starts; start it with "
-                f"--ros-args -p {name}:=VALUE, or the run with --set {name}=VALUE"
-            )
-            return SetParametersResult(successful=False, reason=reason)
-    return SetParametersResult(successful=True)
-
-
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """The value of a parameter, with a list for each kind of array."""
     return list(value) if isinstance(value, (array.array, tuple)) else value

@@ -16,8 +16,9 @@ from hucrl_ros.controller.topics import RECORDED, RecordedTopic
 from hucrl_ros.errors import BagError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
-from hucrl_ros.nodes.parameters import own_run, read_config
+from hucrl_ros.nodes.parameters import own_run, read_config, robot_of_run
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.topics import ARCHIVE, ARCHIVE_LATCHED, MEASURED_ARCHIVE, STEADY
 from hucrl_ros.run.recording import Recording
 
@@ -46,7 +47,9 @@ class Recorder(Node):
     def __init__(self) -> None:
         super().__init__("recorder", automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
-        self._lockstep = read_config(self, own=("run",)).mode == "lockstep"
+        config = read_config(self, own=("run",))
+        SettingParameters(self, config, ("task", "mode"))
+        self._lockstep = config.mode == "lockstep"
         self._run = own_run(self)
         self._recording: Recording | None = None
         self._goal: bytes | None = None
@@ -66,7 +69,8 @@ class Recorder(Node):
             for topic in RECORDED
         }
         self.create_service(SetBool, topics.RECORD, self._on_record)
-        self._diagnostics = DiagnosticsPublisher(self, self._health)
+        robot = robot_of_run(self, config.task)
+        self._diagnostics = DiagnosticsPublisher(self, self._health, robot.name if robot else "")
         self.create_timer(POLL_PERIOD, self._poll, clock=STEADY)
 
     def close(self) -> None:

@@ -54,10 +54,6 @@ class _StopSignal:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.number = number
 
-    @property
-    def exit_code(self) -> int:
-        return 130 if self.number == signal.SIGINT else 0
-
     def ignore_further(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
@@ -71,8 +67,8 @@ def run_node(factory: Callable[[], RunnableNode], args: Sequence[str] | None = N
         args: Command line without the program's name; None: that of this process.
 
     Returns:
-        The process's exit code: 0 after SIGTERM, 130 after SIGINT, 2 for bad settings, 1 for
-        any other error that a user can cause, and the node's own `exit_code` if it set one.
+        The process's exit code: 0 after a signal, 2 for bad settings, 1 for any other error
+        that a user can cause, and the node's own `exit_code` if it set one.
     """
     arguments = list(sys.argv[1:] if args is None else args)
     parent = os.environ.pop(PARENT_VARIABLE, "")
@@ -145,8 +141,8 @@ def _spin(node: RunnableNode, executor: Executor, stop: _StopSignal, parent: str
                 return 1
             executor.spin_once(timeout_sec=WAKE_PERIOD)
     except (KeyboardInterrupt, ExternalShutdownException):
-        return 130
-    return stop.exit_code if node.exit_code is None else node.exit_code
+        return 0
+    return node.exit_code or 0
 
 
 def _complain(factory: Callable[[], RunnableNode], error: Exception) -> None:

@@ -18,6 +18,7 @@ from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.pacing import Lockstep, Pacing, RealTime
 from hucrl_ros.nodes.parameters import origin, own_parameter, read_config
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.simulated_driver import SimulatedDriver
 from hucrl_ros.nodes.topics import LATCHED, MEASURED, STEADY, STREAM
 from hucrl_ros.robots import make_robot
@@ -45,6 +46,7 @@ class Simulator(Node):
         super().__init__("simulator", automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
         config = read_config(self, own=("run",))
+        SettingParameters(self, config, ("task", "mode", "seed", "simulator", "body"))
         folder = own_parameter(self, "run", "")
         self._run = RunFolder.open(Path(folder)) if folder else None
         self._mode = config.mode
@@ -80,7 +82,7 @@ class Simulator(Node):
         self._publisher = self.create_publisher(JointState, topics.JOINT_STATES, measured)
         self.create_subscription(Float64MultiArray, topics.COMMANDS, self._on_command, STREAM)
         self.create_service(Trigger, topics.RESET, self._on_reset)
-        self._diagnostics = DiagnosticsPublisher(self, self._health)
+        self._diagnostics = DiagnosticsPublisher(self, self._health, self._spec.name)
         self._repeat_timer = self.create_timer(REPEAT_PERIOD, self._repeat, clock=STEADY)
         if self._mode != "lockstep":
             self._repeat_timer.cancel()

@@ -14,14 +14,16 @@ from std_srvs.srv import Trigger
 from hucrl_ros.errors import HucrlError, RunError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import listen_for_poses, to_reading, to_tick
-from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
-from hucrl_ros.nodes.node_clients import NodeClients
+from hucrl_ros.nodes.delivery import undelivered
+from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
+from hucrl_ros.nodes.node_clients import PEERS, NodeClients
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.protocol import Protocol, Wait
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.topics import ARCHIVE, MEASURED_ARCHIVE, STEADY
 from hucrl_ros.run.live_view import make_view
-from hucrl_ros.run.processes import PERSON_IS_READY
+from hucrl_ros.run.processes import PERSON_IS_READY, STOPPED
 from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
 from hucrl_ros.run.summary_writer import Ledger
 
@@ -29,8 +31,12 @@ ADVANCE_PERIOD = 0.05
 """[s] Between two looks at what is waited for; messages are looked at as they come."""
 VIEW_PERIOD = 0.25
 """[s]"""
+DELIVERY_PERIOD = 1.0
+"""[s] Between two looks at who doesn't hear whom."""
 FAREWELL_S = 5.0
 """[s] For the other nodes to react, and the watchdog to speak, before the run is given up."""
+USES = ("task", "strategy", "action_penalty", "seed", "episodes", "mode", "driver")
+"""Settings."""
 _STDIN = 0
 
 
@@ -48,6 +54,7 @@ class Supervisor(Node):
         self._parent_reports = own_parameter(self, "parent_reports", False)
         run = own_run(self)
         config = read_config(self, own=("run", "parent_reports"))
+        SettingParameters(self, config, USES)
         self._progress = Progress(config)
         self._view = make_view()
         self._view.update(self._progress)
@@ -56,6 +63,7 @@ class Supervisor(Node):
 
         task = make_task(config.task, config.action_penalty, run.robot)
         self._lockstep = config.mode == "lockstep"
+        self._robot = task.spec.name
         self._monitor = EpisodeMonitor(task, None if self._lockstep else config.driver)
         self._ledger = Ledger(run, config, task)
         self._ledger.write()
@@ -77,6 +85,7 @@ class Supervisor(Node):
         self._give_up_at = 0.0
         self._expect_trip = False
         self._heard = ""
+        self._undelivered: list[str] = []
         self._connect()
 
     def _connect(self) -> None:
@@ -89,14 +98,15 @@ class Supervisor(Node):
         self._ticking = [
             self.create_timer(ADVANCE_PERIOD, self._look, clock=STEADY),
             self.create_timer(VIEW_PERIOD, self._show, clock=STEADY),
+            self.create_timer(DELIVERY_PERIOD, self._judge_delivery, clock=STEADY),
         ]
         self.create_service(Trigger, topics.START, self._on_start)
-        self._diagnostics = DiagnosticsPublisher(self, self._health)
+        self._diagnostics = DiagnosticsPublisher(self, self._health, self._robot)
 
     def close(self) -> None:
         """Leave the summary and the terminal in order."""
         if self.exit_code is None:
-            self._ledger.note(f"{self._protocol.place}: stopped on request")
+            self._ledger.note(f"{self._protocol.place}: {STOPPED}")
             self._progress.enter(Phase.STOPPED)
         self._show()
         self._view.close()
@@ -158,6 +168,14 @@ class Supervisor(Node):
         response.success = not response.message
         return response
 
+    def _judge_delivery(self) -> None:
+        """Say it on the terminal where somebody isn't heard; each node has it in its log only."""
+        self._undelivered = undelivered(self, (*PEERS, self.get_name()))
+        told = self._ledger.events[self._progress.earlier_notes :]
+        for line in self._undelivered:
+            if line not in told:
+                self._ledger.note(line)
+
     # The end of a run that can't go on
 
     def _give_up(self, reason: str) -> None:
@@ -212,6 +230,8 @@ class Supervisor(Node):
             "episode": self._progress.episode,
             "finished_episodes": len(self._ledger.episodes),
         }
+        if self._undelivered:
+            return Health(Level.WARN, self._undelivered[0], values)
         return Health(values=values)
 
 

@@ -20,6 +20,7 @@ from hucrl_ros.controller.topics import TICKS as TICKS
 from hucrl_ros.controller.topics import TRIPPED as TRIPPED
 
 LOADED_BUNDLE = "controller/bundle"
+LIMITS = "controller/limits"
 PLAN = "controller/plan"
 BUNDLE = "bundle"
 LEARNER_REPORT = "learner/report"

@@ -4,7 +4,7 @@ import functools
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -12,13 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
 from numpy.typing import NDArray
+from rcl_interfaces.msg import ParameterEvent
 from rclpy.node import Node
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 
-from hucrl_ros.config.files import override
-from hucrl_ros.controller.guard import Guard, admit
+from hucrl_ros.controller.admission import Admission
+from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import Manifest, read_manifest
 from hucrl_ros.controller.state_reader import JointStateReader, velocity_estimator
 from hucrl_ros.controller.watch import Watch, patience
@@ -30,12 +31,15 @@ from hucrl_ros.nodes.parameters import given_settings, origin, read_config, robo
 from hucrl_ros.nodes.process_liveness import ProcessWatcher, liveness_name
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.setting_parameters import SettingParameters, to_limits
 from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, MEASURED, NEWEST, STEADY, STREAM
 
 LABEL = "watchdog"
 """Label in the layout of the watchdog's commands, which tells them from the controller's."""
 CHECKS = 4
 """Looks at the watch in a control period."""
+USES = ("task", "mode", "safety", "driver", "control.realtime_priority")
+"""Settings."""
 OFFERS = 0.05
 """[s] Between two looks whether a bundle has been read."""
 
@@ -45,7 +49,6 @@ class Admitted(NamedTuple):
 
     name: str
     manifest: Manifest
-    guard: Guard
 
 
 class Watchdog(Node):
@@ -70,11 +73,10 @@ class Watchdog(Node):
         super().__init__(LABEL, automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
         self._config = read_config(self, ("run",))
-        self._given = given_settings(self, "safety", "driver")
-        self._robot = robot_of_run(self, self._config.task)
+        given, task = given_settings(self, "safety", "driver"), self._config.task
+        self._admission = Admission(task, given, robot_of_run(self, task), origin(self))
+        self._settings = SettingParameters(self, self._config, USES, self._tighten)
         self._watch = Watch()
-        self._guard: Guard | None = None
-        self._admitted: Guard | None = None  # the reading thread's: it is ahead of the watch
         self._reading = ThreadPoolExecutor(1, "bundle")
         self._reading.submit(int).result()  # so that its thread gets no priority
         self._offers: deque[Future[Admitted]] = deque()
@@ -93,6 +95,7 @@ class Watchdog(Node):
             (JointState, topics.JOINT_STATES, self._on_joint_state, delivery),
             (Float64MultiArray, topics.COMMANDS, self._on_command, STREAM),
             (String, topics.LOADED_BUNDLE, self._on_bundle, LATCHED),
+            (ParameterEvent, topics.LIMITS, self._on_limits, LATCHED),
         ):
             self.create_subscription(kind, topic, self._standing(callback), qos)
         on_active = self._standing(self._on_active)
@@ -139,25 +142,26 @@ class Watchdog(Node):
 
     def _admit(self, name: str) -> Admitted:
         path = Path(name)
-        manifest = override(read_manifest(path), self._given, f"{path} with {origin(self)}")
-        self._admitted = admit(
-            path, manifest, self._config.task, manifest.safety, self._robot, self._admitted
-        )
-        return Admitted(name, manifest, self._admitted)
+        manifest, guard = self._admission.admit(path, read_manifest(path))
+        self._admission.accept(path, guard)
+        return Admitted(name, manifest)
 
     def _take_offer(self) -> None:
         """Stand by for a bundle that has been read and admitted; raises why it wasn't."""
         if not self._offers or not self._offers[0].done():
             return
-        self._bundle, manifest, self._guard = self._offers.popleft().result()
+        self._bundle, manifest = self._offers.popleft().result()
         self._period = manifest.period
         estimator = velocity_estimator(manifest.driver, manifest.period)
         self._reader = JointStateReader(manifest.joint_names, estimator=estimator)
         count = manifest.spec.action_dim
         dimension = MultiArrayDimension(label=LABEL, size=count, stride=count)
         self._layout = MultiArrayLayout(dim=[dimension])
-        lockstep = self._config.mode == "lockstep"
-        self._watch.limit_s = patience(manifest.safety.stale_periods, manifest.period, lockstep)
+        guard = self._admission.guard  # ahead of this bundle's, if limits were tightened
+        assert guard is not None
+        self._obey(guard)
+        self._settings.show(safety=guard.safety, driver=manifest.driver)
+        self._diagnostics.hardware_id = manifest.robot
         # It needs next to no time, but that at once: taken wherever it is allowed. Now, because
         # the executor's own threads didn't exist yet when this node was made.
         wished = self._config.control.realtime_priority
@@ -165,6 +169,21 @@ class Watchdog(Node):
             try_realtime_priority(min(wished + 1, 99))
         self.destroy_timer(self._timer)
         self._timer = self._make_timer(manifest.period / CHECKS)
+
+    def _on_limits(self, message: ParameterEvent) -> None:
+        """Limits were tightened in the controller: they hold here too."""
+        guard = self._admission.follow(to_limits(message))
+        if guard is not None:
+            self._obey(guard)
+            self._settings.show(safety=guard.safety)
+
+    def _tighten(self, limits: Mapping[str, object]) -> None:
+        """Somebody tightens limits here."""
+        self._obey(self._admission.tighten(limits))
+
+    def _obey(self, guard: Guard) -> None:
+        lockstep = self._config.mode == "lockstep"
+        self._watch.limit_s = patience(guard.safety.stale_periods, guard.spec.period, lockstep)
 
     def _on_active(self, message: Bool) -> None:
         if self._watch.tripped:
@@ -226,15 +245,16 @@ class Watchdog(Node):
             self._report(Level.ERROR, f"{reason}; sending the safe command")
 
     def _send_safe_command(self, state: NDArray[np.float64] | None) -> None:
-        if self._guard is None:
+        guard = self._admission.guard
+        if guard is None or not self._bundle:
             return
         self._sent += 1
-        effort = self._guard.safe_effort(state)
+        effort = guard.safe_effort(state)
         self._commands.publish(Float64MultiArray(layout=self._layout, data=effort.tolist()))
 
     def _report(self, level: Level, line: str) -> None:
         self._trouble = Health(level, line)
-        self._tripped.publish(self._trouble.status(self.get_name()))
+        self._tripped.publish(self._trouble.status(self.get_fully_qualified_name()))
         if level is Level.ERROR:
             self.get_logger().error(line)
 

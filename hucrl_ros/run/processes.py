@@ -21,6 +21,8 @@ POLL_S = 0.02
 """[s] Between two looks at the processes."""
 PERSON_IS_READY = "a person is ready"
 """A line to the supervisor, where others name a process that was lost."""
+STOPPED = "stopped on request"
+"""End of the supervisor's last event where somebody has stopped it."""
 _PR_SET_PDEATHSIG = 1
 _TAIL_BYTES = 4096
 

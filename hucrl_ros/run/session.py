@@ -18,7 +18,7 @@ import hucrl_ros
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import CONTROLLER, SUPERVISOR, learning_graph
-from hucrl_ros.run.processes import PERSON_IS_READY, Exit, ProcessGroup
+from hucrl_ros.run.processes import PERSON_IS_READY, STOPPED, Exit, ProcessGroup
 from hucrl_ros.run.summary import Summary, read_summary, write_summary
 
 LARGEST_DOMAIN = 101
@@ -164,8 +164,7 @@ class Session:
             finally:
                 self._group.stop(first=[CONTROLLER])
                 _restore_cursor()
-            finished = [(exit_.name, exit_.code) for exit_ in ended] == [(SUPERVISOR, 0)]
-            failure = None if finished or self._stop else self._failure(ended, before)
+            failure = None if self._stop else self._failure(ended, before)
             self._settle(before, time.monotonic() - begin, failure)
         if failure is not None:
             raise RunError(f"{failure}; continue with: {resume_command(self._run)}")
@@ -187,12 +186,17 @@ class Session:
             time.sleep(POLL_S)
         return lost
 
-    def _failure(self, ended: list[Exit], before: Summary | None) -> str:
+    def _failure(self, ended: list[Exit], before: Summary | None) -> str | None:
         """One line on why the run can't go on: the supervisor's last event, if it wrote one."""
         known = len(before.events) if before else 0
         now = _stored_summary(self._run)
-        if now and len(now.events) > known:
-            return now.events[-1]
+        told = now.events[-1] if now and len(now.events) > known else ""
+        # By a signal that this process didn't send, the supervisor ends without an error too.
+        done = [(exit_.name, exit_.code) for exit_ in ended] == [(SUPERVISOR, 0)]
+        if done and not told.endswith(STOPPED):
+            return None
+        if told:
+            return told
         return "; ".join(exit_.description for exit_ in ended)
 
     def _settle(self, before: Summary | None, wall_s: float, failure: str | None) -> None:

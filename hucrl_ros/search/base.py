@@ -149,7 +149,9 @@ class PolicySearch(ABC):
         for done in range(1, rounds + 1):
             share = _ramp((done - 1) / rounds)
             with actor_critic.task.counting(share) if gentle else nullcontext():
-                left_out += self._round(pool, rollout, critic_optimiser, policy_optimiser, generator)
+                imagined = finite_part(pool.advance(rollout))
+                left_out += settings.pool - imagined.rewards.shape[1]
+                self._round(imagined, rollout, critic_optimiser, policy_optimiser, generator)
             critic_schedule.step()
             policy_schedule.step()
             if done % settings.trial_interval == 0 or done == rounds:
@@ -169,23 +171,20 @@ class PolicySearch(ABC):
 
     def _round(
         self,
-        pool: RolloutPool,
+        imagined: Trajectories,
         rollout: ModelRollout,
         critic_optimiser: GuardedAdam,
         policy_optimiser: GuardedAdam,
         generator: Generator,
-    ) -> int:
-        """Imagine and improve once; returns how many trajectories were left out."""
-        imagined, actor_critic = finite_part(pool.advance(rollout)), rollout.actor_critic
-        if imagined.rewards.numel():
-            self._fit_critic(imagined, actor_critic, critic_optimiser, generator)
-            with (
-                _frozen(rollout.dynamics.parameters()),
-                _frozen(actor_critic.critic.parameters()),
-            ):
-                states = imagined.states[:-1].flatten(0, 1)
-                self.improve_policies(states, rollout, policy_optimiser, generator)
-        return self.settings.pool - imagined.rewards.shape[1]
+    ) -> None:
+        """Improve critic and policies once."""
+        if not imagined.rewards.numel():
+            return
+        actor_critic = rollout.actor_critic
+        self._fit_critic(imagined, actor_critic, critic_optimiser, generator)
+        with _frozen(rollout.dynamics.parameters()), _frozen(actor_critic.critic.parameters()):
+            states = imagined.states[:-1].flatten(0, 1)
+            self.improve_policies(states, rollout, policy_optimiser, generator)
 
     def _fit_critic(
         self,

@@ -23,6 +23,7 @@ from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.state_reader import JointStateReader
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import to_reading, to_tick
+from hucrl_ros.nodes.diagnostics import speaker
 from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.topics import LATCHED, STEADY, STREAM
@@ -76,7 +77,7 @@ class EpisodeClient(Node, ABC):
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
-            if status.name == CONTROLLER:
+            if speaker(self, status) == CONTROLLER:
                 self.diagnostics = {value.key: value.value for value in status.values}
 
     def _go_on(self) -> None:
