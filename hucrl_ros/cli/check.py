@@ -70,7 +70,8 @@ def look_at(asked: "RunOptions", domain: int) -> "Mapping[str, Finding]":
         ConfigError: a setting or the robot's description is wrong.
         RunError: nobody could listen.
     """
-    from hucrl_ros.doctor.robot import judge, listen
+    from hucrl_ros.doctor.evidence import listen
+    from hucrl_ros.doctor.robot import judge
     from hucrl_ros.robots.resolve import describe  # MuJoCo takes a while
     from hucrl_ros.run.folder import RunFolder
     from hucrl_ros.run.prepare import asked_config
