@@ -28,6 +28,7 @@ def pushed(
     period=0.0125,
     start=(0.0, 0.0),
     effort="mean",
+    creep=0.0,
     transport=0.0,
     bounds=REVOLUTE,
 ):
@@ -48,6 +49,9 @@ def pushed(
         passive = -stiffness * position - damping * speed
         force = gain * effect + passive
         held = abs(gain) * friction
+        if creep:
+            force -= held * math.tanh(speed / creep)
+            held = 0.0
         if speed == 0.0 and abs(force) <= held:
             pass
         else:

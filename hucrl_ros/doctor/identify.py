@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hucrl_ros.bags.course import LATENESS
 from hucrl_ros.controller.ticks import NANOSECONDS
@@ -32,9 +33,11 @@ SURE = 3.0
 """Times that a gain exceeds its error where a joint clearly moves."""
 SMOOTHING_S = 0.02
 """[s] Over which a velocity is averaged, of which only the sign counts."""
+REFINEMENTS = 3
+"""Of that velocity, by the equation itself."""
 SLOW = 0.05
 """Share of the largest velocity below which friction has no full sign."""
-STILL = 3.0
+STILL = 1.5
 """Steps of the sensor within which a joint stands still."""
 EARLIER = 0.8
 """Share of a silent pulse before which its effect must end to be the driver's timeout."""
@@ -77,6 +80,10 @@ class _Window(NamedTuple):
     """Times `(s,)` [s] and sizes `(s,)` of the changes of the joint's effort [N m or N]."""
     still: bool
     """The joint stood still before."""
+    changes: NDArray[np.intp]
+    """`(c,)` where the joint's position differs from the next one."""
+    speed: Array
+    """`(k,)` of the joint, of which only the sign counts [rad/s or m/s]."""
 
 
 def transport_ns(record: Record) -> int:
@@ -106,6 +113,9 @@ def identify(record: Record, motor: int, joint: int) -> Motion | None:
         if not trial.silent and abs(trial.effort) == largest
     ]
     fit, dead_time, dead_time_error = _best(windows, joint, STEP_S)
+    for _ in range(REFINEMENTS):
+        windows = [_refined(each, joint, dead_time, fit.weights) for each in windows]
+        fit, dead_time, dead_time_error = _best(windows, joint, STEP_S)
     gain, friction = fit.weights[:2].tolist()
     gain_error, friction_error = (2.0 * fit.errors[:2]).tolist()
     return Motion(
@@ -174,14 +184,28 @@ def _window(record: Record, trial: Trial, joint: int) -> _Window:
     before = every[(times >= -2.0 * BEFORE * trial.pulse) & (times < 0.0)][:, joint]
     step = max(least_step(every[:, joint]), 1e-6)
     still = bool(len(before) and np.ptp(before) < STILL * step)
-    return _Window(trial, every[0], times[chosen], positions, (sent[near], changes[near]), still)
+    steps = sent[near], changes[near]
+    speed = _smooth(np.gradient(positions[:, joint], times[chosen]), times[chosen])
+    changing = np.flatnonzero(np.diff(positions[:, joint]))
+    return _Window(trial, every[0], times[chosen], positions, steps, still, changing, speed)
+
+
+def _refined(window: _Window, joint: int, dead_time: float, weights: Array) -> _Window:
+    """With the speed that the equation tells: that of few sensor steps comes late."""
+    columns, motion = _equation(window, joint, dead_time)
+    explained = columns @ weights
+    uniform = np.polyfit(window.times, motion - explained, 1)[0]
+    return window._replace(speed=np.gradient(explained, window.times) + uniform)
 
 
 def _fit(windows: Sequence[_Window], joint: int, dead_time: float, with_friction: bool) -> _Fit:
-    parts = [_equation(window, joint, dead_time) for window in windows]
-    matrix = np.concatenate([columns for columns, _ in parts])
+    parts = []
+    for window in windows:
+        columns, motion = _equation(window, joint, dead_time)
+        parts.append(_rows(window, np.column_stack([columns, motion])))
+    every = np.concatenate(parts)
+    matrix, motion = every[:, :-1], every[:, -1]
     matrix[:, 1] *= with_friction
-    motion = np.concatenate([motion for _, motion in parts])
     scale = np.maximum(np.sqrt((matrix**2).sum(axis=0)), 1e-12)
     inverse = np.linalg.pinv(matrix / scale, rcond=1e-6)
     weights = inverse @ motion
@@ -194,7 +218,7 @@ def _fit(windows: Sequence[_Window], joint: int, dead_time: float, with_friction
 def _equation(
     window: _Window, joint: int, dead_time: float, timeout: float = np.inf
 ) -> tuple[Array, Array]:
-    """Columns `(k, 4 + joints)` of the unknowns and the motion `(k,)`, without uniform motion.
+    """Columns `(k, 4 + joints)` of the unknowns, and the motion `(k,)`.
 
     Args:
         window: Of a trial.
@@ -204,17 +228,33 @@ def _equation(
     """
     times, positions = window.times, window.positions
     answered = _second_integral_of_steps(window, times, dead_time, timeout)
-    speed = _smooth(np.gradient(positions[:, joint], times), times)
-    sign = np.tanh(speed / max(SLOW * float(np.abs(speed).max()), 1e-12))
+    sign = np.tanh(window.speed / max(SLOW * float(np.abs(window.speed).max()), 1e-12))
     away = positions - window.origin
     # What stands still is held by friction, whatever pulls at it.
     free = (times >= dead_time) if window.still else np.ones(len(times), dtype=np.bool_)
-    accelerations = [-sign * free, 1.0 * free, speed * free, *(away * free[:, None]).T]
-    columns = [answered, *(_integral(_integral(a, times), times) for a in accelerations)]
-    uniform = np.linalg.qr(np.stack([np.ones(len(times)), times], axis=1))[0]
-    every = np.stack([*columns, positions[:, joint]], axis=1)
-    every -= uniform @ (uniform.T @ every)
-    return every[:, :-1], every[:, -1]
+    accelerations = [-sign * free, 1.0 * free, *(away * free[:, None]).T]
+    columns = [_integral(_integral(each, times), times) for each in accelerations]
+    damping = _integral(away[:, joint] - away[0, joint], times)
+    return np.stack([answered, *columns, damping], axis=1), positions[:, joint]
+
+
+def _rows(window: _Window, columns: Array) -> Array:
+    """`(c, m)` of columns `(k, m)` what counts, without the part of a uniform motion.
+
+    Between two readings of an encoder that differ, where it is is known well; while they don't,
+    it may be anywhere within a step.
+    """
+
+    def between(values: Array) -> Array:
+        middle: Array = 0.5 * (values[window.changes] + values[window.changes + 1])
+        return middle
+
+    times, columns = between(window.times), between(columns)
+    # From standing still it begins without speed.
+    uniform = np.stack([np.ones(len(times)), times], axis=1)[:, : 1 if window.still else 2]
+    basis = np.linalg.qr(uniform)[0]
+    rest: Array = columns - basis @ (basis.T @ columns)
+    return rest
 
 
 def _second_integral_of_steps(
@@ -243,7 +283,8 @@ def _timeout(
     for window in windows:
         for k, timeout in enumerate(grid.tolist()):
             columns, motion = _equation(window, joint, dead_time, timeout)
-            squares[k] += float(((motion - columns @ weights) ** 2).sum())
+            left = _rows(window, (motion - columns @ weights)[:, None])
+            squares[k] += float((left**2).sum())
     best = int(squares.argmin())
     found = float(grid[best])
     is_timeout = found < EARLIER * pulse and squares[best] < BETTER * squares[-1]

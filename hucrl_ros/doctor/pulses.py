@@ -89,6 +89,7 @@ class Pulses:
         self._segments = self._all()
         self._segment = Segment(np.zeros(len(limits)), 0.0)
         self._began = self._end = 0
+        self._spoilt = False
 
     def wanted(self, now_ns: int) -> Segment | None:
         """What is to be sent at `now_ns`; None: all is done.
@@ -106,6 +107,10 @@ class Pulses:
     def is_new(self, now_ns: int) -> bool:
         """Whether what `wanted` told at `now_ns` has just begun."""
         return self._began == now_ns
+
+    def spoil(self, now_ns: int) -> None:
+        """The present pulse ended early at `now_ns`; it has to be played again."""
+        self._spoilt, self._end = True, now_ns
 
     def problem(self, positions: Sequence[float], velocities: Sequence[float]) -> str:
         """Why the motion has to end at once; empty if it may go on."""
@@ -159,17 +164,21 @@ class Pulses:
     ) -> Iterator[Segment]:
         """Both pulses; they begin where the joint isn't on the side to which they bring it."""
         joint = self._joints[motor]
-        waited = 0.0
-        while waited < SWING_S and effort * self._gone(joint) > 0:
-            yield self._rest(LOOK_S)
-            waited += LOOK_S
         efforts = np.zeros(len(self._limits))
         efforts[motor] = effort
-        yield Segment(efforts, pulse, silent)
-        trial = Trial(motor, effort, self._began, pulse, silent)
-        yield Segment(-efforts, pulse, silent)
-        yield self._rest(max(REST_S, REST_PULSES * pulse))
-        self._record.trials.append(trial)
+        while True:
+            waited, self._spoilt = 0.0, False
+            while waited < SWING_S and effort * self._gone(joint) > 0:
+                yield self._rest(LOOK_S)
+                waited += LOOK_S
+            yield Segment(efforts, pulse, silent)
+            trial = Trial(motor, effort, self._began, pulse, silent)
+            if not self._spoilt:
+                yield Segment(-efforts, pulse, silent)
+            yield self._rest(max(REST_S, REST_PULSES * pulse))
+            if not self._spoilt:
+                self._record.trials.append(trial)
+                return
 
     def _rest(self, seconds: float) -> Segment:
         return Segment(np.zeros(len(self._limits)), seconds)

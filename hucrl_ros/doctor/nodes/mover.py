@@ -18,6 +18,7 @@ from hucrl_ros.config.schema import DriverSettings, SafetySettings
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.pace import Pace
 from hucrl_ros.controller.state_reader import JointStateReader, velocity_estimator
+from hucrl_ros.controller.timing import outage_limit
 from hucrl_ros.doctor.evidence import Array
 from hucrl_ros.doctor.nodes.stopper import NAME, PATIENCE_S, Stopper
 from hucrl_ros.doctor.pulses import Bounds, Pulses
@@ -32,6 +33,10 @@ LONGEST_TICK = 0.02
 """[s] Commands are sent again at least as often."""
 MEET_S = 15.0
 """[s] For robot, stopper and this node to find each other."""
+UNKNOWN = "_NODE_NAME_UNKNOWN_"
+"""What rmw calls a node of which it has heard an endpoint only."""
+FORGIVEN = 5
+"""Pulses under which nobody watched."""
 HEARD = 25
 """Joint states that must have come before anything is sent."""
 
@@ -60,7 +65,8 @@ class Mover(Node):
         self._pulses = Pulses(self._record, limits, motors, bounds, *shares)
         self._state: Array = np.zeros(spec.state_dim)
         self._began = self._looked = self._last = time.monotonic()
-        self._moving = False
+        self._moving, self._spoilt = False, 0
+        self._ours = (self.get_name(), NAME)
         self._stopper = Stopper(spec.action_dim)
         self._commands = self.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
         self.create_subscription(JointState, topics.JOINT_STATES, self._on_joint_state, MEASURED)
@@ -114,25 +120,38 @@ class Mover(Node):
         now = time.monotonic()
         late, self._looked = now - self._looked - min(self._period, LONGEST_TICK), now
         self._last = min(self._last + max(late, 0.0), now)  # meanwhile it could hear nobody
+        silence = now - self._last
         if not self._stopper.hold():
             self._stop("the process that stops the robot in case of need has ended")
-        elif self._others():
-            self._stop(f"{', '.join(self._others())} publishes commands, too; stop it first")
+        elif others := self._others():
+            self._stop(f"{', '.join(others)} publishes commands, too; stop it first")
         elif not self._moving:
             self._meet(now)
-        elif self._guard.last.any() and late > PATIENCE_S:
-            self._stop(f"this process was held up for {late:.2g} s; look at the machine's load")
-        elif now - self._last > self._stale:
-            self._stop(
-                f"no joint state for {1e3 * (now - self._last):.0f} ms, longer than "
-                f"safety.stale_periods = {self._guard.safety.stale_periods:g}"
-            )
+        elif silence > outage_limit(self._guard.safety, self._period):
+            self._stop(f"no joint state for {1e3 * silence:.0f} ms")
+        elif self._guard.last.any() and (silence > self._stale or late > PATIENCE_S):
+            self._spoil()
+        elif silence > self._stale:
+            self._send_zero()
         else:
             self._play()
 
+    def _spoil(self) -> None:
+        """A pulse under which nobody watched ends at once, and is played again."""
+        self._send_zero()
+        self._pulses.spoil(time.monotonic_ns())
+        self._spoilt += 1
+        if self._spoilt > FORGIVEN:
+            self._stop(
+                f"in {self._spoilt} pulses joint states stayed away for longer than "
+                f"safety.stale_periods = {self._guard.safety.stale_periods:g}, or this process "
+                "was held up; look at the load of this machine"
+            )
+
     def _meet(self, now: float) -> None:
-        met = self._commands.get_subscription_count() and self._stopper.ready
-        self._moving = bool(met) and len(self._record.positions) >= HEARD
+        met = self._commands.get_subscription_count() > 0 and self._stopper.ready
+        known = sorted(self._speakers()) == sorted(self._ours)
+        self._moving = met and known and len(self._record.positions) >= HEARD
         if not self._moving and now - self._began > MEET_S:
             self._stop(f"nobody was met on the topics within {MEET_S:g} s; run `hucrl doctor`")
 
@@ -142,16 +161,16 @@ class Mover(Node):
         if segment is None:
             self.exit_code = 0
         elif self._pulses.is_new(now_ns) or not segment.silent:
-            effort = self._guard.check(segment.efforts, self._state).effort
-            self._record.sent_ns.append(time.monotonic_ns())
-            self._record.commands.append(effort.tolist())
-            self._commands.publish(Float64MultiArray(data=effort.tolist()))
+            self._send(self._guard.check(segment.efforts, self._state).effort)
 
     def _others(self) -> list[str]:
-        """Who else publishes commands."""
+        """Who else publishes commands; at first nobody's name may be known."""
+        nameless = () if self._moving else (UNKNOWN,)
+        return [name for name in self._speakers() if name not in (*self._ours, *nameless)]
+
+    def _speakers(self) -> list[str]:
         found = self.get_publishers_info_by_topic(self._commands.topic_name)
-        ours = (self.get_name(), NAME)
-        return [each.node_name for each in found if each.node_name not in ours]
+        return [each.node_name for each in found]
 
     def _stop(self, reason: str) -> None:
         self._send_zero()
@@ -159,8 +178,12 @@ class Mover(Node):
         self.exit_code = 0
 
     def _send_zero(self) -> None:
-        zero = self._guard.safe_effort(None)
-        self._commands.publish(Float64MultiArray(data=zero.tolist()))
+        self._send(self._guard.safe_effort(None))
+
+    def _send(self, effort: Array) -> None:
+        self._record.sent_ns.append(time.monotonic_ns())
+        self._record.commands.append(effort.tolist())
+        self._commands.publish(Float64MultiArray(data=effort.tolist()))
 
 
 def _tuples(value: Any) -> Any:  # noqa: ANN401
