@@ -15,6 +15,7 @@ import random
 import sys
 import threading
 import time
+from pathlib import Path
 
 import rclpy
 from rclpy.executors import ExternalShutdownException
@@ -87,7 +88,7 @@ class Driver(Node):
         with self.lock:
             self.coming.append((time.monotonic() + self.how["dead_time"], message.data[0]))
         if self.how["commands_log"]:
-            with open(self.how["commands_log"], "a", encoding="ascii") as log:
+            with Path(self.how["commands_log"]).open("a", encoding="ascii") as log:
                 log.write(f"{message.data[0]!r}\n")
 
     def on_reset(self, request, response):

@@ -63,7 +63,9 @@ def pushed(
             next_told += 1 / rate
             seen = position + noise * rng.standard_normal()
             seen = math.floor(seen / step) * step if step else seen
-            told.append((now + transport + rng.uniform(0, jitter), now, seen, np.mean(sums), acting))
+            told.append(
+                (now + transport + rng.uniform(0, jitter), now, seen, np.mean(sums), acting)
+            )
             sums = []
         while told and told[0][0] <= now:
             came, stamp, seen, mean, last = told.pop(0)

@@ -147,7 +147,7 @@ def _found(text: str, group: str) -> Entry:
 
 def _entry(node: yaml.Node | None, key: str) -> Entry | None:
     """Key and value in a mapping; None: it has none of that name, or is empty."""
-    if node is None or not isinstance(node.value, list):
+    if not isinstance(node, yaml.MappingNode):
         return None
     return next(((k, value) for k, value in node.value if k.value == key), None)
 

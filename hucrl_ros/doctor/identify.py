@@ -95,7 +95,7 @@ def transport_ns(record: Record) -> int:
 def identify(record: Record, motor: int, joint: int) -> Motion | None:
     """What pulses say of an actuated joint; None: it never clearly moved.
 
-    Only those count that had the largest effort: the ones before them did not move it clearly.
+    Only those like the last ones count: the ones before did not move it clearly.
 
     Args:
         record: Of all joints.
@@ -106,11 +106,11 @@ def identify(record: Record, motor: int, joint: int) -> Motion | None:
     silent = [_window(record, trial, joint) for trial in trials if trial.silent]
     if not silent:
         return None
-    largest = max(abs(trial.effort) for trial in trials)
+    loud = [trial for trial in trials if not trial.silent]
     windows = [
         _window(record, trial, joint)
-        for trial in trials
-        if not trial.silent and abs(trial.effort) == largest
+        for trial in loud
+        if abs(trial.effort) == abs(loud[-1].effort) and trial.pulse == loud[-1].pulse
     ]
     fit, dead_time, dead_time_error = _best(windows, joint, STEP_S)
     for _ in range(REFINEMENTS):

@@ -23,7 +23,7 @@ SWING_S = 1.0
 LOOK_S = 0.02
 """[s] Between two looks whether it has."""
 GROWTH = 1.5
-"""Of the effort, until a joint clearly moves."""
+"""Of the effort, until a joint clearly moves; then of the pulses, twice."""
 REPEATS = 3
 """Further pulses of each sign with the effort that moved a joint."""
 SILENCE_S = 1.0
@@ -142,22 +142,26 @@ class Pulses:
 
     def _move(self, motor: int, limit: float, pulse: float) -> Iterator[Segment]:
         share, joint = min(self._share, self._most), self._joints[motor]
+        longest = GROWTH * pulse
         while True:
             for sign in (1.0, -1.0):
                 yield from self._trial(motor, sign * share * limit, pulse)
             gone = departure(self._record, self._record.trials[-2:], joint)
             if gone > self._clear(joint):
                 break
-            if share >= self._most:
+            if share < self._most:
+                share = min(GROWTH * share, self._most)
+            elif pulse < longest:
+                pulse *= GROWTH
+            else:
                 return
-            share = min(GROWTH * share, self._most)
         for sign in (1.0, -1.0) * REPEATS:
             yield from self._trial(motor, sign * share * limit, pulse)
         # So long that the two take it half the way, or to half the speed.
         (way, speed), acceleration = self._bounds[joint], 2.0 * gone / pulse**2
-        longest = min((way / acceleration / 2.0) ** 0.5, speed / acceleration / 2.0, SILENCE_S)
+        silence = min((way / acceleration / 2.0) ** 0.5, speed / acceleration / 2.0, SILENCE_S)
         for sign in (1.0, -1.0):
-            yield from self._trial(motor, sign * share * limit, max(longest, pulse), silent=True)
+            yield from self._trial(motor, sign * share * limit, max(silence, pulse), silent=True)
 
     def _trial(
         self, motor: int, effort: float, pulse: float, silent: bool = False

@@ -26,6 +26,8 @@ MESSY = 0.8
 """Share of the motion below which something else than effort moved the joint."""
 STICKY = 0.05
 """Share of the effort limit above which friction is worth a word."""
+LATE = 0.8
+"""Share of a dead time that a control period should have at least."""
 NEGLIGIBLE = 0.02
 """Share of the control period below which a delay counts for nothing."""
 
@@ -63,7 +65,7 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
             findings[f"friction of {name}"] = _friction(motion, tried, robot, motor)
         elif tried and not (record.stopped and record.trials[-1].motor == motor):
             findings[f"gain of {name}"] = Finding.fault(
-                f"it doesn't move with {max(tried):.3g}, "
+                f"it doesn't clearly move with {max(tried):.3g}, "
                 f"{max(tried) / robot.effort_limits[motor]:.0%} of its limit",
                 "look whether its motor is enabled and its brake open, and whether efforts are in "
                 "N m or N; or try more: --effort-cap",
@@ -78,7 +80,7 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
         "velocities": judge_velocities(record, robot, config),
         "efforts": judge_efforts(record, delay),
         "timeout": _timeout(motions, robot),
-        "control period": _period(record, delay, robot),
+        "control period": _period(record, delay, described),
     }.items():
         findings[name] = finding
         suggestions += more
@@ -192,7 +194,8 @@ def _timeout(motions: Sequence[Motion], robot: RobotSettings) -> Found:
     return Finding.ok(shown), ()
 
 
-def _period(record: Record, delay: float, robot: RobotSettings) -> Found:
+def _period(record: Record, delay: float, described: Description) -> Found:
+    period = described.robot.period
     gaps = np.diff(record.stamps_ns) / NANOSECONDS
     usual = float(np.median(gaps))
     jitter = float(np.percentile(np.abs(gaps - usual), 99))
@@ -201,10 +204,11 @@ def _period(record: Record, delay: float, robot: RobotSettings) -> Found:
         f"time {1e3 * delay:.1f} ms"
     )
     least = max(usual, delay)
-    if robot.period > 0.99 * least:
-        return Finding.ok(f"{1e3 * robot.period:.4g} ms fits: {told}"), ()
-    better = usual * float(np.ceil(least / usual - 1e-3))
+    if period > LATE * least:
+        return Finding.ok(f"{1e3 * period:.4g} ms fits: {told}"), ()
+    step = float(MujocoRobot(described).model.opt.timestep)
+    better = step * float(np.ceil(least / step))
     return Finding.note(
-        f"{1e3 * robot.period:.4g} ms is short: {told}",
+        f"{1e3 * period:.4g} ms is short: {told}",
         f"commands should act before the next one is chosen: robot.period: {better:.4g}",
     ), ()
