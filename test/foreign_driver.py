@@ -75,7 +75,7 @@ class Driver(Node):
         self.coming, self.effort = [], 0.0
         self.random = random.Random(0)
         self.held_back = None
-        self.shift = 0.0
+        self.shift = time.time() - time.monotonic()  # of the stamps' clock
         self.reset_at, self.outages = math.inf, self.how["outages"]
         reliability = ReliabilityPolicy["BEST_EFFORT" if self.how["best_effort"] else "RELIABLE"]
         quality = QoSProfile(depth=10, reliability=reliability)
@@ -137,7 +137,7 @@ class Driver(Node):
 
     def show(self, now, angle, difference, mean, last):
         message = JointState(name=["pendulum_joint"], position=[angle])
-        stamp = now + time.time() - time.monotonic() + self.shift
+        stamp = now + self.shift
         if self.how["stamps"] == "zero":
             stamp = 0.0
         message.header.stamp.sec = int(stamp)
