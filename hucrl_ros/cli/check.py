@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,6 +46,7 @@ def run(
     """
     from hucrl_ros.cli.doctor import print_findings
     from hucrl_ros.cli.moving import check_consent, move_robot
+    from hucrl_ros.config.task_file import is_description
     from hucrl_ros.run.prepare import RunOptions
 
     require_ros()
@@ -60,8 +62,11 @@ def run(
         if move:
             print("\nnothing was moved")
         raise typer.Exit(1)
-    if move and move_robot(asked, effort_share, effort_cap, yes, write):
-        raise typer.Exit(1)
+    if move:
+        path = config or (Path(asked.task) if is_description(asked.task) else None)
+        environment, efforts = environment_of(robots_domain()), (effort_share, effort_cap)
+        if move_robot(robot_of(asked), environment, efforts, path, yes, write):
+            raise typer.Exit(1)
     print("\na run can begin: hucrl up", task, "--no-simulator")
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hucrl_ros.config.edit import NewSetting
     from hucrl_ros.config.robot import RobotSettings
     from hucrl_ros.doctor.pulses import Bounds
-    from hucrl_ros.run.prepare import RunOptions
+    from hucrl_ros.run.prepare import AskedRun
 
 
 def check_consent(yes: bool) -> None:
@@ -25,37 +25,43 @@ def check_consent(yes: bool) -> None:
         raise RunError("--move asks first, and there is no terminal: pass --yes to agree")
 
 
-def move_robot(asked: "RunOptions", share: float, cap: float, yes: bool, write: bool) -> bool:
+def move_robot(
+    robot: "AskedRun",
+    environment: Mapping[str, str],
+    efforts: tuple[float, float],
+    path: Path | None,
+    yes: bool,
+    write: bool,
+) -> bool:
     """Move a robot that was listened to; returns whether something is wrong with it.
 
     Args:
-        asked: The robot, and its settings.
-        share: First effort, as a share of the limit.
-        cap: Largest effort, likewise.
+        robot: What it is, and its settings.
+        environment: Variables of the processes that move it.
+        efforts: First and largest one, as shares of the limit.
+        path: The user's YAML whose settings hold; None: those of one of the program's tasks do.
         yes: Don't ask whether it may move.
         write: Don't ask whether to write what was measured.
 
     Raises:
         RunError: nobody agreed, or the process that moves the robot ended by itself.
     """
-    from hucrl_ros.cli.check import environment_of, robot_of, robots_domain
     from hucrl_ros.cli.doctor import print_findings
     from hucrl_ros.doctor.move import bounds_of, move
     from hucrl_ros.doctor.verdict import examine_motion
 
-    config, described = robot_of(asked)
+    config, described = robot
     bounds = bounds_of(described)
-    print(_announcement(described.robot, bounds, share, cap))
+    print(_announcement(described.robot, bounds, *efforts))
     if not yes and input("type yes: ").strip().lower() != "yes":
         raise RunError("nothing was moved")
     print("moving; Ctrl-C stops it with zero effort", flush=True)
-    environment = environment_of(robots_domain())
-    record = move(described, config, bounds, share, cap, environment)
+    record = move(described, config, bounds, *efforts, environment)
     verdict = examine_motion(record, described, config)
     print()
     faults = print_findings(verdict.findings.items(), "looking at what it did")
     if verdict.suggestions:
-        _offer(verdict.suggestions, _own_file(asked), write and not faults, bool(faults))
+        _offer(verdict.suggestions, path, write, bool(faults))
     return bool(faults)
 
 
@@ -70,13 +76,6 @@ def _announcement(
         f"It ends where a joint leaves its place by more than {ways} [rad, m, s].\n"
         "Have the hardware stop within reach."
     )
-
-
-def _own_file(asked: "RunOptions") -> Path | None:
-    """The user's file whose settings hold; None: those of one of the program's tasks do."""
-    from hucrl_ros.config.task_file import is_description
-
-    return asked.config or (Path(asked.task) if is_description(asked.task) else None)
 
 
 def _offer(
@@ -96,6 +95,9 @@ def _offer(
         return
     text = put_settings(path, suggestions)
     old = path.read_text(encoding="utf-8").splitlines()
+    if text.splitlines() == old:
+        print(f"\n{path} says so already")
+        return
     print("\n" + "\n".join(difflib.unified_diff(old, text.splitlines(), str(path), lineterm="")))
     if write or input(f"\nwrite this into {path}? [y/N] ").strip().lower() in ("y", "yes"):
         write_settings(path, text)

@@ -35,6 +35,8 @@ SMOOTHING_S = 0.02
 """[s] Over which a velocity is averaged, of which only the sign counts."""
 REFINEMENTS = 3
 """Of that velocity, by the equation itself."""
+ODD = 10.0
+"""Times the others' squares from which on a pulse doesn't count: a busy machine sent it late."""
 SLOW = 0.05
 """Share of the largest velocity below which friction has no full sign."""
 STILL = 1.5
@@ -114,7 +116,12 @@ def identify(record: Record, motor: int, joint: int) -> Motion | None:
     ]
     fit, dead_time, dead_time_error = _best(windows, joint, STEP_S)
     for _ in range(REFINEMENTS):
-        windows = [_refined(each, joint, dead_time, fit.weights) for each in windows]
+        left = np.array([_left(each, joint, dead_time, fit.weights) for each in windows])
+        windows = [
+            _refined(window, joint, dead_time, fit.weights)
+            for window, squares in zip(windows, left, strict=True)
+            if squares <= ODD * np.median(left)
+        ]
         fit, dead_time, dead_time_error = _best(windows, joint, STEP_S)
     gain, friction = fit.weights[:2].tolist()
     gain_error, friction_error = (2.0 * fit.errors[:2]).tolist()
@@ -188,6 +195,14 @@ def _window(record: Record, trial: Trial, joint: int) -> _Window:
     speed = _smooth(np.gradient(positions[:, joint], times[chosen]), times[chosen])
     changing = np.flatnonzero(np.diff(positions[:, joint]))
     return _Window(trial, every[0], times[chosen], positions, steps, still, changing, speed)
+
+
+def _left(
+    window: _Window, joint: int, dead_time: float, weights: Array, timeout: float = np.inf
+) -> float:
+    """Squares that the equation doesn't explain."""
+    columns, motion = _equation(window, joint, dead_time, timeout)
+    return float((_rows(window, (motion - columns @ weights)[:, None]) ** 2).sum())
 
 
 def _refined(window: _Window, joint: int, dead_time: float, weights: Array) -> _Window:
@@ -282,9 +297,7 @@ def _timeout(
     squares = np.zeros(len(grid))
     for window in windows:
         for k, timeout in enumerate(grid.tolist()):
-            columns, motion = _equation(window, joint, dead_time, timeout)
-            left = _rows(window, (motion - columns @ weights)[:, None])
-            squares[k] += float((left**2).sum())
+            squares[k] += _left(window, joint, dead_time, weights, timeout)
     best = int(squares.argmin())
     found = float(grid[best])
     is_timeout = found < EARLIER * pulse and squares[best] < BETTER * squares[-1]

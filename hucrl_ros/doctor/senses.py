@@ -48,18 +48,12 @@ def judge_velocities(record: Record, robot: RobotSettings, config: Config) -> Fo
     derived, measured = _errors(record, robot, driver, told)
     chosen = [] if step == 1 else [NewSetting("driver.velocity_window", window, WINDOW)]
     if not told:
-        comment = (
-            f"measured: joint states hold none; those of the positions are off by {derived:.2g}"
-        )
-    elif measured > WORSE * derived:
-        comment = (
-            f"measured: off by {measured:.2g} as told, by {derived:.2g} as slopes of positions"
-        )
+        shown = f"joint states hold none; slopes of the positions are off by {derived:.2g}"
     else:
         shown = f"off by {measured:.2g} as told, by {derived:.2g} as slopes of the positions"
+    if told and measured <= WORSE * derived:
         return Finding.ok(shown), [NewSetting("driver.velocity", "measured", f"measured: {shown}")]
-    suggestions = [NewSetting("driver.velocity", "derived", comment), *chosen]
-    shown = comment.removeprefix("measured: ")
+    suggestions = [NewSetting("driver.velocity", "derived", f"measured: {shown}"), *chosen]
     if config.driver.velocity == "derived":
         return Finding.ok(shown), suggestions
     return Finding.note(shown, "have them derived: driver.velocity: derived"), suggestions
