@@ -9,8 +9,8 @@ from hucrl_ros.config.schema import Config, DriverSettings
 from hucrl_ros.controller.state_reader import velocity_estimator
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.doctor import Finding, Found
+from hucrl_ros.doctor.equation import transport_ns
 from hucrl_ros.doctor.evidence import Array, least_step
-from hucrl_ros.doctor.identify import transport_ns
 from hucrl_ros.doctor.record import Record
 from hucrl_ros.doctor.robot import COARSE, TURN
 
@@ -20,8 +20,9 @@ WORSE = 2.0
 """Times by which measured velocities must be worse than derived ones to be given up."""
 WINDOWS = 4
 """Control periods that velocities are derived from, at most."""
-LIKE = 0.5
-"""Share of its variation that an effort in joint states must have in common with the commands."""
+NEAR, LIKE = 0.25, 0.5
+"""Share of the largest command within which an effort is near the commands' mean, and share of
+efforts that must be; a busy machine delays some."""
 WINDOW = "[s] measured: shorter ones make much of the positions' noise and steps"
 
 
@@ -128,8 +129,9 @@ def judge_efforts(record: Record, delay: float) -> Found:
         meaning, shown = "commanded", "they repeat the newest command"
     else:
         acted, told = commands.means(stamps), efforts[1:]
-        left = float(np.square(told - acted).sum()) / max(float(np.square(acted).sum()), 1e-300)
-        if not left < LIKE:
+        near = np.abs(told - acted).max(axis=1) <= NEAR * np.abs(acted).max()
+        busy = (np.abs(told) + np.abs(acted)).max(axis=1) > 0.0
+        if np.mean(near[busy]) < LIKE:
             shown = "they are not the commands, nor their means"
             suggestion = NewSetting("driver.effort", "ignored", f"measured: {shown}")
             advice = "efforts are in N m or N; until then: driver.effort: ignored"
