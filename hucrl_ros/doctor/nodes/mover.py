@@ -162,6 +162,12 @@ class Mover(Node):
             self.exit_code = 0
         elif self._pulses.is_new(now_ns) or not segment.silent:
             self._send(self._guard.check(segment.efforts, self._state).effort)
+        elif not np.array_equal(last := self._guard.last, self._held(last)):
+            self._send(self._guard.last)  # a limit is worth more than the silence
+
+    def _held(self, effort: Array) -> Array:
+        """What the guard lets through of an effort that is in force."""
+        return self._guard.check(effort, self._state).effort
 
     def _others(self) -> list[str]:
         """Who else publishes commands; at first nobody's name may be known."""
