@@ -15,6 +15,7 @@ import random
 import sys
 import threading
 import time
+from pathlib import Path
 
 import rclpy
 from rclpy.executors import ExternalShutdownException
@@ -34,6 +35,9 @@ DEFAULTS = {
     "counts": 0,  # of an encoder for a turn; 0: exact
     "dead_time": 0.0,  # from a command to its effect [s]
     "friction": 0.0,  # dry [N m]
+    "gain": 1.0,  # of its motor: torque for a unit of effort
+    "timeout": 0.0,  # after which it lets go without a new command [s]; 0: it never does
+    "commands_log": "",  # file to which it writes all that it is told to do
     "drops": 0.0,  # share of the joint states that nobody gets
     "duplicates": 0.0,  # share that is sent twice
     "swaps": 0.0,  # share that is sent after its successor
@@ -71,7 +75,7 @@ class Driver(Node):
         self.coming, self.effort = [], 0.0
         self.random = random.Random(0)
         self.held_back = None
-        self.shift = 0.0
+        self.shift = time.time() - time.monotonic()  # of the stamps' clock
         self.reset_at, self.outages = math.inf, self.how["outages"]
         reliability = ReliabilityPolicy["BEST_EFFORT" if self.how["best_effort"] else "RELIABLE"]
         quality = QoSProfile(depth=10, reliability=reliability)
@@ -83,6 +87,9 @@ class Driver(Node):
     def on_command(self, message):
         with self.lock:
             self.coming.append((time.monotonic() + self.how["dead_time"], message.data[0]))
+        if self.how["commands_log"]:
+            with Path(self.how["commands_log"]).open("a", encoding="ascii") as log:
+                log.write(f"{message.data[0]!r}\n")
 
     def on_reset(self, request, response):
         time.sleep(self.how["reset_takes"])
@@ -96,15 +103,18 @@ class Driver(Node):
 
     def run(self):
         sums, before = 0.0, self.measured()
-        begin, done = time.monotonic(), 0
+        begin, done, let_go = time.monotonic(), 0, math.inf
         while rclpy.ok():
             done += 1
             now = begin + done * self.body.dt
             time.sleep(max(now - time.monotonic(), 0.0))
             with self.lock:
                 while self.coming and self.coming[0][0] <= now:
-                    self.effort = self.coming.pop(0)[1]
-                self.body.step(self.effort)
+                    told, self.effort = self.coming.pop(0)
+                    let_go = told + (self.how["timeout"] or math.inf)
+                if now > let_go:
+                    self.effort = 0.0
+                self.body.step(self.how["gain"] * self.effort)
                 measured, last = self.measured(), self.effort
                 away = now - self.reset_at
             sums += last
@@ -127,7 +137,7 @@ class Driver(Node):
 
     def show(self, now, angle, difference, mean, last):
         message = JointState(name=["pendulum_joint"], position=[angle])
-        stamp = now + time.time() - time.monotonic() + self.shift
+        stamp = now + self.shift
         if self.how["stamps"] == "zero":
             stamp = 0.0
         message.header.stamp.sec = int(stamp)

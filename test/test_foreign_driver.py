@@ -1,16 +1,14 @@
 """Robots whose driver none of our code is in: each works, or is refused in one line in seconds."""
 
-import json
 import os
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from foreign_process import driver
 from quick_run import Up, quick_arguments
 
 from hucrl_ros.bags.course import IN_FORCE, REPORTED
@@ -20,7 +18,6 @@ from hucrl_ros.run.summary import read_summary
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
 slow = pytest.mark.slow
-DRIVER = Path(__file__).with_name("foreign_driver.py")
 SPEC = make_robot("pendulum").spec
 STEPS = 400
 
@@ -32,23 +29,6 @@ def robots_domain(monkeypatch, tmp_path_factory):
     monkeypatch.setenv("ROS_DOMAIN_ID", str(100 - worker))
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     monkeypatch.setenv("ROS_LOG_DIR", str(tmp_path_factory.mktemp("ros_log")))
-
-
-@contextmanager
-def driver(**how):
-    """The driver's process in the test's ROS domain."""
-    process = subprocess.Popen(
-        [sys.executable, str(DRIVER), json.dumps(how)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert process.stdout.readline() == "ready\n"
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def check(*words):

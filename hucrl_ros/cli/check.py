@@ -1,37 +1,72 @@
-"""`hucrl check`: whether a robot's driver tells and takes what a run needs; nothing moves."""
+"""`hucrl check`: whether a robot's driver tells and takes what a run needs."""
 
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from hucrl_ros.cli import options
-from hucrl_ros.errors import RunError
+from hucrl_ros.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from hucrl_ros.doctor import Finding
-    from hucrl_ros.run.prepare import RunOptions
+    from hucrl_ros.run.prepare import AskedRun, RunOptions
 
 
 def run(
-    task: options.Task, config: options.ConfigFile = None, settings: options.Settings = None
+    task: options.Task,
+    config: options.ConfigFile = None,
+    settings: options.Settings = None,
+    move: Annotated[
+        bool, Option("--move", help="then move each joint a little by tiny efforts, and measure")
+    ] = False,
+    effort_share: Annotated[
+        float, Option(metavar="SHARE", min=0.001, max=1, help="of the effort limit, at first")
+    ] = 0.05,
+    effort_cap: Annotated[
+        float, Option(metavar="SHARE", min=0.001, max=1, help="of the effort limit, at most")
+    ] = 0.2,
+    yes: Annotated[bool, Option("--yes", help="move without asking")] = False,
+    write: Annotated[
+        bool, Option("--write", help="put what was measured into the YAML without asking")
+    ] = False,
 ) -> None:
     """Look at a robot's driver before anything moves.
 
     It listens for some seconds to joint states, looks for whoever takes commands and resets, and
     sends nothing. Exit code 0: a run can begin; 1: it can't, and a line says what to change.
+
+    With --move it then asks, and has the robot move: sign and scale of each joint's effort,
+    friction, dead time, the driver's timeout.
     """
     from hucrl_ros.cli.doctor import print_findings
+    from hucrl_ros.cli.moving import check_consent, move_robot
+    from hucrl_ros.config.task_file import is_description
     from hucrl_ros.run.prepare import RunOptions
 
     require_ros()
+    if (yes or write) and not move:
+        raise ConfigError("--yes and --write belong to --move")
+    if effort_share > effort_cap:
+        raise ConfigError(f"--effort-share {effort_share:g}: at most --effort-cap {effort_cap:g}")
+    if move:
+        check_consent(yes)
     asked = RunOptions(task, config=config, overrides=options.parse_settings(settings))
     faults = print_findings(_listened(asked), "listening to the robot")
     if faults:
+        if move:
+            print("\nnothing was moved")
         raise typer.Exit(1)
+    if move:
+        path = config or (Path(asked.task) if is_description(asked.task) else None)
+        environment, efforts = environment_of(robots_domain()), (effort_share, effort_cap)
+        if move_robot(robot_of(asked), environment, efforts, path, yes, write):
+            raise typer.Exit(1)
     print("\na run can begin: hucrl up", task, "--no-simulator")
 
 
@@ -70,19 +105,34 @@ def look_at(asked: "RunOptions", domain: int) -> "Mapping[str, Finding]":
         ConfigError: a setting or the robot's description is wrong.
         RunError: nobody could listen.
     """
-    from hucrl_ros.doctor.robot import judge, listen
+    from hucrl_ros.doctor.evidence import listen
+    from hucrl_ros.doctor.robot import judge
+
+    config, described = robot_of(asked)
+    robot = described.robot
+    return judge(listen(robot, environment_of(domain)), robot, config)
+
+
+def robot_of(asked: "RunOptions") -> "AskedRun":
+    """Settings and complete description of the robot that a run shall play.
+
+    Raises:
+        ConfigError: one of them is wrong.
+    """
     from hucrl_ros.robots.resolve import describe  # MuJoCo takes a while
     from hucrl_ros.run.folder import RunFolder
-    from hucrl_ros.run.prepare import asked_config
+    from hucrl_ros.run.prepare import AskedRun, asked_config
 
     if asked.resume and asked.out is not None:
         run = RunFolder.open(asked.out)
-        config, described = run.config, describe(run.config.task, run.robot)
-    else:
-        config, described = asked_config(asked), describe(asked.task)
+        return AskedRun(run.config, describe(run.config.task, run.robot))
+    return AskedRun(asked_config(asked), describe(asked.task))
+
+
+def environment_of(domain: int) -> Mapping[str, str]:
+    """Variables of processes that shall meet a robot in a ROS domain."""
     discovery = "ROS_AUTOMATIC_DISCOVERY_RANGE"
-    environment = {
+    return {
         "ROS_DOMAIN_ID": str(domain),
         discovery: os.environ.get(discovery, "LOCALHOST"),
     }
-    return judge(listen(described.robot, environment), described.robot, config)

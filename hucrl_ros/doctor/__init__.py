@@ -1,8 +1,10 @@
-"""What `hucrl doctor` looks at: software, middleware, machine and rendering."""
+"""What `hucrl doctor` and `hucrl check` find: software, machine, middleware, a robot's driver."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
+
+from hucrl_ros.config.edit import NewSetting
 
 
 class Level(Enum):
@@ -39,6 +41,8 @@ class Finding(NamedTuple):
 
 
 Check = Callable[[], Finding]
+Found = tuple[Finding, Sequence[NewSetting]]
+"""A finding, and the settings that follow from it."""
 
 
 def examine(check: Check) -> Finding:

@@ -1,15 +1,9 @@
 """What `hucrl check` looks at: whether a robot's driver tells and takes what a run needs."""
 
-import json
 import math
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import RobotSettings, sources
 from hucrl_ros.config.schema import Config
@@ -17,16 +11,17 @@ from hucrl_ros.controller.pace import GAPS, Pace
 from hucrl_ros.controller.state_reader import JointReading, JointStateReader, velocity_estimator
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.doctor import Finding, Level
+from hucrl_ros.doctor.evidence import (
+    PATIENCE_S,
+    Array,
+    Evidence,
+    columns,
+    least_step,
+    received,
+    stamps_of,
+)
 from hucrl_ros.errors import RunError, StateError
-from hucrl_ros.run.node_list import OWN_TOPICS
 
-LISTENER = "hucrl_ros.doctor.nodes.listener"
-PATIENCE_S = 3.0
-"""[s] For a driver to be found and heard."""
-LISTEN_S = 2.0
-"""[s] That joint states are listened to, at least."""
-STARTUP_S = 20.0
-"""[s] For the listener's process to start and end."""
 JOINT_STATE, EFFORTS, POSE = (
     "sensor_msgs/msg/JointState",
     "std_msgs/msg/Float64MultiArray",
@@ -41,43 +36,6 @@ CLOCK_S = 1.0
 COARSE = 0.02
 """Share of what a velocity is measured in by which it may jump, at most, without a word."""
 TURN = 2 * math.pi
-
-Evidence = Mapping[str, Any]
-"""What the listener prints."""
-Array = NDArray[np.float64]
-
-
-def listen(robot: RobotSettings, environment: Mapping[str, str]) -> Evidence:
-    """Hear a robot's driver for some seconds.
-
-    Args:
-        robot: Says how its topics are called.
-        environment: Variables of the process that listens, the ROS domain among them.
-
-    Raises:
-        RunError: the listener ended by itself.
-    """
-    command = [sys.executable, "-m", LISTENER, "--ros-args", "--disable-external-lib-logs"]
-    listen_s = max(LISTEN_S, 2.0 * GAPS * robot.period)
-    command += ["-p", f"patience:={PATIENCE_S}", "-p", f"listen:={listen_s}"]
-    for topic, other in robot.topics.items():
-        command += ["-r", f"{OWN_TOPICS[topic]}:={other}"]
-    try:
-        done = subprocess.run(
-            command,
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            timeout=STARTUP_S + PATIENCE_S + listen_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise RunError(f"the listener hangs for {STARTUP_S:g} s; run `hucrl doctor`") from None
-    if done.returncode != 0 or not done.stdout.strip():
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise RunError(f"the listener ended: {lines[-1]}")
-    found: Evidence = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
 
 
 def judge(found: Evidence, robot: RobotSettings, config: Config) -> dict[str, Finding]:
@@ -163,7 +121,7 @@ def _names(found: Evidence, robot: RobotSettings, config: Config) -> Finding:
 
 
 def _stamps(found: Evidence, robot: RobotSettings, config: Config) -> Finding:
-    stamps = _stamps_of(found)
+    stamps = stamps_of(found)
     if not stamps.any():
         return Finding.fault("all are 0", "have the driver fill in header.stamp")
     if len(stamps) > GAPS and len(set(stamps.tolist())) == 1:
@@ -172,7 +130,7 @@ def _stamps(found: Evidence, robot: RobotSettings, config: Config) -> Finding:
         )
     steps = np.diff(stamps)
     back, same = int((steps < 0).sum()), int((steps == 0).sum())
-    away = float(np.median(_received(found) - stamps)) / NANOSECONDS
+    away = float(np.median(received(found) - stamps)) / NANOSECONDS
     parts = [f"{back} run backwards"] if back else []
     parts += [f"{same} come twice"] if same else []
     clock = f"{1e3 * away:.1f} ms behind this machine's clock"
@@ -189,7 +147,7 @@ def _stamps(found: Evidence, robot: RobotSettings, config: Config) -> Finding:
 
 
 def _rate(found: Evidence, robot: RobotSettings, config: Config) -> Finding:
-    stamps = np.unique(_stamps_of(found))
+    stamps = np.unique(stamps_of(found))
     if len(stamps) < GAPS:
         return Finding.fault(
             f"{len(stamps)} different joint states in all",
@@ -220,7 +178,7 @@ def _rate(found: Evidence, robot: RobotSettings, config: Config) -> Finding:
 
 
 def _positions(found: Evidence, robot: RobotSettings, config: Config) -> Finding:
-    positions = _columns(found, "positions", robot.joints)
+    positions = columns(found, "positions", robot.joints)
     if isinstance(positions, str):
         return Finding.fault(positions, "have the driver fill in position for every joint")
     limits = [robot.limits.get(name) for name in robot.joints]
@@ -244,17 +202,17 @@ def _positions(found: Evidence, robot: RobotSettings, config: Config) -> Finding
 def _velocities(found: Evidence, robot: RobotSettings, config: Config) -> Finding:
     derived = config.driver.velocity == "derived"
     advice = "have them derived from positions: --set driver.velocity=derived"
-    velocities = _columns(found, "velocities", robot.joints)
+    velocities = columns(found, "velocities", robot.joints)
     if isinstance(velocities, str):
         if derived:
             return Finding.ok("derived from positions")
         return Finding.fault(velocities, advice)
     if derived:
         return Finding.ok("derived from positions; those in joint states don't count")
-    positions = _columns(found, "positions", robot.joints)
+    positions = columns(found, "positions", robot.joints)
     if isinstance(positions, str):
         return Finding.ok("one for each joint")
-    stamps = _stamps_of(found)
+    stamps = stamps_of(found)
     estimator = velocity_estimator(
         config.driver.model_copy(update={"velocity": "derived"}), robot.period
     )
@@ -266,7 +224,7 @@ def _velocities(found: Evidence, robot: RobotSettings, config: Config) -> Findin
     off = np.abs(velocities - np.array(slopes))[GAPS:]
     for name, column, rough in zip(robot.joints, velocities.T, off.T, strict=True):
         unit = robot.scales.get(f"{name}_velocity", 1.0)
-        jump = _least_step(column)
+        jump = least_step(column)
         if jump > COARSE * unit or (len(rough) and float(np.median(rough)) > COARSE * unit):
             return Finding.note(
                 f"those of joint {name!r} jump by {max(jump, float(np.median(rough))):.3g}",
@@ -277,7 +235,7 @@ def _velocities(found: Evidence, robot: RobotSettings, config: Config) -> Findin
 
 
 def _efforts(found: Evidence, robot: RobotSettings, config: Config) -> Finding:
-    efforts = _columns(found, "efforts", robot.actuated)
+    efforts = columns(found, "efforts", robot.actuated)
     if config.driver.effort == "ignored":
         return Finding.ok("left out; commands count from when they came")
     if isinstance(efforts, str):
@@ -357,41 +315,6 @@ def _reset(found: Evidence, config: Config) -> Finding:
     )
 
 
-def _stamps_of(found: Evidence) -> NDArray[np.int64]:
-    return np.array([message["stamp_ns"] for message in found["messages"]], dtype=np.int64)
-
-
-def _received(found: Evidence) -> NDArray[np.int64]:
-    return np.array([message["received_ns"] for message in found["messages"]], dtype=np.int64)
-
-
-def _columns(found: Evidence, what: str, joints: Sequence[str]) -> Array | str:
-    """`(n, joints)` of all messages, or why there are none."""
-    rows = []
-    for message in found["messages"]:
-        values, names = message[what], message["names"]
-        if len(values) != len(names):
-            return f"{len(values)} for {len(names)} joints" if values else "none"
-        rows.append([values[names.index(joint)] for joint in joints if joint in names])
-        if len(rows[-1]) < len(joints):
-            return "a joint is missing"
-        for joint, value in zip(joints, rows[-1], strict=True):
-            if not math.isfinite(value):
-                return f"that of joint {joint!r} is {value}"
-    return np.array(rows)
-
-
-def _least_step(column: Array) -> float:
-    """The step that a sensor's readings are multiples of; 0: they change in no steps."""
-    steps = np.abs(np.diff(np.unique(column)))
-    steps = steps[steps > 0]
-    if len(steps) < 3:
-        return float(steps.min()) if len(steps) else 0.0
-    least = float(steps.min())
-    multiples = steps / least
-    return least if np.abs(multiples - np.round(multiples)).max() < 0.01 else 0.0
-
-
 def _steps(positions: Array) -> str:
-    steps = [step for column in positions.T if (step := _least_step(column)) > 1e-6]
+    steps = [step for column in positions.T if (step := least_step(column)) > 1e-6]
     return f", in steps of {min(steps):.2g}" if steps else ""

@@ -1,0 +1,111 @@
+"""A dead man's handle for `hucrl check --move`: sends zero effort when the mover falls silent.
+
+The mover starts it and writes a byte to its standard input again and again. When none comes,
+zero effort is sent until one does; when the mover ends, whatever ended it, the kernel closes the
+pipe, and zero effort is the last thing that is sent.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import rclpy
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from std_msgs.msg import Float64MultiArray
+
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.topics import ARRIVAL_WAIT, STREAM
+
+NAME = "hucrl_stop"
+PATIENCE_S = 0.25
+"""[s] Without a byte."""
+AGAIN_S = 0.02
+"""[s] Between two commands of zero effort."""
+LAST = 10
+"""Commands of zero effort at the end: what the mover sent before may be on its way."""
+END_S = 3.0
+"""[s] For it to end."""
+
+
+class Stopper:
+    """The mover's end of the pipe."""
+
+    def __init__(self, efforts: int) -> None:
+        """Start the process; it takes a second until it is ready.
+
+        Args:
+            efforts: Length q of a command; topics are those of this process.
+        """
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "hucrl_ros.doctor.nodes.stopper", str(efforts), *sys.argv[1:]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # a Ctrl-C on the terminal is not for it
+        )
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the robot would hear it."""
+        assert self._process.stdout is not None
+        return bool(select.select([self._process.stdout], [], [], 0.0)[0])
+
+    def hold(self) -> bool:
+        """Keep it from acting for a moment; False: it has ended."""
+        assert self._process.stdin is not None
+        try:
+            os.write(self._process.stdin.fileno(), b".")
+        except BlockingIOError:  # it starts, and nobody reads yet
+            return True
+        except OSError:
+            return False
+        return self._process.poll() is None
+
+    def release(self) -> None:
+        """Let it send zero effort and end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+def main() -> int:
+    """Run the node, for commands of as many efforts as the first argument says."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the pipe's end is what ends it
+    rclpy.init(args=sys.argv[2:], signal_handler_options=SignalHandlerOptions.NO)
+    node = Node(NAME)
+    publisher = node.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
+    zero = Float64MultiArray(data=[0.0] * int(sys.argv[1]))
+    met, limit = False, AGAIN_S
+    while True:
+        heard = select.select([sys.stdin], [], [], limit)[0]
+        if heard and not os.read(sys.stdin.fileno(), 4096):
+            break
+        if not met and publisher.get_subscription_count():
+            met, limit = True, PATIENCE_S
+            sys.stdout.write("ready\n")
+            sys.stdout.flush()
+        elif met and heard:
+            limit = PATIENCE_S
+        elif met:
+            publisher.publish(zero)
+            limit = AGAIN_S
+    for _ in range(LAST):
+        publisher.publish(zero)
+        time.sleep(AGAIN_S)
+    publisher.wait_for_all_acked(ARRIVAL_WAIT)
+    node.destroy_node()
+    rclpy.try_shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""What joint states turned out to tell while `hucrl check --move` moved a robot."""
+
+import numpy as np
+
+from hucrl_ros.bags.course import Signal, repeats_commands
+from hucrl_ros.config.edit import NewSetting
+from hucrl_ros.config.robot import RobotSettings
+from hucrl_ros.config.schema import Config, DriverSettings
+from hucrl_ros.controller.state_reader import velocity_estimator
+from hucrl_ros.controller.ticks import NANOSECONDS
+from hucrl_ros.doctor import Finding, Found
+from hucrl_ros.doctor.equation import transport_ns
+from hucrl_ros.doctor.evidence import Array, least_step
+from hucrl_ros.doctor.record import Record
+from hucrl_ros.doctor.robot import COARSE, TURN
+
+SMOOTHING_S = 0.03
+"""[s] To each side, positions that tell the velocity with which others are compared."""
+WORSE = 2.0
+"""Times by which measured velocities must be worse than derived ones to be given up."""
+WINDOWS = 4
+"""Control periods that velocities are derived from, at most."""
+NEAR, LIKE = 0.25, 0.5
+"""Share of the largest command within which an effort is near the commands' mean, and share of
+efforts that must be; a busy machine delays some."""
+WINDOW = "[s] measured: shorter ones make much of the positions' noise and steps"
+
+
+def judge_positions(record: Record, robot: RobotSettings) -> Found:
+    """Noise and steps."""
+    every = np.array(record.positions)
+    parts = []
+    for joint, column in zip(robot.joints, every.T, strict=True):
+        step = least_step(column)
+        told = f"noise {_noise(record, column):.1g}"
+        if step > 1e-6:
+            told += f", steps of {step:.3g}"
+            told += f" ({TURN / step:.0f} a turn)" if joint in (robot.angles or ()) else ""
+        parts.append(f"{joint}: {told}")
+    return Finding.ok("; ".join(parts)), ()
+
+
+def judge_velocities(record: Record, robot: RobotSettings, config: Config) -> Found:
+    """Whether slopes of the positions would be better, and over which window."""
+    told = all(record.velocities) and np.isfinite(np.concatenate(record.velocities)).all()
+    step = max(_coarse(record, joint, column, robot) for joint, column in _columns(record, robot))
+    window = robot.period * step
+    driver = DriverSettings(velocity="derived", velocity_window=window)
+    derived, measured = _errors(record, robot, driver, told)
+    chosen = [] if step == 1 else [NewSetting("driver.velocity_window", window, WINDOW)]
+    if not told:
+        shown = f"joint states hold none; slopes of the positions are off by {derived:.2g}"
+    else:
+        shown = f"off by {measured:.2g} as told, by {derived:.2g} as slopes of the positions"
+    if told and measured <= WORSE * derived:
+        return Finding.ok(shown), [NewSetting("driver.velocity", "measured", f"measured: {shown}")]
+    suggestions = [NewSetting("driver.velocity", "derived", f"measured: {shown}"), *chosen]
+    if config.driver.velocity == "derived":
+        return Finding.ok(shown), suggestions
+    return Finding.note(shown, "have them derived: driver.velocity: derived"), suggestions
+
+
+def _columns(record: Record, robot: RobotSettings) -> list[tuple[str, Array]]:
+    return list(zip(robot.joints, np.array(record.positions).T, strict=True))
+
+
+def _coarse(record: Record, joint: str, column: Array, robot: RobotSettings) -> int:
+    """Control periods that a velocity must be derived from not to jump much."""
+    spread = max(least_step(column) / 12**0.5, _noise(record, column))
+    gap = float(np.median(np.diff(record.stamps_ns))) / NANOSECONDS
+    accepted = COARSE * robot.scales.get(f"{joint}_velocity", 1.0)
+    for periods in range(1, WINDOWS):
+        window = periods * robot.period
+        # The deviation of a slope by least squares through so many positions.
+        if spread * 12**0.5 / (window * (window / gap + 1.0) ** 0.5) <= accepted:
+            return periods
+    return WINDOWS
+
+
+def _noise(record: Record, column: Array) -> float:
+    """Deviation of a joint's positions from a line before anything was moved [rad or m]."""
+    end = record.trials[0].sent_ns if record.trials else record.received_ns[-1]
+    rest = column[: int(np.searchsorted(record.received_ns, end))]
+    count = np.arange(len(rest))
+    return float(np.std(rest - np.polyval(np.polyfit(count, rest, 1), count)))
+
+
+def _errors(
+    record: Record, robot: RobotSettings, driver: DriverSettings, told: bool
+) -> tuple[float, float]:
+    """How far derived and measured velocities are from the positions' course, at worst.
+
+    That course is known better later: from positions before and after a moment.
+    """
+    estimator = velocity_estimator(driver, robot.period)
+    assert estimator is not None
+    stamps = np.array(record.stamps_ns, np.int64)
+    positions = np.array(record.positions)
+    seconds = (stamps - stamps[0]) / NANOSECONDS
+    begins = [trial.sent_ns - transport_ns(record) for trial in record.trials if not trial.silent]
+    moving = np.zeros(len(stamps), dtype=np.bool_)
+    for begin in begins:
+        length = 2.0 * record.trials[0].pulse * NANOSECONDS
+        moving |= (stamps >= begin) & (stamps <= begin + length)
+    off: list[Array] = []
+    for k, stamp in enumerate(stamps.tolist()):
+        estimator.add(stamp, positions[k])
+        if not moving[k]:
+            continue
+        low, high = np.searchsorted(seconds, seconds[k] + np.array([-SMOOTHING_S, SMOOTHING_S]))
+        first, last = min(int(low), max(k - 2, 0)), max(int(high), k + 3)
+        near = slice(first, last)
+        course = np.polyfit(seconds[near] - seconds[k], positions[near], 2)[1]
+        measured = np.array(record.velocities[k]) if told else course
+        off.append(np.stack([estimator.at(stamp) - course, measured - course]))
+    errors = np.sqrt(np.mean(np.square(off), axis=0)).max(axis=1)
+    return float(errors[0]), float(errors[1])
+
+
+def judge_efforts(record: Record, delay: float) -> Found:
+    """What they mean, where commands act after `delay` [s]."""
+    if not all(record.efforts):
+        shown = "joint states hold none"
+        return Finding.ok(shown), [NewSetting("driver.effort", "ignored", f"measured: {shown}")]
+    behind = round(delay * NANOSECONDS) - transport_ns(record)
+    commands = Signal(np.array(record.sent_ns, np.int64) + behind, np.array(record.commands))
+    stamps, efforts = np.array(record.stamps_ns, np.int64), np.array(record.efforts)
+    if repeats_commands(Signal(stamps, efforts), commands):
+        meaning, shown = "commanded", "they repeat the newest command"
+    else:
+        acted, told = commands.means(stamps), efforts[1:]
+        near = np.abs(told - acted).max(axis=1) <= NEAR * np.abs(acted).max()
+        busy = (np.abs(told) + np.abs(acted)).max(axis=1) > 0.0
+        if np.mean(near[busy]) < LIKE:
+            shown = "they are not the commands, nor their means"
+            suggestion = NewSetting("driver.effort", "ignored", f"measured: {shown}")
+            advice = "efforts are in N m or N; until then: driver.effort: ignored"
+            return Finding.note(shown, advice), [suggestion]
+        meaning, shown = "applied", "they are the means of what acted"
+    return Finding.ok(shown), [NewSetting("driver.effort", meaning, f"measured: {shown}")]

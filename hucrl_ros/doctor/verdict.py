@@ -1,0 +1,214 @@
+"""What is said of a robot that `hucrl check --move` has moved, and what goes into its YAML."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import mujoco
+import numpy as np
+
+from hucrl_ros.config.edit import NewSetting
+from hucrl_ros.config.robot import RobotSettings
+from hucrl_ros.config.schema import Config
+from hucrl_ros.config.task_file import Description
+from hucrl_ros.controller.ticks import NANOSECONDS
+from hucrl_ros.doctor import Finding, Found
+from hucrl_ros.doctor.evidence import Array
+from hucrl_ros.doctor.identify import Motion, identify
+from hucrl_ros.doctor.record import Record
+from hucrl_ros.doctor.senses import judge_efforts, judge_positions, judge_velocities
+from hucrl_ros.robots.mujoco_robot import MujocoRobot
+
+CLOSE, FAR = 1.3, 2.0
+"""Factors between a gain and the model's up to which all is well, and beyond which nothing is."""
+UNSURE = 0.15
+"""Share of a gain by which it may be off without a word."""
+MESSY = 0.8
+"""Share of the motion below which something else than effort moved the joint."""
+STICKY = 0.05
+"""Share of the effort limit above which friction is worth a word."""
+LATE = 0.8
+"""Share of a dead time that a control period should have at least."""
+NEGLIGIBLE = 0.02
+"""Share of the control period below which a delay counts for nothing."""
+
+
+class Verdict(NamedTuple):
+    """All that was found."""
+
+    findings: Mapping[str, Finding]
+    suggestions: Sequence[NewSetting]
+
+
+def examine_motion(record: Record, described: Description, config: Config) -> Verdict:
+    """What a record says, by what was looked at.
+
+    Args:
+        record: Of the motion.
+        described: The robot, with nothing left to derive.
+        config: Settings with which it was moved.
+    """
+    robot = described.robot
+    findings: dict[str, Finding] = {}
+    if record.stopped:
+        findings["motion"] = Finding.fault(
+            f"ended early: {record.stopped}", "zero effort was sent at once; change it, then again"
+        )
+    motions: list[Motion] = []
+    expected = predicted_gains(described, record.positions[-1]).tolist() if record.trials else []
+    for motor, gain in enumerate(expected):
+        name = robot.actuated[motor]
+        tried = [abs(trial.effort) for trial in record.trials if trial.motor == motor]
+        motion = identify(record, motor, robot.joints.index(name))
+        if motion is not None:
+            motions.append(motion)
+            findings[f"gain of {name}"] = _gain(motion, gain, name)
+            findings[f"friction of {name}"] = _friction(motion, tried, robot, motor)
+        elif tried and not (record.stopped and record.trials[-1].motor == motor):
+            findings[f"gain of {name}"] = Finding.fault(
+                f"it doesn't clearly move with {max(tried):.3g}, "
+                f"{max(tried) / robot.effort_limits[motor]:.0%} of its limit",
+                "look whether its motor is enabled and its brake open, and whether efforts are in "
+                "N m or N; or try more: --effort-cap",
+            )
+    if not motions:
+        return Verdict(findings, ())
+    suggestions: list[NewSetting] = []
+    delay = float(np.median([motion.dead_time for motion in motions]))
+    for name, (finding, more) in {
+        "dead time": _dead_time(motions, delay, robot),
+        "positions": judge_positions(record, robot),
+        "velocities": judge_velocities(record, robot, config),
+        "efforts": judge_efforts(record, delay),
+        "timeout": _timeout(motions, robot),
+        "control period": _period(record, delay, described),
+    }.items():
+        findings[name] = finding
+        suggestions += more
+    return Verdict(findings, suggestions)
+
+
+def predicted_gains(described: Description, positions: Sequence[float]) -> Array:
+    """`(q,)` acceleration of each actuated joint by a unit of its effort, of the model.
+
+    The other joints are free, and nothing rubs or touches.
+
+    Args:
+        described: The robot.
+        positions: Where its joints are `(n,)` [rad or m].
+    """
+    robot = MujocoRobot(described)
+    state = robot.reset(np.random.default_rng(0))
+    count = len(positions)
+    state[:count], state[count : 2 * count] = positions, 0.0
+    robot.set_state(state)
+    gains = np.zeros(robot.spec.action_dim)
+    for motor, name in enumerate(robot.spec.actuated_joints):
+        moves = int(robot.model.joint(name).dofadr[0])
+        limit = robot.spec.effort_limits[motor]
+        both = []
+        for effort in (limit, -limit):
+            robot.data.ctrl[:] = 0.0
+            robot.data.ctrl[motor] = effort
+            mujoco.mj_forward(robot.model, robot.data)
+            both.append(float(robot.data.qacc_smooth[moves]))
+        gains[motor] = (both[0] - both[1]) / (2.0 * limit)
+    return gains
+
+
+def _gain(motion: Motion, expected: float, name: str) -> Finding:
+    ratio = motion.gain / expected
+    told = (
+        f"{motion.gain:.4g} ± {motion.gain_error:.2g} a unit of effort, {ratio:.2f} of the "
+        f"model's {expected:.4g}"
+    )
+    if ratio < 0:
+        return Finding.fault(
+            told,
+            f"positive effort accelerates joint {name!r} the other way than in the model: turn "
+            "the sign of its efforts in the driver, or its axis in the model",
+        )
+    if not 1 / FAR <= ratio <= FAR:
+        return Finding.fault(
+            told,
+            "efforts have another unit (current, share of the limit?), or inertia or gear of the "
+            "model are wrong",
+        )
+    if not 1 / CLOSE <= ratio <= CLOSE:
+        return Finding.note(told, "look at masses, inertia and armature of the model")
+    if motion.gain_error > UNSURE * abs(motion.gain):
+        return Finding.note(told, "for less doubt let it move more: --effort-share")
+    if motion.explained < MESSY:
+        return Finding.note(
+            told,
+            f"effort explains {motion.explained:.0%} of the motion: look for backlash, a belt, or "
+            "somebody who pushes",
+        )
+    return Finding.ok(told)
+
+
+def _friction(motion: Motion, tried: Sequence[float], robot: RobotSettings, motor: int) -> Finding:
+    moved = max(tried)
+    below = [effort for effort in tried if effort < moved]
+    least = f"; it moves with {moved:.3g}"
+    least += f", not clearly with {max(below):.3g}" if below else ", the least that was tried"
+    if motion.friction <= motion.friction_error:
+        return Finding.ok(f"none beyond {motion.friction_error:.2g}{least}")
+    told = f"{motion.friction:.3g} ± {motion.friction_error:.2g}{least}"
+    if motion.friction > STICKY * robot.effort_limits[motor]:
+        return Finding.note(
+            told, f"for simulation put frictionloss={motion.friction:.3g} into the model's joint"
+        )
+    return Finding.ok(told)
+
+
+def _dead_time(motions: Sequence[Motion], delay: float, robot: RobotSettings) -> Found:
+    error = float(np.median([motion.dead_time_error for motion in motions]))
+    told = f"{1e3 * delay:.1f} ± {1e3 * error:.1f} ms"
+    value = round(delay, 4) if delay > max(error, NEGLIGIBLE * robot.period) else 0.0
+    suggestion = NewSetting(
+        "control.extra_delay",
+        value,
+        f"[s] measured: {told} from sending a command to its effect, with DDS both ways",
+    )
+    shown = f"{told} from sending a command to its effect, DDS both ways included"
+    apart = np.ptp([motion.dead_time for motion in motions])
+    if apart > 0.5 * robot.period:
+        advice = f"joints differ by {1e3 * apart:.1f} ms, but only one delay can be told"
+        return Finding.note(shown, advice), [suggestion]
+    return Finding.ok(shown), [suggestion]
+
+
+def _timeout(motions: Sequence[Motion], robot: RobotSettings) -> Found:
+    found = [motion.timeout for motion in motions if motion.timeout is not None]
+    if not found:
+        silence = min(motion.silence for motion in motions)
+        return Finding.note(
+            f"the driver holds the last command for {silence:.2g} s at least",
+            "a timeout in the driver also helps where the network or this machine fails; set one",
+        ), ()
+    least = min(found)
+    shown = f"the driver lets go {1e3 * least:.0f} ms after the last command"
+    if least < robot.period:
+        advice = f"commands come every {1e3 * robot.period:.3g} ms: make it longer"
+        return Finding.fault(shown, advice), ()
+    return Finding.ok(shown), ()
+
+
+def _period(record: Record, delay: float, described: Description) -> Found:
+    period = described.robot.period
+    gaps = np.diff(record.stamps_ns) / NANOSECONDS
+    usual = float(np.median(gaps))
+    jitter = float(np.percentile(np.abs(gaps - usual), 99))
+    told = (
+        f"joint states every {1e3 * usual:.4g} ms, 99% of them within {1e3 * jitter:.2g} ms, dead "
+        f"time {1e3 * delay:.1f} ms"
+    )
+    least = max(usual, delay)
+    if period > LATE * least:
+        return Finding.ok(f"{1e3 * period:.4g} ms fits: {told}"), ()
+    step = float(MujocoRobot(described).model.opt.timestep)
+    better = step * float(np.ceil(least / step))
+    return Finding.note(
+        f"{1e3 * period:.4g} ms is short: {told}",
+        f"commands should act before the next one is chosen: robot.period: {better:.4g}",
+    ), ()

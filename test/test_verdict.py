@@ -1,0 +1,178 @@
+"""What is said of a robot that was moved, and which settings follow; simulated joints, no ROS."""
+
+import math
+
+import numpy as np
+import pytest
+from pushed import pushed
+
+from hucrl_ros.config.schema import Config, DriverSettings
+from hucrl_ros.doctor import Level
+from hucrl_ros.doctor.pulses import REVOLUTE, Pulses
+from hucrl_ros.doctor.record import Record
+from hucrl_ros.doctor.verdict import examine_motion, predicted_gains
+from hucrl_ros.robots.resolve import describe
+
+PENDULUM = describe("pendulum")
+MODEL = 1 / (0.3 * 0.5**2)  # one over inertia
+SWINGS = {"stiffness": 9.81 / 0.5, "damping": 0.067}
+GAIN, FRICTION = "gain of pendulum_joint", "friction of pendulum_joint"
+
+
+def verdict(record=None, velocity="measured", **how):
+    record = record or pushed(**{"gain": MODEL, "rate": 500, **SWINGS, **how})
+    config = Config(driver=DriverSettings(velocity=velocity))
+    findings, suggestions = examine_motion(record, PENDULUM, config)
+    return findings, {each.key: each.value for each in suggestions}
+
+
+def test_the_model_predicts_what_is_known_in_closed_form():
+    assert predicted_gains(PENDULUM, [math.pi]).tolist() == pytest.approx([MODEL])
+    # Two of equal mass on a line: the cart pushes both, until the pole stands across.
+    cartpole = describe("cartpole")
+    across = predicted_gains(cartpole, [0.0, math.pi / 2])
+    upright = predicted_gains(cartpole, [0.0, 0.0])
+    assert upright[0] > across[0] > 0
+
+
+def test_of_a_good_robot_nothing_is_said_but_that_it_is():
+    findings, settings = verdict(dead_time=0.004, timeout=0.1)
+    assert {name: each.level for name, each in findings.items()} == dict.fromkeys(
+        findings, Level.OK
+    )
+    assert not any(each.advice for each in findings.values())
+    assert settings == {
+        "control.extra_delay": pytest.approx(0.004, abs=1e-3),
+        "driver.velocity": "measured",
+        "driver.effort": "applied",
+    }
+
+
+@pytest.mark.parametrize(
+    ("gain", "level", "advice"),
+    [
+        (-MODEL, Level.FAULT, "turn the sign of its efforts"),
+        (0.4 * MODEL, Level.FAULT, "efforts have another unit"),
+        (2.5 * MODEL, Level.FAULT, "efforts have another unit"),
+        (0.6 * MODEL, Level.NOTE, "masses, inertia and armature"),
+        (1.6 * MODEL, Level.NOTE, "masses, inertia and armature"),
+        (1.2 * MODEL, Level.OK, ""),
+    ],
+)
+def test_a_gain_is_compared_with_the_models(gain, level, advice):
+    found = verdict(gain=gain)[0][GAIN]
+    assert found.level is level
+    assert advice in found.advice
+
+
+def test_a_joint_that_never_moves_gets_one_line():
+    findings, settings = verdict(friction=0.5)
+    assert list(findings) == [GAIN]
+    assert findings[GAIN].level is Level.FAULT
+    assert findings[GAIN].found == "it doesn't clearly move with 0.2, 20% of its limit"
+    assert settings == {}
+
+
+def test_a_motion_that_ended_early_is_a_fault():
+    findings, settings = verdict(gain=1000.0)
+    assert list(findings) == ["motion"]
+    assert findings["motion"].level is Level.FAULT
+    assert "moves at" in findings["motion"].found
+    assert settings == {}
+
+
+def test_friction_is_told_with_the_least_effort_that_moves():
+    found = verdict(friction=0.1)[0][FRICTION]
+    assert found.level is Level.NOTE
+    assert "frictionloss=0.1" in found.advice
+    assert "it moves with 0.169, not clearly with 0.113" in found.found
+    assert "the least that was tried" in verdict()[0][FRICTION].found
+
+
+@pytest.mark.parametrize(
+    ("effort", "meaning"), [("mean", "applied"), ("last", "commanded"), ("none", "ignored")]
+)
+@pytest.mark.parametrize("dead_time", [0.0, 0.01])
+def test_what_effort_means_is_found_out(effort, meaning, dead_time):
+    _, settings = verdict(effort=effort, rate=130, dead_time=dead_time)
+    assert settings["driver.effort"] == meaning
+
+
+def test_efforts_of_another_kind_are_ignored():
+    record = pushed(gain=MODEL, rate=500, **SWINGS)
+    record.efforts = [[1e3 * math.sin(k)] for k in range(len(record.efforts))]
+    findings, settings = verdict(record)
+    assert findings["efforts"].level is Level.NOTE
+    assert settings["driver.effort"] == "ignored"
+
+
+def test_velocities_are_derived_where_that_is_better():
+    count = 2 * math.pi / 4096
+    findings, settings = verdict(step=count)
+    assert settings["driver.velocity"] == "measured", "exact ones beside a coarse encoder"
+    assert "steps of 0.00153 (4096 a turn)" in findings["positions"].found
+    record = pushed(gain=MODEL, rate=500, step=count, **SWINGS)
+    places = np.array(record.positions)
+    record.velocities = (500 * np.diff(places, axis=0, prepend=places[:1])).tolist()
+    assert verdict(record)[1]["driver.velocity"] == "derived"
+    assert verdict(record)[0]["velocities"].level is Level.NOTE
+    assert verdict(record, velocity="derived")[0]["velocities"].level is Level.OK
+    record.velocities = [[] for _ in record.velocities]
+    findings, settings = verdict(record)
+    assert settings["driver.velocity"] == "derived"
+    assert findings["velocities"].found.startswith("joint states hold none")
+    assert "driver.velocity_window" not in settings, "a control period is enough"
+
+
+def test_coarse_slow_positions_need_a_longer_window():
+    _, settings = verdict(rate=80, step=2 * math.pi / 2000, velocity="derived")
+    assert settings["driver.velocity"] == "measured"
+    record = pushed(gain=MODEL, rate=80, step=2 * math.pi / 2000, **SWINGS)
+    record.velocities = [[] for _ in record.velocities]
+    assert verdict(record)[1]["driver.velocity_window"] == pytest.approx(2 * 0.0125)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "level", "said"),
+    [
+        (0.1, Level.OK, "lets go"),
+        (math.inf, Level.NOTE, "holds the last command"),
+    ],
+)
+def test_the_drivers_timeout_is_told(timeout, level, said):
+    found = verdict(timeout=timeout)[0]["timeout"]
+    assert found.level is level
+    assert said in found.found
+
+
+def test_a_dead_time_longer_than_the_control_period_asks_for_another():
+    findings, settings = verdict(dead_time=0.03)
+    assert settings["control.extra_delay"] == pytest.approx(0.03, abs=1e-3)
+    found = findings["control period"]
+    assert found.level is Level.NOTE
+    period = float(found.advice.rpartition(" ")[2])
+    assert 0.029 < period < 0.035
+    assert period / 0.00125 == pytest.approx(round(period / 0.00125)), "of the physics' steps"
+
+
+def test_a_pulse_that_nobody_watched_is_played_again():
+    record = Record()
+    pulses = Pulses(record, [1.0], [0], {"hinge": REVOLUTE}, 0.05, 0.2)
+    spoilt, begun = 0, []
+    for k in range(2000):
+        now = k * 5_000_000
+        record.stamps_ns.append(now + 1)
+        record.received_ns.append(now)
+        record.positions.append([0.0])
+        segment = pulses.wanted(now)
+        if segment is None:
+            break
+        record.sent_ns.append(now)
+        record.commands.append(segment.efforts.tolist())
+        if pulses.is_new(now) and segment.efforts.any():
+            begun.append(float(segment.efforts[0]))
+            if spoilt < 2:
+                spoilt += 1
+                pulses.spoil(now + 1)
+    assert begun[:4] == [0.05, 0.05, 0.05, -0.05]
+    assert [trial.effort for trial in record.trials[:2]] == [0.05, -0.05]
