@@ -81,7 +81,7 @@ def move(
         raise RunError("the mover hangs; it was ended, with zero effort") from None
     finally:
         _end(process)
-    if process.returncode != 0:
+    if process.returncode != 0 or not output.strip():
         lines = errors.strip().splitlines() or [f"exit code {process.returncode}"]
         raise RunError(f"the mover ended, with zero effort: {lines[-1]}")
     record = Record(**json.loads(output.strip().splitlines()[-1]))
