@@ -16,9 +16,10 @@ from std_msgs.msg import String
 
 from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.admission import admit
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import ControlLoop, build_control_loop
-from hucrl_ros.controller.guard import Guard, admit
+from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.state_reader import PoseBuffer
 from hucrl_ros.errors import HucrlError, shortened
 from hucrl_ros.nodes import topics
