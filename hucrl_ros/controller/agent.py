@@ -245,7 +245,7 @@ class Agent:
         """
         ahead: NDArray[np.float32] = state.astype(np.float32)
         for command, share in coming:
-            action = self._spec.to_action(command, ahead).astype(np.float32)
+            action = self._spec.to_action(command, ahead.astype(np.float64)).astype(np.float32)
             ahead = ahead + np.float32(share) * (self._expect(ahead, action) - ahead)
         return ahead.astype(np.float64) if coming and np.isfinite(ahead).all() else state.copy()
 

@@ -182,7 +182,7 @@ class ControlLoop:
         return command
 
     def finish(self) -> Array | None:
-        """The command `(q,)` that the robot stays under after an episode, if there is one."""
+        """The command `(q,)` that the robot stays under from now on; None: it is already."""
         return self.guard.last_command(self._state)
 
     def _judge_outage(self) -> None:
@@ -193,6 +193,7 @@ class ControlLoop:
         # nothing is to be sent.
         if self._heard is None or self._step >= self.steps or now - self._heard <= self._outage_s:
             return
+        self._state = None  # the robot has moved on since
         what = (
             f"the controller was held up for {1e3 * held_up:.0f} ms"
             if held_up > self._outage_s

@@ -79,8 +79,10 @@ class Guard:
             raise ConfigError(
                 f"safety.velocity_limits = {list(safety.velocity_limits)}: must be positive"
             )
-        speed = {"effort": np.inf, "velocity": self._speed, "position": self._speed * spec.period}
-        self._largest = np.minimum(self._limits, speed[spec.command])
+        self._largest = self._limits
+        if spec.command != "effort":
+            way = self._speed * (spec.period if spec.command == "position" else 1.0)
+            self._largest = np.minimum(self._limits, way)
         self._last = np.zeros_like(self._limits)
         self._sent: Array | None = None
         self._holds = False
@@ -161,11 +163,14 @@ class Guard:
         return self._last.copy()
 
     def last_command(self, state: Array | None) -> Array | None:
-        """The safe command `(q,)` where nobody will follow up.
+        """The safe command `(q,)` where nobody will follow up; None: the robot is to hold already.
 
-        Damping by an outdated velocity would drive the robot, so it is zero then.
+        Damping by an outdated velocity would drive the robot, so it is zero then. What has been
+        held is not sent again: meanwhile somebody may have moved the robot elsewhere.
         """
-        return self.safe_command(state if self.spec.command == "position" else None)
+        if self.spec.command != "position":
+            return self.safe_command(None)
+        return None if self._holds else self.safe_command(state)
 
     def _safe(self, state: Array | None) -> GuardedCommand:
         command, action = self.safe_command(state), self._last

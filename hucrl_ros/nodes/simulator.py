@@ -115,7 +115,7 @@ class Simulator(Node):
         self._repeated += 1
 
     def _on_command(self, message: Float64MultiArray) -> None:
-        command: Array | None = np.array(message.data, dtype=np.float64)
+        command = np.array(message.data, dtype=np.float64)
         problem = self._problem(command)
         if problem:
             self._refused += 1
@@ -123,8 +123,7 @@ class Simulator(Node):
                 f"command refused, {_INSTEAD[self._spec.command]} instead: {problem}",
                 throttle_duration_sec=LOG_PERIOD,
             )
-            command = None
-        self._pacing.apply(command)
+        self._pacing.apply(None if problem else command)
 
     def _problem(self, command: Array) -> str:
         """What is wrong with a command; empty if nothing is."""
