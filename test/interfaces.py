@@ -54,7 +54,10 @@ def described(folder: Path, command: str) -> dict:
         "command": command,
         **ROBOTS[command],
     }
-    reward = {"terms": [{"term": "near", **aim, "length": 0.25}], "success": {**aim, "within": 0.05}}
+    reward = {
+        "terms": [{"term": "near", **aim, "length": 0.25}],
+        "success": {**aim, "within": 0.05},
+    }
     return {"robot": robot, "reward": reward}
 
 

@@ -252,7 +252,9 @@ def test_whatever_comes_in_a_position_that_goes_out_is_near_and_within_its_limit
 # What both refuse
 
 
-@pytest.mark.parametrize(("command", "kind"), [("velocity", "velocities"), ("position", "positions")])
+@pytest.mark.parametrize(
+    ("command", "kind"), [("velocity", "velocities"), ("position", "positions")]
+)
 def test_damping_is_for_efforts(command, kind):
     with pytest.raises(ConfigError, match=f"damping: only for efforts; one takes {kind}"):
         guard(command, safe_command="damping", damping=1.0)
