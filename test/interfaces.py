@@ -21,7 +21,8 @@ ARM = """<mujoco><compiler angle="radian"/><option timestep="0.01" integrator="i
 <actuator>{actuator}</actuator></mujoco>"""
 MODELS = {
     "effort": ARM.format(
-        actuator='<motor joint="shoulder" ctrlrange="-6 6"/><motor joint="elbow" ctrlrange="-2 2"/>'
+        actuator='<motor joint="shoulder" ctrlrange="-6 6"/>'
+        '<motor joint="elbow" ctrlrange="-2 2"/>'
     ),
     "velocity": CART.format(actuator='<velocity joint="rail" kv="40" ctrlrange="-1.5 1.5"/>'),
     "position": ARM.format(
