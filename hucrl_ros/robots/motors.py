@@ -127,6 +127,9 @@ def replace_motors(spec: mujoco.MjSpec, settings: RobotSettings, motors: dict[st
     """Give the model one motor or servo for each of `settings.actuated`, in that order."""
     for actuator in list(spec.actuators):
         spec.delete(actuator)
+    if settings.servos and spec.option.integrator == mujoco.mjtIntegrator.mjINT_EULER:
+        # A URDF knows no inertia of motors: what is light and stiff would be unstable otherwise.
+        spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     limits = dict(zip(settings.actuated, settings.action_limits, strict=False))
     for joint in settings.actuated:
         motor = motors.get(joint, Motor(1.0, None, False))
