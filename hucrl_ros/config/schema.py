@@ -286,8 +286,8 @@ class SafetySettings(Settings):
     position_margin: float = Field(0.0, ge=0, le=1000)
     """Distance before a joint's position limit where pushing outward stops [rad or m]."""
     position_limits: tuple[float, ...] = ()
-    """Lower and upper limit of each joint in turn [rad or m]; empty: none. Commanded positions stay
-    within."""
+    """Lower and upper limit of each joint in turn [rad or m]; empty: none. Commanded positions
+    stay within."""
     velocity_limits: tuple[float, ...] = ()
     """Speed of each joint above which efforts may only brake, and that commanded velocities and
     ways to positions stay within [rad/s or m/s]; empty: none."""
@@ -297,7 +297,7 @@ class SafetySettings(Settings):
     """In real time, control periods without a new joint state, or of a controller that was held
     up, after which the episode is over; at least half a second [1]."""
     safe_command: Literal["zero", "damping"] = "zero"
-    """The safe command: no effort (velocity 0, hold), or efforts against the present velocities."""
+    """The safe command: no effort (no velocity, hold), or efforts against present velocities."""
     damping: float = Field(0.0, ge=0, le=1e6)
     """Effort against a unit of velocity in the safe command [N m s/rad or N s/m]."""
 
