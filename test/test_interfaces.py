@@ -13,9 +13,12 @@ from manifest_factory import write_manifest
 from own_robots import changed, refusal, resolved, write
 from quick_run import SETTINGS
 
+from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.course import IN_FORCE, SENT
+from hucrl_ros.bags.foreign import read_foreign
+from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.robot import RobotSettings, RobotSpec
 from hucrl_ros.config.schema import Config, ControlSettings, DriverSettings, SafetySettings
 from hucrl_ros.controller.admission import check_robot
 from hucrl_ros.controller.agent import Agent
@@ -28,6 +31,7 @@ from hucrl_ros.controller.ticks import Source, Tick
 from hucrl_ros.controller.timing import DelayCompensation, InForce
 from hucrl_ros.errors import BundleError, OutageError
 from hucrl_ros.experiments.train import train
+from hucrl_ros.learning.from_bags import _record
 from hucrl_ros.robots.mujoco_robot import MujocoRobot, Plant
 from hucrl_ros.run.prepare import RunOptions, prepare_run
 
@@ -296,6 +300,35 @@ def test_in_lockstep_ticks_tell_what_acted(tmp_path):
     episode = read_episode(tmp_path / "bag", SLIDE, 10)
     assert episode.acted == SENT
     np.testing.assert_array_equal(episode.actions, np.full((4, 1), 0.1))
+
+
+@pytest.mark.parametrize("command", ["velocity", "position"])
+def test_a_foreign_bag_tells_what_acted_by_its_commands(command, tmp_path):
+    robot = RobotSettings(
+        model="none.xml",
+        period=PERIOD,
+        steps=10,
+        joints=("a",),
+        actuated=("a",),
+        command=command,
+        command_limits=(0.5,),
+    )
+    found = read_foreign(play(tmp_path / "bag"), robot, Config(mode="real_time"))
+    (course,) = found.courses
+    k = np.arange(len(course.actions))
+    means = 0.25 * 0.1 * np.maximum(k - 1, 0) + 0.75 * 0.1 * k
+    expected = means - 0.05 * k if command == "position" else means
+    np.testing.assert_allclose(course.actions[:, 0], expected, atol=1e-6)
+    # Kept as an episode of ours, it says the same.
+    run = prepare_run(
+        RunOptions(str(write(tmp_path, described(tmp_path, "velocity"))), out=tmp_path / "run")
+    )
+    _record(run, robot.spec, [course])
+    episode = read_episode(run.bag(0), robot.spec, 100, run.config)
+    np.testing.assert_allclose(episode.actions, course.actions, atol=1e-12)
+    sent = [m for m in read_contents(run.bag(0)).messages if m.is_of(COMMANDS)]
+    first = deserialize(sent[1].data, sent[1].type).data[0]
+    assert first == pytest.approx(robot.spec.to_command(course.actions, course.states[:-1])[1, 0])
 
 
 # The control loop
