@@ -27,6 +27,7 @@ from std_srvs.srv import Trigger
 
 GRAVITY, LENGTH, MASS, VISCOUS, LARGEST = 9.81, 0.5, 0.3, 0.005, 1.0
 LONGEST_STEP = 1e-3
+STIFFNESS = 4.0, 0.4  # of its drive [N m/rad, N m s/rad]
 DEFAULTS = {
     "rate": 80.0,  # of joint states [Hz]
     "best_effort": False,
@@ -45,6 +46,8 @@ DEFAULTS = {
     "dies_after": 0.0,  # seconds from a reset to an outage; 0: none
     "dies_for": 0.0,  # length of the outage [s]
     "outages": 1,  # how many there are
+    "interface": "effort",  # "velocity" or "position": a drive of its own follows the commands
+    "named": False,  # whether it has the parameter of a forward_command_controller
     "reset_takes": 0.0,  # [s]
 }
 
@@ -55,6 +58,14 @@ class Pendulum:
     def __init__(self, friction, step):
         self.friction, self.dt = friction, step
         self.angle, self.speed = math.pi, 0.0
+
+    def drive(self, interface, command):
+        """The torque for a command."""
+        if interface == "velocity":
+            return STIFFNESS[1] * (command - self.speed)
+        if interface == "position":
+            return STIFFNESS[0] * (command - self.angle) - STIFFNESS[1] * self.speed
+        return command
 
     def step(self, effort):
         effort = min(max(effort, -LARGEST), LARGEST)
@@ -72,7 +83,9 @@ class Driver(Node):
         self.each = math.ceil(1 / self.how["rate"] / LONGEST_STEP)  # steps for a joint state
         self.body = Pendulum(self.how["friction"], 1 / self.how["rate"] / self.each)
         self.lock = threading.Lock()
-        self.coming, self.effort = [], 0.0
+        self.coming, self.effort = [], self.at_rest()
+        if self.how["named"]:
+            self.declare_parameter("interface_name", self.how["interface"])
         self.random = random.Random(0)
         self.held_back = None
         self.shift = time.time() - time.monotonic()  # of the stamps' clock
@@ -95,7 +108,7 @@ class Driver(Node):
         time.sleep(self.how["reset_takes"])
         with self.lock:
             self.body.angle, self.body.speed = math.pi, 0.0
-            self.effort, self.coming = 0.0, []
+            self.effort, self.coming = self.at_rest(), []
             self.reset_at = time.monotonic()
         time.sleep(0.1)
         response.success = True
@@ -113,9 +126,11 @@ class Driver(Node):
                     told, self.effort = self.coming.pop(0)
                     let_go = told + (self.how["timeout"] or math.inf)
                 if now > let_go:
-                    self.effort = 0.0
-                self.body.step(self.how["gain"] * self.effort)
-                measured, last = self.measured(), self.effort
+                    self.effort = self.at_rest()
+                last = self.body.drive(self.how["interface"], self.effort)
+                last = min(max(last, -LARGEST), LARGEST)
+                self.body.step(self.how["gain"] * last)
+                measured = self.measured()
                 away = now - self.reset_at
             sums += last
             if done % self.each == 0:
@@ -128,6 +143,9 @@ class Driver(Node):
                 self.shift -= self.how["stamps"] == "jump"
                 time.sleep(self.how["dies_for"])
                 begin += self.how["dies_for"]
+
+    def at_rest(self):
+        return math.pi if self.how["interface"] == "position" else 0.0
 
     def measured(self):
         counts = self.how["counts"]

@@ -12,7 +12,7 @@ from hucrl_ros.controller.manifest import (
 NOTHING_LEARNED = LearningReport()
 
 
-def write_manifest(folder, episode, report=NOTHING_LEARNED):
+def write_manifest(folder, episode, report=NOTHING_LEARNED, command="effort"):
     """A folder with the manifest of the bundle that plays `episode`."""
     manifest = Manifest(
         strategy="greedy",
@@ -35,6 +35,7 @@ def write_manifest(folder, episode, report=NOTHING_LEARNED):
         joint_names=("pendulum_joint",),
         actuated_joints=("pendulum_joint",),
         effort_limits=(1.0,),
+        command=command,
         period=1 / 80,
         angles=(0,),
         reach=(None, 12.0),

@@ -8,8 +8,8 @@ import pytest
 from manifest_factory import write_manifest
 
 from hucrl_ros.config.schema import Config, SafetySettings
-from hucrl_ros.controller.admission import LIMITS, Admission
-from hucrl_ros.controller.guard import Guard, admit
+from hucrl_ros.controller.admission import LIMITS, Admission, admit
+from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.robots import describe

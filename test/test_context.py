@@ -139,6 +139,6 @@ def test_the_guard_looks_at_the_joints_alone():
     guard = Guard(make_robot("reacher").spec, SafetySettings(position_limits=limits))
     state = np.zeros(JOINTS + GOAL)
     state[0], state[JOINTS:] = 1.1, 50.0
-    effort = guard.check(np.full(7, 5.0), state).effort
+    effort = guard.check(np.full(7, 5.0), state).action
     assert effort.tolist() == [0.0, *[5.0] * 6]
     assert guard.check(np.full(7, 5.0), state[:JOINTS]).safe  # no goal known: no state

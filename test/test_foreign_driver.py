@@ -8,12 +8,16 @@ import time
 import numpy as np
 import psutil
 import pytest
+import yaml
 from foreign_process import driver
 from quick_run import Up, quick_arguments
 
+from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.course import IN_FORCE, REPORTED
+from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.reader import read_episode
-from hucrl_ros.robots import make_robot
+from hucrl_ros.robots import describe, make_robot
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import read_summary
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
@@ -31,11 +35,11 @@ def robots_domain(monkeypatch, tmp_path_factory):
     monkeypatch.setenv("ROS_LOG_DIR", str(tmp_path_factory.mktemp("ros_log")))
 
 
-def check(*words):
-    """`hucrl check pendulum`: exit code, output, and how long it listened."""
+def check(task="pendulum", *words):
+    """`hucrl check`: exit code, output, and how long it listened."""
     begin = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "hucrl_ros", "check", "pendulum", *words],
+        [sys.executable, "-m", "hucrl_ros", "check", task, *words],
         capture_output=True,
         text=True,
         timeout=120,
@@ -194,3 +198,86 @@ answer = client.call_async(Trigger.Request())
 rclpy.spin_until_future_complete(node, answer, timeout_sec=30)
 print(answer.result().success)
 """
+
+
+SERVO = """<mujoco><option timestep="0.0025"/><worldbody><body><joint name="pendulum_joint"
+  axis="0 1 0" damping="0.005"/><geom size="0.05" pos="0 0 0.5" mass="0.3"/></body></worldbody>
+  <actuator>{actuator}</actuator></mujoco>"""
+ACTUATORS = {
+    "velocity": '<velocity joint="pendulum_joint" kv="0.4" ctrlrange="-3 3"/>',
+    "position": '<position joint="pendulum_joint" kp="4" kv="0.4"/>',
+}
+
+
+def servo_robot(folder, command):
+    """The driver's pendulum, as a user describes it."""
+    (folder / "servo.xml").write_text(SERVO.format(actuator=ACTUATORS[command]))
+    robot = {"model": "servo.xml", "period": 0.025, "steps": 60, "command": command}
+    robot["start"] = {"pendulum_joint": float(np.pi)}
+    if command == "position":
+        robot["command_limits"] = [0.2]
+    terms = [{"term": "upright", "joint": "pendulum_joint"}]
+    path = folder / "servo.yaml"
+    path.write_text(yaml.safe_dump({"robot": robot, "reward": {"terms": terms}}))
+    return path
+
+
+@pytest.mark.parametrize("command", ["velocity", "position"])
+def test_a_driver_that_takes_something_else_than_efforts_is_learned_from(
+    command, robots_domain, tmp_path
+):
+    """What the commands did, by the driver's own physics; efforts that it shows don't count."""
+    robot = servo_robot(tmp_path, command)
+    words = [*quick_arguments(), "--no-figures", "--no-simulator", "--episodes", "1"]
+    out = tmp_path / "run"
+    with (
+        driver(rate=200.0, interface=command, named=True),
+        Up(str(robot), *words, out=out, environment=domain_here()) as process,
+    ):
+        assert process.end() == 0, process.stderr + process.logs
+    run = RunFolder.open(out)
+    spec = describe(str(robot)).robot.spec
+    episode = read_episode(run.bag(0), spec, 60, run.config)
+    kept = episode.contiguous
+    assert kept.mean() > 0.9, episode.events
+    acting, off = torque_of(command, episode)
+    # A mean over the period stands for two commands in it, so it isn't exact.
+    assert np.median(np.abs(off[kept])) < 0.15 * np.median(np.abs(acting[kept]))
+    commands = [m for m in read_contents(run.bag(0)).messages if m.is_of("controller/commands")]
+    sent = np.array([deserialize(m.data, m.type).data[0] for m in commands])
+    assert np.isfinite(sent).all()
+    if command == "velocity":
+        assert np.abs(sent).max() <= 3.0 and sent[-1] == 0.0
+    else:
+        assert np.abs(np.diff(sent)).max() <= 2 * 0.2 + 1e-9
+        assert sent[-1] == pytest.approx(episode.states[-1][0], abs=0.1), "it is held there"
+
+
+def torque_of(command, episode):
+    """What the actions change the speed by in a period, and how far the driver's is from that."""
+    period, count = 0.025, 100
+    changes = []
+    for share in (0.0, 1.0):
+        angle, speed = episode.states[:-1].T
+        action = share * episode.actions[:, 0]
+        target = angle + action
+        for _ in range(count):
+            drive = 0.4 * (action - speed)
+            if command == "position":
+                drive = 4.0 * (target - angle) - 0.4 * speed
+            pull = 9.81 / 0.5 * np.sin(angle)
+            speed = speed + period / count * (
+                pull + (np.clip(drive, -1, 1) - 0.005 * speed) / 0.075
+            )
+            angle = angle + period / count * speed
+        changes.append(speed)
+    return changes[1] - changes[0], episode.states[1:, 1] - changes[1]
+
+
+def test_a_driver_that_says_it_takes_something_else_is_refused(robots_domain, tmp_path):
+    robot = servo_robot(tmp_path, "velocity")
+    for interface, code in (("position", 1), ("velocity", 0)):
+        with driver(rate=80.0, interface=interface, named=True):
+            found, shown, _ = check(str(robot))
+        assert found == code, shown
+        assert ("has interface_name = 'position'" in shown) == (code == 1)

@@ -42,90 +42,90 @@ def state(position, velocity):
 
 def test_an_effort_within_all_limits_passes_unchanged():
     command = guard().check(np.array([1.5]), state(0.0, 0.0))
-    assert command.effort == 1.5
+    assert command.action == 1.5
     assert not command.clamped and not command.safe
 
 
 def test_an_effort_is_saturated_at_the_limit():
     command = guard().check(np.array([-7.0]), state(0.0, 0.0))
-    assert command.effort == -2.0
+    assert command.action == -2.0
     assert command.clamped and not command.safe
 
 
 def test_the_rate_limit_is_in_effort_limits_a_period():
     limited = guard(effort_rate=0.25)
-    efforts = [limited.check(np.array([2.0]), state(0, 0)).effort[0] for _ in range(5)]
+    efforts = [limited.check(np.array([2.0]), state(0, 0)).action[0] for _ in range(5)]
     assert efforts == [0.5, 1.0, 1.5, 2.0, 2.0]
     limited.reset()
-    assert limited.check(np.array([-2.0]), state(0, 0)).effort == -0.5
+    assert limited.check(np.array([-2.0]), state(0, 0)).action == -0.5
 
 
 def test_no_push_outward_inside_the_margin_of_a_position_limit():
     limited = guard(position_limits=(-1.0, 1.0), position_margin=0.25)
-    assert limited.check(np.array([2.0]), state(0.74, 0)).effort == 2.0
-    assert limited.check(np.array([2.0]), state(0.76, 0)).effort == 0.0
-    assert limited.check(np.array([-2.0]), state(0.76, 0)).effort == -2.0
-    assert limited.check(np.array([-2.0]), state(-0.76, 0)).effort == 0.0
-    assert limited.check(np.array([2.0]), state(-0.76, 0)).effort == 2.0
+    assert limited.check(np.array([2.0]), state(0.74, 0)).action == 2.0
+    assert limited.check(np.array([2.0]), state(0.76, 0)).action == 0.0
+    assert limited.check(np.array([-2.0]), state(0.76, 0)).action == -2.0
+    assert limited.check(np.array([-2.0]), state(-0.76, 0)).action == 0.0
+    assert limited.check(np.array([2.0]), state(-0.76, 0)).action == 2.0
 
 
 def test_only_brakes_above_a_velocity_limit():
     limited = guard(velocity_limits=(3.0,))
-    assert limited.check(np.array([2.0]), state(0, 2.9)).effort == 2.0
-    assert limited.check(np.array([2.0]), state(0, 3.1)).effort == 0.0
-    assert limited.check(np.array([-2.0]), state(0, 3.1)).effort == -2.0
-    assert limited.check(np.array([-2.0]), state(0, -3.1)).effort == 0.0
+    assert limited.check(np.array([2.0]), state(0, 2.9)).action == 2.0
+    assert limited.check(np.array([2.0]), state(0, 3.1)).action == 0.0
+    assert limited.check(np.array([-2.0]), state(0, 3.1)).action == -2.0
+    assert limited.check(np.array([-2.0]), state(0, -3.1)).action == 0.0
 
 
 def test_position_limits_win_over_the_rate_limit():
     limited = guard(effort_rate=0.1, position_limits=(-1.0, 1.0))
     for _ in range(10):
         limited.check(np.array([2.0]), state(0.0, 0.0))
-    assert limited.check(np.array([2.0]), state(1.0, 0.0)).effort == 0.0
+    assert limited.check(np.array([2.0]), state(1.0, 0.0)).action == 0.0
 
 
 def test_the_safe_command_damps_the_actuated_joints_within_limits():
     damped = guard(ARM, safe_command="damping", damping=0.5)
-    effort = damped.safe_effort(np.array([0.0, 0.0, 0.0, 2.0, 9.0, -1.0]))
+    effort = damped.safe_command(np.array([0.0, 0.0, 0.0, 2.0, 9.0, -1.0]))
     np.testing.assert_array_equal(effort, [0.5, -1.0])
-    effort = damped.safe_effort(np.array([0.0, 0.0, 0.0, -100.0, 9.0, -100.0]))
+    effort = damped.safe_command(np.array([0.0, 0.0, 0.0, -100.0, 9.0, -100.0]))
     np.testing.assert_array_equal(effort, [1.0, 4.0])
 
 
 def test_the_safe_command_is_zero_where_the_state_is_unknown():
     damped = guard(safe_command="damping", damping=0.5)
-    assert damped.safe_effort(None) == 0.0
-    assert damped.safe_effort(state(0.0, math.nan)) == 0.0
-    assert guard().safe_effort(state(0.0, 5.0)) == 0.0
+    assert damped.safe_command(None) == 0.0
+    assert damped.safe_command(state(0.0, math.nan)) == 0.0
+    assert guard().safe_command(state(0.0, 5.0)) == 0.0
 
 
 @pytest.mark.parametrize("action", [[math.nan], [math.inf], [], [0.0, 0.0], [[0.0]]])
 def test_an_action_that_makes_no_sense_becomes_the_safe_command(action):
     command = guard().check(np.array(action), state(0.0, 0.0))
     assert command.safe
-    assert command.effort == 0.0
+    assert command.action == 0.0
 
 
 @pytest.mark.parametrize("bad", [[math.nan, 0.0], [0.0, math.inf], [0.0], [0.0] * 3])
 def test_a_state_that_makes_no_sense_becomes_the_safe_command(bad):
     command = guard().check(np.array([1.0]), np.array(bad))
     assert command.safe
-    assert command.effort == 0.0
+    assert command.action == 0.0
 
 
 def test_the_rate_limit_starts_from_the_safe_command():
     limited = guard(effort_rate=0.5)
     limited.check(np.array([1.0]), state(0, 0))
-    assert limited.check(np.array([math.nan]), state(0, 0)).effort == 0.0
-    assert limited.check(np.array([2.0]), state(0, 0)).effort == 1.0
+    assert limited.check(np.array([math.nan]), state(0, 0)).action == 0.0
+    assert limited.check(np.array([2.0]), state(0, 0)).action == 1.0
 
 
 def test_what_the_guard_returns_is_not_its_memory():
     limited = guard(effort_rate=0.5)
-    limited.check(np.array([1.0]), state(0, 0)).effort[:] = 2.0
-    assert limited.check(np.array([2.0]), state(0, 0)).effort == 2.0
-    limited.safe_effort(None)[:] = 2.0
-    assert limited.check(np.array([2.0]), state(0, 0)).effort == 1.0
+    limited.check(np.array([1.0]), state(0, 0)).action[:] = 2.0
+    assert limited.check(np.array([2.0]), state(0, 0)).action == 2.0
+    limited.safe_command(None)[:] = 2.0
+    assert limited.check(np.array([2.0]), state(0, 0)).action == 1.0
 
 
 @given(settings, st.lists(st.tuples(actions, states), min_size=1, max_size=6))
@@ -134,7 +134,7 @@ def test_whatever_comes_in_what_goes_out_is_within_all_limits(safety, ticks):
     limits = np.array(ARM.effort_limits)
     last = np.zeros(2)
     for wanted, present in ticks:
-        effort, clamped, safe = limited.check(np.array(wanted), np.array(present))
+        effort, clamped, safe, _ = limited.check(np.array(wanted), np.array(present))
         assert np.isfinite(effort).all()
         assert (np.abs(effort) <= limits).all()
         known = np.isfinite(present).all()
@@ -160,7 +160,7 @@ def test_whatever_comes_in_what_goes_out_is_within_all_limits(safety, ticks):
 
 def test_effort_limits_of_the_settings_only_tighten_the_robot_s():
     limited = guard(ARM, effort_limits=(0.5, 100.0))
-    effort, clamped, _ = limited.check(np.array([9.0, 9.0]), np.zeros(6))
+    effort, clamped, _, _ = limited.check(np.array([9.0, 9.0]), np.zeros(6))
     assert clamped and effort.tolist() == [0.5, 4.0]
     with pytest.raises(ConfigError, match=r"effort_limits.*1 numbers, expected 2"):
         guard(ARM, effort_limits=(1.0,))
@@ -169,7 +169,7 @@ def test_effort_limits_of_the_settings_only_tighten_the_robot_s():
 @given(states, st.sampled_from([0.0, 0.5, 1e6]))
 def test_damping_never_drives(present, damping):
     damped = guard(ARM, safe_command="damping", damping=damping)
-    effort = damped.safe_effort(np.array(present))
+    effort = damped.safe_command(np.array(present))
     assert (np.abs(effort) <= ARM.effort_limits).all()
     if np.isfinite(present).all():
         velocity = np.array(present)[[5, 3]]

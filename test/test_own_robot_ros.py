@@ -4,13 +4,18 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from fabricated_run import fabricate_run
+from interfaces import described
 from own_robots import ARM, changed, write
-from quick_run import SETTINGS, Up, wait_until
+from quick_run import SETTINGS, Up, quick_arguments, wait_until
 
+from hucrl_ros.bags.contents import read_contents
+from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import RunOptions, prepare_run
 from hucrl_ros.run.session import node_environment, resume_command
 from hucrl_ros.run.summary import read_summary
@@ -78,3 +83,36 @@ def test_episodes_of_a_robot_and_of_a_simulator_do_not_mix(on_robot, tmp_path, c
 def test_lockstep_without_a_simulator_is_refused(tmp_path, capsys):
     assert main(["up", "pendulum", "--no-simulator", "--lockstep"]) == 2
     assert "--no-simulator: a robot doesn't wait" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "words"), [("velocity", ()), ("position", ()), ("position", ("--real-time",))]
+)
+def test_velocities_and_positions_are_played_by_nodes(command, words, tmp_path):
+    """What the bag says acted is what the robot's physics makes of it, and nothing is refused."""
+    path = write(tmp_path, changed(described(tmp_path, command), steps=STEPS))
+    out = tmp_path / "run"
+    arguments = [str(path), *quick_arguments(), "--no-figures", "--episodes", "2", *words]
+    with Up(*arguments, out=out) as process:
+        assert process.end() == 0, process.stderr + process.logs
+    run = RunFolder.open(out)
+    task = make_task(run.config.task, 0.0, run.robot)
+    assert "refused" not in (run.logs / "simulator.log").read_text()
+    robot = task.robot()
+    for index in (0, 1):
+        episode = read_episode(run.bag(index), task.spec, STEPS, run.config)
+        off, moved = [], []
+        for k in np.flatnonzero(episode.contiguous):
+            state = episode.states[k]
+            robot.set_state(state)
+            off.append(robot.step(episode.actions[k]) - episode.states[k + 1])
+            robot.set_state(state)
+            moved.append(robot.step(np.zeros(task.spec.action_dim)) - episode.states[k + 1])
+        # In real time two commands act in a period, for which their mean stands.
+        share = 0.25 if words else 1e-3
+        assert np.median(np.abs(off)) <= share * np.median(np.abs(moved)) + 1e-9
+    commands = [m for m in read_contents(run.bag(1)).messages if m.is_of("controller/commands")]
+    last = np.array(deserialize(commands[-1].data, commands[-1].type).data)
+    places = episode.states[-1][: len(last)]
+    aim = places if command == "position" else np.zeros(len(last))
+    np.testing.assert_allclose(last, aim, atol=0.1 if words else 1e-9)

@@ -212,3 +212,30 @@ def test_who_resets_is_looked_for():
     assert "driver.reset=person" in finding.advice
     assert found(evidence, "reset", reset="person").level is Level.OK
     assert found(evidence, "reset", reset="none").level is Level.OK
+
+
+def servo(command):
+    limits = {"effort_limits": (), "command_limits": (1.0,)}
+    return PENDULUM.model_copy(update={"command": command, **limits})
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [("velocity", "velocities [rad/s or m/s]"), ("position", "positions [rad or m]")],
+)
+def test_what_commands_are_is_told_and_efforts_do_not_count(command, told):
+    commands = found(heard(), "commands", servo(command))
+    assert commands.found == f"{told} on /controller/commands to driver"
+    strange = found(heard(efforts=lambda k, m: [120.0]), "efforts", servo(command))
+    assert strange.level is Level.OK and command[:6] in strange.found
+
+
+@pytest.mark.parametrize("command", ["velocity", "position"])
+def test_a_driver_that_takes_something_else_is_refused(command):
+    evidence = {**heard(), "interfaces": {"driver": "effort"}}
+    wrong = found(evidence, "commands", servo(command))
+    assert wrong.level is Level.FAULT
+    assert f"interface_name = 'effort'; the robot's command is {command!r}" in wrong.found
+    for silent in ({"driver": command}, {"driver": ""}, {}):
+        evidence = {**heard(), "interfaces": silent}
+        assert found(evidence, "commands", servo(command)).level is Level.OK

@@ -1,5 +1,6 @@
 """What the watchdog sends and when, by a clock of the test's, without ROS."""
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -35,23 +36,23 @@ class Robot:
         self.node._offers[0].exception()  # it is read in another thread
         self.node.ring(module.OFFERS)
 
-    def joint_state(self, velocity=0.0):
+    def joint_state(self, velocity=0.0, position=0.0):
         self.stamp_ns += round(PERIOD * 1e9)
-        message = JointState(name=["pendulum_joint"], position=[0.0], velocity=[velocity])
+        message = JointState(name=["pendulum_joint"], position=[position], velocity=[velocity])
         message.header.stamp.sec, message.header.stamp.nanosec = divmod(self.stamp_ns, 10**9)
         self.node.heard["joint_states"](message)
 
     def command(self):
         self.node.heard["controller/commands"](Float64MultiArray(data=[0.3]))
 
-    def wait(self, periods, velocity=None):
+    def wait(self, periods, velocity=None, position=0.0):
         """The watch is looked at some times a period meanwhile, never a moment too early.
 
         Joint states come once a period, if they tell a velocity.
         """
         for look in range(round(periods * module.CHECKS)):
             if velocity is not None and look % module.CHECKS == 0:
-                self.joint_state(velocity)
+                self.joint_state(velocity, position)
             self.now += (1 + 1e-9) * PERIOD / module.CHECKS
             self.node.ring(PERIOD / module.CHECKS)
 
@@ -200,3 +201,72 @@ def test_its_diagnostics_say_what_it_has_done(robot, bundle):
         "trips": 1,
         "safe_commands": 1,
     }
+
+
+@pytest.fixture
+def servo(monkeypatch, tmp_path):
+    """Makes the robot of a watchdog that takes other commands than efforts."""
+    with contextlib.ExitStack() as nodes:
+
+        def make(command):
+            node = nodes.enter_context(alone(module.Watchdog, mode="real_time"))
+            bundle = write_manifest(tmp_path / command, 1, command=command)
+            return Robot(node, bundle, monkeypatch)
+
+        yield make
+
+
+def test_a_robot_that_takes_velocities_is_stopped(servo):
+    robot = servo("velocity")
+    robot.joint_state()
+    robot.command()
+    robot.wait(3.5, velocity=2.0)
+    assert robot.efforts == [[0.0], [0.0]]
+    robot.node.heard["controller/active"](Bool(data=False))
+    assert robot.efforts == [[0.0]] * 3
+
+
+def test_a_robot_that_takes_positions_is_held_where_it_is(servo):
+    robot = servo("position")
+    robot.joint_state(position=0.1)
+    robot.command()  # to 0.3
+    robot.wait(2.5, velocity=0.0, position=0.2)
+    assert robot.efforts == [[0.2]]
+    robot.wait(2, velocity=0.0, position=0.15)
+    assert robot.efforts == [[0.2]] * 3, "it sags, and what is held doesn't follow"
+    robot.node.heard["controller/active"](Bool(data=False))
+    assert len(robot.efforts) == 3, "it is under that command already"
+
+
+def test_a_robot_that_nobody_has_heard_of_is_left_where_it_was_sent(servo):
+    robot = servo("position")
+    robot.joint_state(position=float("nan"))
+    robot.command()
+    robot.joint_state(position=float("nan"))
+    robot.wait(2.5)
+    assert robot.efforts == [[0.3]]
+
+
+def test_a_position_of_the_episode_before_is_nothing_to_hold(servo):
+    robot = servo("position")
+    robot.joint_state(position=0.1)
+    robot.command()
+    robot.node.heard["controller/active"](Bool(data=False))
+    robot.node.heard["controller/active"](Bool(data=True))  # somebody has moved it meanwhile
+    robot.joint_state(position=float("nan"))
+    robot.wait(6 / PERIOD)
+    assert robot.trips[-1][0] == ERROR
+    assert robot.efforts == []
+    robot.joint_state(position=0.9)
+    robot.wait(1)
+    assert robot.efforts[0] == [0.9]
+
+
+def test_a_stricter_bundle_in_mid_episode_forgets_no_position(servo, tmp_path):
+    robot = servo("position")
+    robot.joint_state(position=0.1)
+    robot.command()
+    robot.offer(write_manifest(tmp_path / "bundle_002", 2, command="position"))
+    robot.joint_state(position=float("nan"))
+    robot.wait(2.5)
+    assert robot.efforts == [[0.3]]

@@ -44,7 +44,7 @@ class Course(NamedTuple):
     states: Array
     """`(T + 1, p)`"""
     actions: Array
-    """`(T, q)` what acted [N m or N]."""
+    """`(T, q)` what acted, in the unit of the robot's actions."""
     contiguous: NDArray[np.bool_]
     """`(T,)` whether states k and k + 1 are one control period apart."""
     acted: str
@@ -69,24 +69,27 @@ class Heard(NamedTuple):
     states: Array
     """`(n, p)`"""
     efforts: Array
-    """`(n, q)` NaN where none was reported [N m or N]."""
+    """`(n, q)` NaN where none was reported, or the robot takes no efforts [N m or N]."""
     recorded_ns: Stamps
     """`(n,)` when they were recorded [ns]."""
 
 
 class Signal(NamedTuple):
-    """Efforts over time: each holds from its time until the next one's, none before the first."""
+    """Commands over time: each holds from its time until the next one's."""
 
     times_ns: Stamps
     """`(n,)` rising [ns]."""
     efforts: Array
-    """`(n, q)` [N m or N]."""
+    """`(n, q)` commands, or efforts [N m or N]."""
+    before: Array | None = None
+    """`(q,)` before the first; None: zero."""
 
     def means(self, stamps_ns: Stamps) -> Array:
         """Means `(N, q)` between neighbours of `stamps_ns` `(N + 1,)`."""
         begin = min(int(self.times_ns[0]), int(stamps_ns[0])) if len(self.times_ns) else 0
         times = np.concatenate([[begin], self.times_ns, [max(begin, int(stamps_ns[-1])) + 1]])
-        values = np.concatenate([np.zeros((1, self.efforts.shape[1])), self.efforts])
+        before = np.zeros(self.efforts.shape[1]) if self.before is None else self.before
+        values = np.concatenate([before[None], self.efforts])
         seconds = np.maximum.accumulate(times - begin) / NANOSECONDS
         sums = np.concatenate(
             [np.zeros_like(values[:1]), np.cumsum(values * np.diff(seconds)[:, None], axis=0)]
@@ -146,7 +149,7 @@ def commands_in_force(
     """
     behind = round(float(np.percentile(recorded_ns - states_ns, LATENESS)))
     times = commands.times_ns - behind + round(dead_time * NANOSECONDS)
-    return Signal(times, commands.efforts)
+    return commands._replace(times_ns=times)
 
 
 def repeats_commands(reported: Signal, commands: Signal) -> bool:

@@ -13,8 +13,8 @@ from rosbags.typesys import Stores, get_typestore
 from hucrl_ros.bags.contents import RawMessage
 from hucrl_ros.bags.course import IN_FORCE, Course, Signal, clocked_course
 from hucrl_ros.bags.messages import deserialize, floats, joint_state, serialize, stamp_ns
-from hucrl_ros.bags.reader import decode_commands, decode_states, heard_of
-from hucrl_ros.config.robot import RobotSettings, sources
+from hucrl_ros.bags.reader import decode_commands, decode_states, heard_of, with_actions
+from hucrl_ros.config.robot import RobotSettings, plural, sources
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.state_reader import PoseBuffer
 from hucrl_ros.controller.topics import is_named
@@ -65,19 +65,20 @@ def read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
     if refused:
         lines += [f"left out: {refused[0]}, and {len(refused) - 1} more"]
     heard = heard_of(samples, spec)
-    in_force = decode_commands(commands, heard, spec.action_dim, config.control.extra_delay)
+    in_force = decode_commands(commands, heard, spec, config.control.extra_delay)
     told = config.driver.effort != "ignored" and np.isfinite(heard.efforts[1:]).all()
     if not len(in_force.times_ns) and told and config.driver.effort == "commanded":
         in_force = Signal(heard.stamps_ns, heard.efforts)
     if not len(in_force.times_ns) and not told:
         raise BagError(
-            f"{path}: nobody knows what acted: joint states report no efforts, and no topic holds "
-            f"commands of {spec.action_dim} efforts ({EFFORTS})"
+            f"{path}: nobody knows what acted: joint states report no {plural(spec.command)} that "
+            f"were applied, and no topic holds commands of {spec.action_dim} ({EFFORTS})"
         )
     whole = clocked_course(heard, in_force, spec.period, len(samples), config.driver)
     if whole.acted == IN_FORCE:  # What was in force before the first command is not known.
         known = whole.stamps_ns[:-1] >= in_force.times_ns[0]
         whole = whole._replace(contiguous=whole.contiguous & known)
+    whole = with_actions(whole, spec)
     window = config.driver.velocity_window or spec.period
     blind = math.ceil(1 + window / spec.period) if config.driver.velocity == "derived" else 0
     courses = _stretches(whole, blind)

@@ -151,7 +151,9 @@ def decode_trips(messages: list[RawMessage]) -> list[str]:
 
 
 def _effort(message: Message, spec: RobotSpec) -> NDArray[np.float64] | None:
-    """Efforts `(q,)` of the actuated joints, or None where the robot reports none."""
+    """Efforts `(q,)` of the actuated joints, or None where the robot takes or reports none."""
+    if spec.command != "effort":
+        return None
     if len(message.effort) != len(message.name):
         return None
     effort = [float(message.effort[message.name.index(name)]) for name in spec.actuated_joints]
@@ -166,7 +168,7 @@ class Episode:
     """`(T + 1, p)` positions [rad or m], velocities [rad/s or m/s], then what the spec calls
     observed, then the context."""
     actions: Array
-    """`(T, q)` efforts applied [N m or N]."""
+    """`(T, q)` what acted, in the unit of the robot's actions."""
     contiguous: NDArray[np.bool_]
     """`(T,)` whether states k and k + 1 are one control period apart."""
     stamps_ns: NDArray[np.int64]
@@ -235,21 +237,23 @@ def _select(messages: list[RawMessage], name: str) -> list[RawMessage]:
 
 
 def decode_commands(
-    messages: list[RawMessage], heard: Heard, count: int, dead_time: float
+    messages: list[RawMessage], heard: Heard, spec: RobotSpec, dead_time: float
 ) -> Signal:
-    """Commands of `count` efforts, by when they were in force.
+    """Commands that fit the robot, by when they were in force.
 
     Args:
         messages: Of the topic of the commands.
         heard: Joint states of the same recording.
-        count: Number q of motors.
+        spec: The robot. Before the first command it is under that of no action.
         dead_time: From a command's arrival until it acts [s].
     """
     efforts = [deserialize(raw.data, raw.type).data for raw in messages]
+    count = spec.action_dim
     kept = [k for k, effort in enumerate(efforts) if len(effort) == count]
     recorded = Signal(
         np.array([messages[k].received_ns for k in kept], dtype=np.int64),
         np.array([efforts[k] for k in kept], dtype=np.float64).reshape(-1, count),
+        spec.to_command(np.zeros(count), heard.states[0]),
     )
     return commands_in_force(recorded, heard.stamps_ns, heard.recorded_ns, dead_time)
 
@@ -285,8 +289,13 @@ def _clocked(
     """The clock of the stamps decides what a step is, and what acted in it."""
     end_ns = ticks["stamp_ns"][-1] + round(MAX_GAP_PERIODS * spec.period * NANOSECONDS)
     heard = heard_of([sample for sample in samples if sample.stamp_ns <= end_ns], spec)
-    in_force = decode_commands(messages, heard, spec.action_dim, config.control.extra_delay)
-    return clocked_course(heard, in_force, spec.period, steps, config.driver)
+    in_force = decode_commands(messages, heard, spec, config.control.extra_delay)
+    return with_actions(clocked_course(heard, in_force, spec.period, steps, config.driver), spec)
+
+
+def with_actions(course: Course, spec: RobotSpec) -> Course:
+    """A course of commands, as one of the actions that these are."""
+    return course._replace(actions=spec.to_action(course.actions, course.states[:-1]))
 
 
 def _rough_velocities(course: Course, spec: RobotSpec) -> list[str]:

@@ -112,15 +112,15 @@ class SlowBus:
         self._robot = robot
         self._delay = delay
         self._substep_s: float = robot.spec.period / robot.substeps
-        self._command: Array = np.zeros(robot.spec.action_dim)
+        self._command: Array = robot.idle(robot.state)
         self._coming: deque[tuple[float, Array]] = deque()
 
-    def send(self, effort: Array, now: float) -> None:
+    def send(self, command: Array, now: float) -> None:
         """A command `(q,)` is sent at `now` [s]."""
-        self._coming.append((now + self._delay, effort))
+        self._coming.append((now + self._delay, command))
 
     def period(self, now: float) -> Array:
-        """A control period from `now` [s] on passes; returns the mean effort `(q,)` in it."""
+        """A control period from `now` [s] on passes; returns the mean command `(q,)` in it."""
         applied = []
         for k in range(self._robot.substeps):
             while self._coming and self._coming[0][0] <= now + k * self._substep_s + _ROUNDING:
@@ -148,18 +148,19 @@ def play_delayed(
     spec, robot = task.spec, task.robot()
     agent, guard = Agent(bundle, None), Guard(spec, bundle.manifest.safety)
     compensation = DelayCompensation(spec.period, spec.action_dim, control)
-    bus = SlowBus(robot, delay)
     states, actions, compensated = [robot.reset(np.random.default_rng(seed))], [], 0
+    bus = SlowBus(robot, delay)
     agent.start_episode(seed)
     for step in range(task.steps):
         now, state = step * spec.period, states[-1]
-        coming = compensation.coming(now)
+        coming = compensation.coming(now, robot.idle(state))
         compensated += bool(coming)
-        effort = guard.check(agent.act(state, coming=coming).action, state).effort
+        command = guard.check(agent.act(state, coming=coming).action, state).command
+        assert command is not None  # a simulated robot's state is always known
         compensation.ticked(tick_s)
-        compensation.sent(effort, now + tick_s)
-        bus.send(effort, now + tick_s)
-        actions.append(bus.period(now))
+        compensation.sent(command, now + tick_s)
+        bus.send(command, now + tick_s)
+        actions.append(spec.to_action(bus.period(now), state))
         states.append(robot.state)
     played, applied = np.stack(states[:-1]), np.stack(actions)
     total = float(task.rewards(played, applied).sum())

@@ -46,6 +46,7 @@ def run(
     """
     from hucrl_ros.cli.doctor import print_findings
     from hucrl_ros.cli.moving import check_consent, move_robot
+    from hucrl_ros.config.robot import plural
     from hucrl_ros.config.task_file import is_description
     from hucrl_ros.run.prepare import RunOptions
 
@@ -57,6 +58,11 @@ def run(
     if move:
         check_consent(yes)
     asked = RunOptions(task, config=config, overrides=options.parse_settings(settings))
+    robot = robot_of(asked)
+    if move and robot.described.robot.command != "effort":
+        raise ConfigError(
+            f"--move: it sends efforts, and {task} takes {plural(robot.described.robot.command)}"
+        )
     faults = print_findings(_listened(asked), "listening to the robot")
     if faults:
         if move:
@@ -65,7 +71,7 @@ def run(
     if move:
         path = config or (Path(asked.task) if is_description(asked.task) else None)
         environment, efforts = environment_of(robots_domain()), (effort_share, effort_cap)
-        if move_robot(robot_of(asked), environment, efforts, path, yes, write):
+        if move_robot(robot, environment, efforts, path, yes, write):
             raise typer.Exit(1)
     print("\na run can begin: hucrl up", task, "--no-simulator")
 

@@ -14,7 +14,7 @@ from hucrl_ros.bags.contents import BagContents, RawMessage, read_contents
 from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import Episode, read_episode
-from hucrl_ros.config.robot import Draw, RobotSpec, StateBound, sources
+from hucrl_ros.config.robot import Draw, RobotSpec, StateBound, plural, sources
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description, dump_description, known_tasks
 from hucrl_ros.controller.bundle import Bundle
@@ -83,7 +83,8 @@ def _purpose(manifest: Manifest) -> dict[str, str]:
 
 
 def _motors(manifest: Manifest) -> Table:
-    table = Table("joint", "effort limit", "std of a change of (position, velocity)", box=None)
+    change = "change of position" if manifest.command == "position" else manifest.command
+    table = Table("joint", f"{change} limit", "std of a change of (position, velocity)", box=None)
     limits = dict(zip(manifest.actuated_joints, manifest.effort_limits, strict=True))
     joints = len(manifest.joint_names)
     for index, name in enumerate(manifest.joint_names):
@@ -202,9 +203,10 @@ def _episode(episode: Episode, spec: RobotSpec, task: Task | None) -> dict[str, 
 
 
 def _joints(episode: Episode, spec: RobotSpec) -> Table:
-    table = Table("joint", "position", "velocity", "effort", box=None)
-    joints, actions = len(spec.joint_names), episode.actions.T
-    efforts = dict(zip(spec.actuated_joints, actions, strict=True)) if actions.size else {}
+    actions = {"effort": "effort", "velocity": "commanded", "position": "commanded change"}
+    table = Table("joint", "position", "velocity", actions[spec.command], box=None)
+    joints, acted = len(spec.joint_names), episode.actions.T
+    efforts = dict(zip(spec.actuated_joints, acted, strict=True)) if acted.size else {}
     for index, name in enumerate(spec.joint_names):
         position, velocity = (_range(episode.states[:, index + k]) for k in (0, joints))
         table.add_row(name, position, velocity, _range(efforts[name]) if name in efforts else "")
@@ -233,11 +235,11 @@ def describe_robot(path: Path) -> RenderableType:
     config, described = asked_run(RunOptions(str(path)))
     robot, task = described.robot, Task(described, config.action_penalty)
     physics = f", physics in steps of {1e3 * robot.timestep:g} ms" if robot.timestep else ""
-    limits = zip(robot.actuated, robot.effort_limits, strict=True)
+    limits = zip(robot.actuated, robot.action_limits, strict=True)
     facts = {
         "model": str(described.model),
         "control": f"{robot.steps} steps of {1e3 * robot.period:g} ms{physics}",
-        "efforts": ", ".join(f"{joint} ±{limit:g}" for joint, limit in limits),
+        plural(robot.command): ", ".join(f"{joint} ±{limit:g}" for joint, limit in limits),
         **_reward(described),
         **_geometry(task),
         **{f"topic {name}": other for name, other in robot.topics.items()},

@@ -4,12 +4,32 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from hucrl_ros.config.schema import Settings
 from hucrl_ros.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+Command = Literal["effort", "velocity", "position"]
+UNITS: dict[Command, str] = {
+    "effort": "N m or N",
+    "velocity": "rad/s or m/s",
+    "position": "rad or m",
+}
+"""Of commands and of their limits."""
+
+
+def plural(command: Command) -> str:
+    """What a message calls several of them."""
+    return {"velocity": "velocities"}.get(command, f"{command}s")
+
 
 SHORTEST_PERIOD, LONGEST_PERIOD = 1e-4, 10.0
 """[s] Control periods: timers can't keep up below, and above a silence isn't noticed in time."""
@@ -21,21 +41,36 @@ class RobotSpec:
 
     The state is `(positions..., velocities..., observed..., context...)`: positions and
     velocities of `joint_names` in that order, then what no joint state tells. The model predicts
-    all but the context, which stays as it is. An action holds one effort for each of
-    `actuated_joints`.
+    all but the context, which stays as it is. An action holds one number for each of
+    `actuated_joints`: an effort, a velocity, or the way from where the joint is to where it shall
+    go. An absolute position would make what an action does depend on where the robot has been.
     """
 
     name: str
     joint_names: tuple[str, ...]
     actuated_joints: tuple[str, ...]
     effort_limits: tuple[float, ...]
-    """Largest absolute effort of each actuated joint [N m or N]."""
+    """Largest absolute action of each actuated joint [N m or N; rad/s or m/s; rad or m]."""
     period: float
     """Control period [s]."""
     observed: tuple[str, ...] = ()
     """Entries that move and come from elsewhere than the joints, e.g. `object_x` [m]."""
     context: tuple[str, ...] = ()
     """Entries that stay as they are for an episode, e.g. `goal_x` [m]."""
+    command: Command = "effort"
+    """What the driver takes, as ros2_control calls the interface."""
+
+    def to_command(self, action: "Array", state: "Array") -> "Array":
+        """The command `(..., q)` of an action `(..., q)` that is chosen in a state `(..., p)`."""
+        return action + self._places(state) if self.command == "position" else action
+
+    def to_action(self, command: "Array", state: "Array") -> "Array":
+        """The action `(..., q)` that a command `(..., q)` is in a state `(..., p)`."""
+        return command - self._places(state) if self.command == "position" else command
+
+    def _places(self, state: "Array") -> "Array":
+        """Positions `(..., q)` of the actuated joints [rad or m]."""
+        return state[..., [self.joint_names.index(name) for name in self.actuated_joints]]
 
     @property
     def state_dim(self) -> int:
@@ -214,6 +249,16 @@ class SiteSettings(Settings):
     """In the body's frame [m]."""
 
 
+class ServoSettings(Settings):
+    """A simulated drive, up to the joint's effort limit."""
+
+    kp: float = Field(0.0, ge=0)
+    """Of positions: effort for a deviation of 1 [N m/rad or N/m]."""
+    kv: float = Field(gt=0)
+    """Effort for a deviation of 1 from the velocity, of positions from rest [N m s/rad or
+    N s/m]."""
+
+
 class RobotSettings(Settings):
     """The section `robot:`. What is left out is derived from the model (`robots.resolve`)."""
 
@@ -235,8 +280,16 @@ class RobotSettings(Settings):
     """In the order of commands; empty: those with a motor, or with an effort limit."""
     limits: dict[str, Limits] = Field(default_factory=dict)
     """Of joints, where learning should know others than the model's [rad or m]."""
+    command: Command = "effort"
+    """What the driver takes: efforts, velocities or positions."""
     effort_limits: tuple[Annotated[float, Field(gt=0)], ...] = ()
     """Of each actuated joint; empty: the model's [N m or N]."""
+    command_limits: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    """Instead of them, where the driver takes no efforts: of each actuated joint the largest
+    velocity; empty: the model's [rad/s or m/s]; or the largest way from where it is to the
+    position that is commanded, which no model tells [rad or m]."""
+    servos: dict[str, ServoSettings] = Field(default_factory=dict)
+    """By joint, the simulated drives of velocities or positions, where the model has none."""
     observed: tuple[str, ...] = ()
     """Entries that move and that no joint state tells, e.g. `puck_x`."""
     context: tuple[str, ...] = ()
@@ -264,6 +317,32 @@ class RobotSettings(Settings):
     topics: dict[Topic, str] = Field(default_factory=dict)
     """Other names of topics."""
 
+    @model_validator(mode="after")
+    def _fits_the_command(self) -> "RobotSettings":
+        other = "command_limits" if self.command == "effort" else "effort_limits"
+        if getattr(self, other):
+            raise ValueError(
+                f"{other}: command = {self.command} has {self.limits_key} "
+                f"[{UNITS[self.command]}] instead"
+            )
+        for joint, servo in self.servos.items():
+            if self.command == "effort" or (self.command == "position") != (servo.kp > 0):
+                wanted = {"effort": "no servos", "velocity": "kv alone", "position": "kp and kv"}
+                raise ValueError(
+                    f"servos.{joint}: command = {self.command} takes {wanted[self.command]}"
+                )
+        return self
+
+    @property
+    def limits_key(self) -> str:
+        """Name of the setting that holds the largest actions."""
+        return "effort_limits" if self.command == "effort" else "command_limits"
+
+    @property
+    def action_limits(self) -> tuple[float, ...]:
+        """Largest absolute action of each actuated joint, in the unit of the commands."""
+        return self.effort_limits or self.command_limits
+
     @property
     def reach(self) -> dict[str, StateBound]:
         """Deprecated name of `state_bounds`, for functions of users that were written for it."""
@@ -276,10 +355,11 @@ class RobotSettings(Settings):
             name=self.name,
             joint_names=self.joints,
             actuated_joints=self.actuated,
-            effort_limits=self.effort_limits,
+            effort_limits=self.action_limits,
             period=self.period,
             observed=self.observed,
             context=self.context,
+            command=self.command,
         )
 
     @property

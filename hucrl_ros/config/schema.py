@@ -282,22 +282,26 @@ class SafetySettings(Settings):
 
     effort_limits: tuple[Annotated[float, Field(gt=0)], ...] = ()
     """Largest absolute effort of each actuated joint, where it is less than the robot's [N m or
-    N]; empty: the robot's."""
+    N]; empty: the robot's. Of a robot that takes others, the largest velocity, or way to a
+    commanded position."""
     effort_rate: float = Field(0.0, ge=0, le=1000)
-    """Largest change of an effort from one command to the next [limits a period]; 0: no limit."""
+    """Largest change of an effort (velocity, way) from one command to the next [limits a period];
+    0: no limit."""
     position_margin: float = Field(0.0, ge=0, le=1000)
     """Distance before a joint's position limit where pushing outward stops [rad or m]."""
     position_limits: tuple[float, ...] = ()
-    """Lower and upper limit of each joint in turn [rad or m]; empty: none."""
+    """Lower and upper limit of each joint in turn [rad or m]; empty: none. Commanded positions
+    stay within."""
     velocity_limits: tuple[float, ...] = ()
-    """Speed of each joint above which efforts may only brake [rad/s or m/s]; empty: none."""
+    """Speed of each joint above which efforts may only brake, and that commanded velocities and
+    ways to positions stay within [rad/s or m/s]; empty: none."""
     stale_periods: float = Field(3.0, ge=1, le=100)
     """Control periods without a joint state (or command) until the safe command is sent [1]."""
     outage_periods: float = Field(10.0, ge=1, le=1e6)
     """In real time, control periods without a new joint state, or of a controller that was held
     up, after which the episode is over; at least half a second [1]."""
     safe_command: Literal["zero", "damping"] = "zero"
-    """The safe command: no effort, or efforts against the present velocities."""
+    """The safe command: no effort (no velocity, hold), or efforts against present velocities."""
     damping: float = Field(0.0, ge=0, le=1e6)
     """Effort against a unit of velocity in the safe command [N m s/rad or N s/m]."""
 
@@ -333,7 +337,8 @@ class DriverSettings(Settings):
     effort: Literal["auto", "applied", "commanded", "ignored"] = "auto"
     """`effort` in joint states: the mean of what acted since the one before; the newest command;
     nothing of use. With the last two an action is the mean of the commands in force. `auto`:
-    `commanded` where it repeats the commands, else `applied`."""
+    `commanded` where it repeats the commands, else `applied`. Of a robot that takes no efforts it
+    doesn't count."""
     velocity: Literal["measured", "derived"] = "measured"
     """Velocities: those in joint states, or slopes of the positions."""
     velocity_window: float = Field(0.0, ge=0, le=1)

@@ -101,6 +101,7 @@ class Agent:
         self.fallbacks = 0
         """Ticks of this episode that had no time to plan, or no finite plan."""
         manifest = bundle.manifest
+        self._spec = manifest.spec
         self._limits = np.asarray(manifest.effort_limits)
         self._target_std = np.asarray(manifest.target_std, np.float32)
         self._planner = make_planner(manifest.planner, manifest.spec.predicted_dim, manifest.width)
@@ -154,7 +155,7 @@ class Agent:
         coming: Sequence[InForce] = (),
         periods: int = 1,
     ) -> Tick:
-        """Choose the effort for the next control period.
+        """Choose the action for the next control period.
 
         Args:
             state: `(p,)`, finite.
@@ -170,6 +171,16 @@ class Agent:
         if not busy:
             self._budget.start(spent_s)
         ahead = self._predict(state, coming)
+        tick = self._choose(ahead, busy)
+        if not coming:
+            return tick
+        # Of a position it is the way from where the robot will be; whoever sends it goes by where
+        # the robot is now.
+        command = self._spec.to_command(tick.action, ahead)
+        return tick._replace(action=self._spec.to_action(command, state))
+
+    def _choose(self, ahead: Array, busy: bool) -> Tick:
+        """The action in a state `(p,)`; `busy`: an earlier plan is still being made."""
         plan, in_time = Planned(None, False) if busy else self._make_plan(ahead)
         if plan is None:
             self.fallbacks += 1
@@ -233,10 +244,9 @@ class Agent:
         where the model leads nowhere.
         """
         ahead: NDArray[np.float32] = state.astype(np.float32)
-        for effort, share in coming:
-            ahead = ahead + np.float32(share) * (
-                self._expect(ahead, effort.astype(np.float32)) - ahead
-            )
+        for command, share in coming:
+            action = self._spec.to_action(command, ahead.astype(np.float64)).astype(np.float32)
+            ahead = ahead + np.float32(share) * (self._expect(ahead, action) - ahead)
         return ahead.astype(np.float64) if coming and np.isfinite(ahead).all() else state.copy()
 
     def _make_plan(self, state: Array) -> Planned:

@@ -14,8 +14,8 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.controller.admission import check_robot
 from hucrl_ros.controller.engines.networks import NETWORKS, Networks, from_arrays
-from hucrl_ros.controller.guard import check_robot
 from hucrl_ros.controller.manifest import Manifest, read_manifest, read_regular
 from hucrl_ros.errors import BundleError, shortened
 

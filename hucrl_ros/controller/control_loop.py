@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.robot import RobotSpec, plural
 from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import Bundle
@@ -80,7 +80,9 @@ class ControlLoop:
         self.reader = reader or StateReader(spec)
         self._clock = clock
         self._outage_s = outage_s
+        self._idle = np.zeros(spec.action_dim)
         self._heard: float | None = None
+        self._state: Array | None = None
         self._looked = 0.0
         self._step = 0
         self._stamp_ns: int | None = None
@@ -91,26 +93,27 @@ class ControlLoop:
         return self._step
 
     def start(self, seed: int) -> None:
-        """Begin an episode with the robot under no effort."""
+        """Begin an episode with the robot under no command."""
         self.player.start_episode(seed)
         self.guard.reset()
         self.compensation.reset()
         self.reader.reset()
         self._step, self._stamp_ns = 0, None
-        self._heard = None
+        self._heard = self._state = None
 
     def take_over(self, other: "ControlLoop", seed: int) -> None:
         """Go on in the middle of the episode that `other` has been playing."""
         self.player.start_episode(seed)
-        self.guard.reset(other.guard.last)
+        self.guard.reset(other.guard)
         self.counters, self.reader = other.counters, other.reader
         self.compensation = other.compensation
         self._step, self._stamp_ns = other._step, other._stamp_ns
         self._heard, self._looked = other._heard, other._looked
+        self._state = other._state
 
     def obey(self, guard: Guard) -> None:
         """Let a stricter guard take over, from the next command on."""
-        guard.reset(self.guard.last)
+        guard.reset(self.guard)
         self.guard = guard
         self.reader.limit_age(guard.safety.stale_periods)
 
@@ -122,7 +125,8 @@ class ControlLoop:
         Args:
             reading: The joint state.
             received: When it came, by the loop's clock [s].
-            send: Sends efforts `(q,)` [N m or N] to the robot; called once in a tick.
+            send: Sends a command `(q,)` to the robot; called once in a tick, but where a position
+                is to be held and none is known.
 
         Returns:
             The tick; without a record where the joint state follows the last tick, which ends
@@ -137,44 +141,55 @@ class ControlLoop:
         self._judge_outage()
         self._heard = received
         state, problem = self._read(reading)
+        self._state = state
         if state is not None:
             periods = self._periods_until(reading.stamp_ns)
         if self._step >= self.steps:
             return Answer(None)
         if state is None:
-            tick = Tick(np.zeros(self.spec.action_dim), Source.SAFE, 0, math.nan, 0.0, None)
-            effort, clamped = self.guard.safe_effort(None), False
+            tick = Tick(self._idle, Source.SAFE, 0, math.nan, 0.0, None)
+            action, clamped, command = tick.action, False, self.guard.safe_command(None)
         else:
-            coming = self.compensation.coming(received)
+            idle = self.spec.to_command(self._idle, state)
+            coming = self.compensation.coming(received, idle)
             tick = self.player.act(state, self._clock() - received, coming, periods)
             self._judge_outage()
-            effort, clamped, safe = self.guard.check(tick.action, state)
+            action, clamped, safe, command = self.guard.check(tick.action, state)
             if safe:
-                problem = f"the planner's efforts {tick.action.tolist()} make no sense"
+                kind = plural(self.spec.command)
+                problem = f"the planner's {kind} {tick.action.tolist()} make no sense"
                 tick = tick._replace(source=Source.SAFE)
             self.counters.compensated += bool(coming)
-        send(effort)
+        if command is not None:
+            send(command)
         sent = self._clock()
         self.compensation.ticked(sent - received)
-        self.compensation.sent(effort, sent)
+        if command is not None:
+            self.compensation.sent(command, sent)
         nan = math.nan
         std = self.player.uncertainty(state, tick.action) if state is not None else (nan, nan)
-        record = self._record(reading.stamp_ns, tick, effort, clamped, sent - received, std)
+        record = self._record(reading.stamp_ns, tick, action, clamped, sent - received, std)
         self.counters.count(record, tick.overrun, self.compensation.delay)
         self._step += 1
         return Answer(record, problem, tick.optimistic)
 
-    def stale(self) -> Array:
-        """The command `(q,)` for a period without a joint state, to be sent now [N m or N].
+    def stale(self) -> Array | None:
+        """The command `(q,)` for a period without a joint state, to be sent now, if there is one.
 
         Raises:
             OutageError: there has been none for too long.
         """
         self._judge_outage()
-        effort = self.guard.safe_effort(None)
+        self._state = None
+        command = self.guard.safe_command(None)
         self.counters.stale_commands += 1
-        self.compensation.sent(effort, self._clock())
-        return effort
+        if command is not None:
+            self.compensation.sent(command, self._clock())
+        return command
+
+    def finish(self) -> Array | None:
+        """The command `(q,)` that the robot stays under from now on; None: it is already."""
+        return self.guard.last_command(self._state)
 
     def _judge_outage(self) -> None:
         """Look at the clock; whoever didn't for long was held up, as by a stopped process."""
@@ -184,6 +199,7 @@ class ControlLoop:
         # nothing is to be sent.
         if self._heard is None or self._step >= self.steps or now - self._heard <= self._outage_s:
             return
+        self._state = None  # the robot has moved on since
         what = (
             f"the controller was held up for {1e3 * held_up:.0f} ms"
             if held_up > self._outage_s
@@ -215,7 +231,7 @@ class ControlLoop:
         self,
         stamp_ns: int,
         tick: Tick,
-        effort: Array,
+        action: Array,
         clamped: bool,
         elapsed: float,
         std: tuple[float, float],
@@ -235,7 +251,7 @@ class ControlLoop:
             epistemic_std=std[0],
             aleatoric_std=std[1],
             hallucination=tick.hallucination,
-            action=tuple(effort.tolist()),
+            action=tuple(action.tolist()),
         )
 
 

@@ -1,42 +1,49 @@
-"""The one guard that every command passes, and which bundles may play.
+"""The one guard that every command passes."""
 
-Those may that were made for this robot and loosen no safety setting in force.
-"""
-
-from collections.abc import Sequence
-from dataclasses import fields, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.robot import RobotSpec, plural
 from hucrl_ros.config.schema import SafetySettings
-from hucrl_ros.config.task_file import beside, kept_robot
-from hucrl_ros.controller.manifest import Manifest
-from hucrl_ros.errors import BundleError, ConfigError, HucrlError, shortened
+from hucrl_ros.errors import ConfigError
 
 Array = NDArray[np.float64]
+
+
+REACH = 2.0
+"""[largest ways] How far a commanded position may be from the one before: a joint is within one
+of it, and the next command within one of the joint. So an encoder that errs for a moment can't
+make a joint jump."""
 
 
 class GuardedCommand(NamedTuple):
     """What may be sent."""
 
-    effort: Array
-    """`(q,)`, finite and within all limits [N m or N]."""
+    action: Array
+    """`(q,)`, finite and within all limits, in the unit of the robot's actions."""
     clamped: bool
-    """The wanted effort was changed to fit the limits."""
+    """The wanted action was changed to fit the limits."""
     safe: bool
-    """The wanted effort or the state made no sense: `effort` is the safe command."""
+    """The wanted action or the state made no sense: `command` is the safe command."""
+    command: Array | None
+    """`(q,)` what is sent; None: nothing, as no position to hold is known."""
 
 
 class Guard:
-    """Keeps efforts finite and within limits of effort, rate, position and velocity.
+    """Keeps commands finite and within limits of effort, rate, position and velocity.
 
     Where limits disagree, the position and velocity limits win over the rate limit: a joint at
-    its end stop is worse than a jolt. They never disagree with each other, as zero effort
-    satisfies both. The safe command is exempt from the rate limit as well.
+    its end stop is worse than a jolt. They never disagree with each other, as no action (zero, or
+    staying where the joint is) satisfies both. The safe command is exempt from the rate limit as
+    well.
+
+    Of a robot that takes positions an action is the way from where a joint is, and what is
+    commanded must not leave the position limits. There the safe command is to hold: at the
+    measured position when it begins, or at the last commanded one where the state is unknown. It
+    stays that position until the robot is moved again, as one that followed the measured position
+    would sag.
     """
 
     def __init__(self, spec: RobotSpec, safety: SafetySettings) -> None:
@@ -50,6 +57,11 @@ class Guard:
         joints = len(spec.joint_names)
         _check_length("safety.position_limits", safety.position_limits, 2 * joints, "two a joint")
         _check_length("safety.velocity_limits", safety.velocity_limits, joints, "one a joint")
+        if safety.safe_command == "damping" and spec.command != "effort":
+            raise ConfigError(
+                f"safety.safe_command = damping: only for efforts; {spec.name} takes "
+                f"{plural(spec.command)}: expected zero"
+            )
         efforts = safety.effort_limits
         _check_length("safety.effort_limits", efforts, spec.action_dim, "one an actuated joint")
         index = [spec.joint_names.index(name) for name in spec.actuated_joints]
@@ -67,7 +79,13 @@ class Guard:
             raise ConfigError(
                 f"safety.velocity_limits = {list(safety.velocity_limits)}: must be positive"
             )
+        self._largest = self._limits
+        if spec.command != "effort":
+            way = self._speed * (spec.period if spec.command == "position" else 1.0)
+            self._largest = np.minimum(self._limits, way)
         self._last = np.zeros_like(self._limits)
+        self._sent: Array | None = None
+        self._holds = False
 
     @property
     def room(self) -> dict[tuple[str, ...], Array]:
@@ -84,56 +102,104 @@ class Guard:
             ("safe_command", "damping"): np.array([-self._damping, self._damping]),
         }
 
-    @property
-    def last(self) -> Array:
-        """The last command `(q,)` that was let through, or the safe command [N m or N]."""
-        return self._last.copy()
+    def reset(self, before: "Guard | None" = None) -> None:
+        """Start from what the guard `before` has sent; None: from no action, nothing is known."""
+        if before is None:
+            self._last, self._sent, self._holds = np.zeros_like(self._limits), None, False
+        else:
+            self._last, self._sent, self._holds = before._last, before._sent, before._holds
 
-    def reset(self, last: Array | None = None) -> None:
-        """Start from `last` `(q,)`, the effort that the robot is under; None: zero [N m or N]."""
-        self._last = np.zeros_like(self._limits) if last is None else last.copy()
+    def hear(self, command: Array) -> None:
+        """Somebody else has sent a command `(q,)`; what makes no sense is left out."""
+        if command.shape == self._limits.shape and np.isfinite(command).all():
+            self._sent, self._holds = command, False
 
     def check(self, action: Array, state: Array) -> GuardedCommand:
-        """Turn a wanted effort into one that may be sent, and remember it as sent.
+        """Turn a wanted action into a command that may be sent, and remember it as sent.
 
         Args:
-            action: Wanted efforts `(q,)` [N m or N].
+            action: Wanted action `(q,)`.
             state: Present state `(p,)`: positions, then velocities; the guard ignores the rest.
         """
         if action.shape != self._limits.shape or not np.isfinite(action).all():
-            return GuardedCommand(self.safe_effort(state), clamped=False, safe=True)
+            return self._safe(state)
         if len(state) != self._state_dim or not self._knows(state):
-            return GuardedCommand(self.safe_effort(None), clamped=False, safe=True)
-        effort = np.clip(action, -self._limits, self._limits).astype(np.float64)
+            return self._safe(None)
+        allowed = np.clip(action, -self._largest, self._largest).astype(np.float64)
         if self._rate is not None:
-            effort = np.clip(effort, self._last - self._rate, self._last + self._rate)
-            effort = np.clip(effort, -self._limits, self._limits)
-        effort = self._inside_window(effort, state)
-        self._last = effort
-        return GuardedCommand(effort.copy(), not np.array_equal(effort, action), safe=False)
+            allowed = np.clip(allowed, self._last - self._rate, self._last + self._rate)
+            allowed = np.clip(allowed, -self._largest, self._largest)
+        if self.spec.command == "position":
+            command = self._near(self.spec.to_command(allowed, state), state)
+            clamped = not np.array_equal(command, self.spec.to_command(action, state))
+            allowed = self.spec.to_action(command, state)
+        else:
+            command = allowed = self._inside_window(allowed, state)
+            clamped = not np.array_equal(allowed, action)
+        self._last, self._sent, self._holds = allowed, command, False
+        return GuardedCommand(allowed.copy(), clamped, False, command.copy())
 
-    def safe_effort(self, state: Array | None) -> Array:
-        """The safe command `(q,)` [N m or N]: zero or damping; remembered as sent.
+    def safe_command(self, state: Array | None) -> Array | None:
+        """The safe command `(q,)`: zero, damping, or hold; remembered as sent.
 
         Args:
-            state: Present state `(p,)`, or only its joints `(2n,)`; None where it is unknown or
-                where nobody will follow up: damping by an outdated velocity would drive the
-                robot, so it is zero then.
+            state: Present state `(p,)`, or only its joints `(2n,)`; None where it is unknown.
+
+        Returns:
+            None: the robot takes positions, and none is known.
         """
-        effort = np.zeros_like(self._limits)
-        if self._damping > 0 and state is not None and self._knows(state):
+        state = state if state is not None and self._knows(state) else None
+        self._last = np.zeros_like(self._limits)
+        if self.spec.command == "position":
+            if state is not None and not self._holds:
+                self._sent = self._near(state[self._index], state)
+            self._holds = self._sent is not None
+            return None if self._sent is None else self._sent.copy()
+        if self._damping > 0 and state is not None:
             with np.errstate(over="ignore"):
                 wanted = -self._damping * state[self._joints :][self._index]
-            effort = self._inside_window(np.clip(wanted, -self._limits, self._limits), state)
-        self._last = effort
-        return effort.copy()
+            wanted = np.clip(wanted, -self._limits, self._limits)
+            self._last = self._inside_window(wanted, state)
+        return self._last.copy()
+
+    def last_command(self, state: Array | None) -> Array | None:
+        """The safe command `(q,)` where nobody will follow up; None: the robot is to hold already.
+
+        Damping by an outdated velocity would drive the robot, so it is zero then. What has been
+        held is not sent again: meanwhile somebody may have moved the robot elsewhere.
+        """
+        if self.spec.command != "position":
+            return self.safe_command(None)
+        return None if self._holds else self.safe_command(state)
+
+    def _safe(self, state: Array | None) -> GuardedCommand:
+        command, action = self.safe_command(state), self._last
+        if command is not None and state is not None and self._knows(state):
+            action = self.spec.to_action(command, state)
+        return GuardedCommand(action.copy(), False, True, command)
+
+    def _near(self, wanted: Array, state: Array) -> Array:
+        """Commanded positions not far from those before, and no further outside the limits."""
+        before, reach = state[self._index], self._largest
+        if self._sent is not None:
+            before, reach = self._sent, REACH * self._largest
+        near = np.clip(wanted, before - reach, before + reach)
+        return np.clip(near, np.minimum(self._lower, before), np.maximum(self._upper, before))
 
     def _knows(self, state: Array) -> bool:
         return len(state) >= 2 * self._joints and bool(np.isfinite(state).all())
 
     def _inside_window(self, effort: Array, state: Array) -> Array:
-        """No push outward near a position limit, only brakes above a velocity limit."""
+        """No push outward near a position limit, only brakes above a velocity limit.
+
+        A velocity must not lead beyond a position limit within a control period.
+        """
         position = state[: self._joints][self._index]
+        if self.spec.command == "velocity":
+            with np.errstate(over="ignore"):
+                most = np.maximum((self._upper - position) / self.spec.period, 0.0)
+                least = np.minimum((self._lower - position) / self.spec.period, 0.0)
+            return np.clip(effort, least, most)
         velocity = state[self._joints :][self._index]
         no_more = (position >= self._upper) | (velocity > self._speed)
         no_less = (position <= self._lower) | (velocity < -self._speed)
@@ -163,86 +229,3 @@ def _position_window(
                 f"limits of joint {name!r} with a position_margin of {safety.position_margin}"
             )
     return lower[index], upper[index]
-
-
-def admit(
-    path: Path,
-    manifest: Manifest,
-    task: str,
-    safety: SafetySettings,
-    robot: RobotSpec | None = None,
-    in_force: Guard | None = None,
-) -> Guard:
-    """Check a bundle that somebody offers, for the controller and the watchdog alike.
-
-    What the robot is says the description in the node's run, or else that in the run of the
-    node's first bundle; without both the first bundle that it accepts. A later one may be
-    stricter, never looser, so that no swap switches safety off.
-
-    Args:
-        path: The bundle.
-        manifest: What it says.
-        task: The node's task.
-        safety: The manifest's settings with those in it that the node was given.
-        robot: The robot as the node's run describes it; None: there is no run, or it doesn't.
-        in_force: Guard of the bundle accepted before; None: there was none.
-
-    Returns:
-        The guard of this bundle, in force once the bundle is accepted.
-
-    Raises:
-        BundleError: it is for another task or robot, asks too much of the robot, or is looser
-            than what is in force; names the field and both values.
-        ConfigError: the safety settings don't fit the robot, or its description can't be read.
-    """
-    spec = manifest.spec
-    if manifest.task != task:
-        found = shortened(repr(manifest.task))
-        raise BundleError(f"{path}: made for the task {found}; this controller's is {task!r}")
-    if robot is None and in_force is None:
-        robot = kept_robot(beside(path), task)
-    if robot is not None:
-        weaker = tuple(map(min, spec.effort_limits, robot.effort_limits))
-        check_robot(path, spec, replace(robot, period=spec.period, effort_limits=weaker))
-    if in_force is None:
-        return Guard(spec, safety)
-    check_robot(path, spec, in_force.spec)
-    guard = Guard(spec, safety)
-    refuse_looser(guard, in_force, path)
-    return guard
-
-
-def refuse_looser(
-    guard: Guard, in_force: Guard, source: Path | str, error: type[HucrlError] = BundleError
-) -> None:
-    """Refuse a guard that leaves more room than the one in force.
-
-    Raises:
-        HucrlError: names the setting and both values.
-    """
-    for names, room in guard.room.items():
-        if np.any(room > in_force.room[names]):
-            raise error(
-                f"{source}: looser than the safety in force: {_told(names, guard.safety)}, in "
-                f"force {_told(names, in_force.safety)}; start the node anew to loosen it"
-            )
-
-
-def check_robot(path: Path, made_for: RobotSpec, here: RobotSpec) -> None:
-    """Refuse a bundle that was made for another robot than the one here.
-
-    Raises:
-        BundleError: names the field and both values.
-    """
-    for field in fields(RobotSpec):
-        theirs, ours = getattr(made_for, field.name), getattr(here, field.name)
-        if theirs != ours:
-            raise BundleError(
-                f"{path}: made for another robot: {field.name} is {shortened(repr(theirs))} in "
-                f"the bundle, {shortened(repr(ours))} here"
-            )
-
-
-def _told(names: Sequence[str], safety: SafetySettings) -> str:
-    values = ((name, getattr(safety, name)) for name in names)
-    return ", ".join(f"safety.{name} = {shortened(value)}" for name, value in values)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from hucrl_ros.config.files import checked, parse_mapping
-from hucrl_ros.config.robot import LONGEST_PERIOD, SHORTEST_PERIOD, RobotSpec
+from hucrl_ros.config.robot import LONGEST_PERIOD, SHORTEST_PERIOD, Command, RobotSpec
 from hucrl_ros.config.schema import (
     DriverSettings,
     PlannerSettings,
@@ -131,7 +131,9 @@ class Manifest(BundleFields):
     actuated_joints: tuple[str, ...] = Field(min_length=1)
     """Joints of the action."""
     effort_limits: tuple[Annotated[float, Field(gt=0)], ...]
-    """Largest absolute effort of each actuated joint [N m or N]."""
+    """Largest absolute action of each actuated joint [N m or N; rad/s or m/s; rad or m]."""
+    command: Command = "effort"
+    """What the robot's driver takes; of positions an action is the way from the joint's."""
     period: float = Field(ge=SHORTEST_PERIOD, le=LONGEST_PERIOD)
     """Control period [s]."""
     angles: tuple[int, ...]
@@ -187,6 +189,7 @@ class Manifest(BundleFields):
             period=self.period,
             observed=self.observed,
             context=self.context,
+            command=self.command,
         )
 
     @property

@@ -172,8 +172,8 @@ NEGLIGIBLE = 1e-3
 class InForce(NamedTuple):
     """A command that the robot is under before the next one takes effect."""
 
-    effort: Array
-    """`(q,)` [N m or N]."""
+    command: Array
+    """`(q,)` as it was sent."""
     share: float
     """For how long [control periods]: up to 1 + `SLACK`."""
 
@@ -217,29 +217,34 @@ class DelayCompensation:
         return self._mode == "always"
 
     def reset(self) -> None:
-        """The robot is under no effort and no command is on its way."""
+        """The robot is under no command and none is on its way."""
         self._commands.clear()
 
     def ticked(self, duration: float) -> None:
         """A tick took `duration` [s]."""
         self._ticks.append(duration)
 
-    def sent(self, effort: Array, now: float) -> None:
+    def sent(self, command: Array, now: float) -> None:
         """A command `(q,)` was sent at `now` [s]; it holds until the next one."""
         self._forget_before(now)
-        self._commands.append((now + self._extra, effort))
+        self._commands.append((now + self._extra, command))
 
-    def coming(self, received: float) -> tuple[InForce, ...]:
-        """The commands in force between `received` [s] and `received` + d, the oldest first."""
+    def coming(self, received: float, before: Array | None = None) -> tuple[InForce, ...]:
+        """The commands in force between `received` [s] and `received` + d, the oldest first.
+
+        Args:
+            received: When the joint state came.
+            before: `(q,)` what the robot is under until the first command acts; None: zero.
+        """
         if not self.active:
             return ()
         self._forget_before(received)
         end = received + self.delay
-        starts = [(-np.inf, self._none), *self._commands]
+        starts = [(-np.inf, self._none if before is None else before), *self._commands]
         ends = [start for start, _ in starts[1:]] + [end]
         coming: list[InForce] = []
-        for (start, effort), until in zip(starts, ends, strict=True):
-            coming += self._split(effort, min(until, end) - max(start, received))
+        for (start, command), until in zip(starts, ends, strict=True):
+            coming += self._split(command, min(until, end) - max(start, received))
         return tuple(coming)
 
     def _forget_before(self, now: float) -> None:
@@ -247,10 +252,10 @@ class DelayCompensation:
         while len(self._commands) > 1 and self._commands[1][0] <= now:
             self._commands.popleft()
 
-    def _split(self, effort: Array, seconds: float) -> list[InForce]:
+    def _split(self, command: Array, seconds: float) -> list[InForce]:
         """A command in steps of about a period."""
         share = seconds / self._period
         if share <= NEGLIGIBLE:
             return []
         pieces = max(int(np.ceil(share - SLACK)), 1)
-        return [InForce(effort, share / pieces)] * pieces
+        return [InForce(command, share / pieces)] * pieces

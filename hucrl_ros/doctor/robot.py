@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from hucrl_ros.config.robot import RobotSettings, sources
+from hucrl_ros.config.robot import UNITS, RobotSettings, plural, sources
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.pace import GAPS, Pace
 from hucrl_ros.controller.state_reader import JointReading, JointStateReader, velocity_estimator
@@ -50,7 +50,7 @@ def judge(found: Evidence, robot: RobotSettings, config: Config) -> dict[str, Fi
     for name, check in CHECKS.items() if found["messages"] else ():
         if examined.get("joints", Finding.ok("")).level is not Level.FAULT:
             examined[name] = check(found, robot, config)
-    examined["commands"] = _commands(found)
+    examined["commands"] = _commands(found, robot)
     for topic in _poses_needed(robot):
         examined[topic.replace("_", " ")] = _pose(found, topic)
     examined["reset"] = _reset(found, config)
@@ -235,6 +235,8 @@ def _velocities(found: Evidence, robot: RobotSettings, config: Config) -> Findin
 
 
 def _efforts(found: Evidence, robot: RobotSettings, config: Config) -> Finding:
+    if robot.command != "effort":
+        return Finding.ok(f"left out: what acts are {plural(robot.command)}")
     efforts = columns(found, "efforts", robot.actuated)
     if config.driver.effort == "ignored":
         return Finding.ok("left out; commands count from when they came")
@@ -265,13 +267,22 @@ CHECKS: dict[str, Callable[[Evidence, RobotSettings, Config], Finding]] = {
 }
 
 
-def _commands(found: Evidence) -> Finding:
+def _commands(found: Evidence, robot: RobotSettings) -> Finding:
     topic = found["commands"]
     about = found["topics"].get(topic, {"types": [EFFORTS], "subscribers": []})
     if about["subscribers"] and about["types"] != [EFFORTS]:
         return Finding.fault(f"{topic} carries {', '.join(about['types'])}", f"expected {EFFORTS}")
+    for node in about["subscribers"]:
+        takes = found.get("interfaces", {}).get(node) or robot.command
+        if takes != robot.command:
+            return Finding.fault(
+                f"{node} has interface_name = {takes!r}; the robot's command is {robot.command!r}",
+                "make both the same, in the controller's parameters or in the description: "
+                "robot.command",
+            )
     if about["subscribers"]:
-        return Finding.ok(f"{topic} to {', '.join(about['subscribers'])}")
+        kind = f"{plural(robot.command)} [{UNITS[robot.command]}]"
+        return Finding.ok(f"{kind} on {topic} to {', '.join(about['subscribers'])}")
     others = [
         name
         for name, other in found["topics"].items()

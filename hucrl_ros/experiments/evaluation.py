@@ -117,10 +117,10 @@ def roll_out(
         robot: The robot.
         steps: Control periods T.
         start: Draws where it begins.
-        choose: The efforts `(q,)` [N m or N] in a state `(p,)`.
+        choose: The action `(q,)` in a state `(p,)`.
 
     Returns:
-        States `(T + 1, p)` and efforts `(T, q)`.
+        States `(T + 1, p)` and actions `(T, q)`.
     """
     states, efforts = [robot.reset(start)], []
     for _ in range(steps):
@@ -139,7 +139,7 @@ def _play(agent: Agent, guard: Guard, task: Task, seed: int) -> Played:
         tick = agent.act(state)
         command = guard.check(tick.action, state)
         ticks.append((tick.iterations, 1e3 * (time.perf_counter() - began), command.clamped))
-        return command.effort
+        return command.action
 
     states, efforts = roll_out(task.robot(), task.steps, np.random.default_rng(seed), choose)
     iterations, tick_ms, clamped = np.array(ticks, float).T

@@ -219,7 +219,15 @@ def plan_episode(
         tail: See `TrueRollouts`.
         seed: Decides the start and what the planner draws.
         threads: For MuJoCo; None: as many as this process may use.
+
+    Raises:
+        ConfigError: the robot takes positions.
     """
+    if task.spec.command == "position":
+        raise ConfigError(
+            f"task: {task.name!r} takes positions, whose commands depend on where its joints come "
+            "to be; --method planner knows efforts and velocities"
+        )
     began = time.perf_counter()
     spec, robot = task.spec, task.robot()
     imagine = TrueRollouts(

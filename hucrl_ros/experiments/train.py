@@ -62,9 +62,9 @@ def play_episode(task: Task, config: Config, run: RunFolder) -> Path:
 def _control(plant: Plant, loop: ControlLoop, poses: PoseBuffer, recording: Recording) -> None:
     """From the first joint state to the command that ends the episode."""
 
-    def send(effort: Array) -> None:
-        recording.write(COMMANDS, messages.floats(effort.tolist()), time.time_ns())
-        plant.command(effort)
+    def send(command: Array) -> None:
+        recording.write(COMMANDS, messages.floats(command.tolist()), time.time_ns())
+        plant.command(command)
 
     recording.write(ACTIVE, messages.boolean(True), time.time_ns())
     while True:
@@ -79,7 +79,9 @@ def _control(plant: Plant, loop: ControlLoop, poses: PoseBuffer, recording: Reco
             break
         recording.write(TICKS, messages.tick(answer.record), time.time_ns())
         plant.period()
-    send(loop.guard.safe_effort(None))
+    last = loop.finish()
+    if last is not None:
+        send(last)
     recording.write(ACTIVE, messages.boolean(False), time.time_ns())
 
 

@@ -280,6 +280,7 @@ class BundleExporter:
             joint_names=spec.joint_names,
             actuated_joints=spec.actuated_joints,
             effort_limits=spec.effort_limits,
+            command=spec.command,
             period=spec.period,
             observed=spec.observed,
             context=spec.context,

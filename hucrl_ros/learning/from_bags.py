@@ -94,7 +94,10 @@ def _episodes(courses: Sequence[Course], steps: int) -> Iterator[list[Course]]:
 
 
 def _record(run: RunFolder, spec: RobotSpec, episode: Sequence[Course]) -> None:
-    """A bag as of an episode in lockstep: the efforts of a joint state acted until it."""
+    """A bag as of an episode in lockstep: the efforts of a joint state acted until it.
+
+    Of a robot that takes no efforts the ticks say what acted.
+    """
     recording = Recording(run, {}, stepped=True)
     period_ns = round(spec.period * NANOSECONDS)
     joints = len(spec.joint_names)
@@ -103,7 +106,9 @@ def _record(run: RunFolder, spec: RobotSpec, episode: Sequence[Course]) -> None:
     recording.write(ACTIVE, messages.boolean(True), clock_ns)
     for course in episode:
         shown = np.zeros((len(course.states), joints))
-        shown[1:, motors] = course.actions
+        if spec.command == "effort":
+            shown[1:, motors] = course.actions
+        commands = spec.to_command(course.actions, course.states[:-1])
         for k, state in enumerate(course.states):
             places, speeds = state[:joints].tolist(), state[joints : 2 * joints].tolist()
             message = messages.joint_state(
@@ -111,9 +116,9 @@ def _record(run: RunFolder, spec: RobotSpec, episode: Sequence[Course]) -> None:
             )
             recording.write(JOINT_STATES, message, clock_ns)
             if k < len(course.actions):
-                action = course.actions[k].tolist()
-                recording.write(COMMANDS, messages.floats(action), clock_ns)
-                recording.write(TICKS, messages.tick(_tick(clock_ns, step, action)), clock_ns)
+                recording.write(COMMANDS, messages.floats(commands[k].tolist()), clock_ns)
+                tick = _tick(clock_ns, step, course.actions[k].tolist())
+                recording.write(TICKS, messages.tick(tick), clock_ns)
                 step += 1
                 clock_ns += period_ns
         clock_ns += APART * period_ns

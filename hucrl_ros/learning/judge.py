@@ -86,7 +86,7 @@ class Judge(torch.nn.Module):
             state, states, efforts = self._starts[index % len(self._starts)], [], []
             for _ in range(task.steps):
                 states.append(state.double().numpy())
-                efforts.append(guard.check(agent.act(states[-1]).action, states[-1]).effort)
+                efforts.append(guard.check(agent.act(states[-1]).action, states[-1]).action)
                 applied = torch.as_tensor(efforts[-1], dtype=torch.float32)
                 noise = torch.randn(task.spec.predicted_dim, generator=generator)
                 state = self._dynamics(state, applied, applied[:0], noise)

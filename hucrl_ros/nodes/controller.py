@@ -1,4 +1,4 @@
-"""The controller: a lifecycle node that answers each joint state with one effort command."""
+"""The controller: a lifecycle node that answers each joint state with one command."""
 
 import sys
 import traceback
@@ -38,8 +38,8 @@ USES = ("task", "mode", "seed", "control", *BUNDLES)
 class Controller(LifecycleNode):
     """Plays bundles, see `docs/contracts.md`.
 
-    The last command before silence is always zero effort: a robot holds it, and damping held
-    for long would drive.
+    The last command before silence is always zero effort, zero velocity or to hold: a robot stays
+    under it, and damping held for long would drive.
     """
 
     def __init__(self) -> None:
@@ -177,11 +177,11 @@ class Controller(LifecycleNode):
             self._finish()
             return
         try:
-            effort = self._loop.stale()
+            command = self._loop.stale()
         except OutageError as error:
             self._give_up(str(error))
             return
-        self._outputs.command(effort)
+        self._outputs.command(command)
         line = f"no new joint state for {1e3 * silence:.0f} ms; sending the safe command"
         # Not by a method of both: lines from one place are throttled as one kind.
         self.get_logger().warning(self._note(line), throttle_duration_sec=LOG_PERIOD)
@@ -216,13 +216,13 @@ class Controller(LifecycleNode):
         self.get_logger().info(f"stricter from now on: {told}")
 
     def _finish(self) -> None:
-        """Leave the robot without effort and say so."""
+        """Leave the robot without effort, at rest or holding, and say so."""
         if not self._active:
             return
         self._active = False
         self._inputs.end()
         assert self._loop is not None
-        self._outputs.command(self._loop.guard.safe_effort(None))
+        self._outputs.command(self._loop.finish())
         self._outputs.activity(False)
         if self._config.control.pause_garbage_collection:
             realtime.resume_garbage_collection()

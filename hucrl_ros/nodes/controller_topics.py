@@ -276,9 +276,10 @@ class ControllerOutputs:
         """The ticks to come have so many efforts."""
         self._layout = tick_layout(action_dim)
 
-    def command(self, effort: NDArray[np.float64]) -> None:
-        """Publish efforts `(q,)` [N m or N]."""
-        self._commands.publish(Float64MultiArray(data=effort.tolist()))
+    def command(self, command: NDArray[np.float64] | None) -> None:
+        """Publish a command `(q,)`; None: there is no position to hold."""
+        if command is not None:
+            self._commands.publish(Float64MultiArray(data=command.tolist()))
 
     def tick(self, record: TickRecord) -> None:
         """Publish what a tick did."""

@@ -32,9 +32,9 @@ class Lockstep:
         """Publish the first joint state, then wait."""
         self._publish(self._plant.sample())
 
-    def apply(self, effort: Array) -> None:
-        """Apply efforts `(q,)` [N m or N] for a period; publish the state that they lead to."""
-        self._plant.command(effort)
+    def apply(self, command: Array | None) -> None:
+        """Apply a command `(q,)` for a period, None: no action; publish what it leads to."""
+        self._plant.command(command)
         self._plant.period()
         self._publish(self._plant.sample())
 
@@ -54,9 +54,9 @@ class Lockstep:
 class RealTime:
     """Physics in a thread of its own by the steady clock; it waits for nobody.
 
-    The newest command holds until the next one, however old it gets: so does the effort
-    controller of a real robot, which is why there is a watchdog. A thread that wakes up late
-    catches up, substep by substep, so simulated time never drifts from the steady clock.
+    The newest command holds until the next one, however old it gets: so does the controller
+    of a real robot, which is why there is a watchdog. A thread that wakes up late catches up,
+    substep by substep, so simulated time never drifts from the steady clock.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class RealTime:
         """What ended the physics, if anything did."""
         self.overruns = 0
         """Joint states published more than a control period late."""
-        self._coming: deque[tuple[float, Array]] = deque()
+        self._coming: deque[tuple[float, Array | None]] = deque()
         self._leaving: deque[tuple[float, Sample]] = deque()
         self._lock = threading.Lock()
         self._stopping = False
@@ -96,10 +96,10 @@ class RealTime:
             self._restart()
         self._thread.start()
 
-    def apply(self, effort: Array) -> None:
-        """Apply efforts `(q,)` [N m or N] from the first substep after the dead time on."""
+    def apply(self, command: Array | None) -> None:
+        """Apply a command `(q,)` from the first substep after the dead time; None: no action."""
         with self._lock:
-            self._coming.append((time.monotonic() + self._dead_time, effort))
+            self._coming.append((time.monotonic() + self._dead_time, command))
 
     def reset(self, episode: int) -> None:
         """Publish the start of the episode; its first control period begins now."""

@@ -11,6 +11,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
+from hucrl_ros.config.robot import plural
 from hucrl_ros.config.stand_in import require_real_time
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import pose_message
@@ -29,10 +30,11 @@ REPEAT_PERIOD = 0.05
 """[s] In lockstep, between two copies of a joint state that nobody has answered."""
 LOG_PERIOD = 5.0
 """[s] Least time between two log lines about refused commands."""
+_INSTEAD = {"effort": "no effort applied", "velocity": "velocity 0", "position": "it holds"}
 
 
 class Simulator(Node):
-    """Publishes joint states, takes efforts; `lockstep` or `real_time` (`docs/contracts.md`).
+    """Publishes joint states, takes commands; `lockstep` or `real_time` (`docs/contracts.md`).
 
     An object's pose comes with each joint state, a goal with the first one of an episode; both
     are published before it.
@@ -117,24 +119,24 @@ class Simulator(Node):
         self._repeated += 1
 
     def _on_command(self, message: Float64MultiArray) -> None:
-        effort = np.array(message.data, dtype=np.float64)
-        problem = self._problem(effort)
+        command = np.array(message.data, dtype=np.float64)
+        problem = self._problem(command)
         if problem:
             self._refused += 1
             self.get_logger().warning(
-                f"command refused, no effort applied instead: {problem}",
+                f"command refused, {_INSTEAD[self._spec.command]} instead: {problem}",
                 throttle_duration_sec=LOG_PERIOD,
             )
-            effort = np.zeros(self._spec.action_dim)
-        self._pacing.apply(effort)
+        self._pacing.apply(None if problem else command)
 
-    def _problem(self, effort: Array) -> str:
+    def _problem(self, command: Array) -> str:
         """What is wrong with a command; empty if nothing is."""
-        if len(effort) != self._spec.action_dim:
+        kind = plural(self._spec.command)
+        if len(command) != self._spec.action_dim:
             joints = ", ".join(self._spec.actuated_joints)
-            return f"{len(effort)} efforts; expected {self._spec.action_dim} ({joints})"
-        if not np.isfinite(effort).all():
-            return f"efforts {effort.tolist()}; expected finite numbers"
+            return f"{len(command)} {kind}; expected {self._spec.action_dim} ({joints})"
+        if not np.isfinite(command).all():
+            return f"{kind} {command.tolist()}; expected finite numbers"
         return ""
 
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:

@@ -34,6 +34,7 @@ from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters, to_limits
 from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, MEASURED, NEWEST, STEADY, STREAM
 
+Array = NDArray[np.float64]
 LABEL = "watchdog"
 """Label in the layout of the watchdog's commands, which tells them from the controller's."""
 CHECKS = 4
@@ -77,12 +78,13 @@ class Watchdog(Node):
         self._admission = Admission(task, given, robot_of_run(self, task), origin(self))
         self._settings = SettingParameters(self, self._config, USES, self._tighten)
         self._watch = Watch()
+        self._guard: Guard | None = None
         self._reading = ThreadPoolExecutor(1, "bundle")
         self._reading.submit(int).result()  # so that its thread gets no priority
         self._offers: deque[Future[Admitted]] = deque()
         self._bundle = ""
         self._reader = JointStateReader(())
-        self._state: NDArray[np.float64] | None = None
+        self._state: Array | None = None
         self._period = self._heard = self._next = self._looked = 0.0
         self._ended = False
         self._layout = MultiArrayLayout()
@@ -108,9 +110,9 @@ class Watchdog(Node):
         self._diagnostics = DiagnosticsPublisher(self, self._health)
 
     def close(self) -> None:
-        """Watch no longer; what this node has been sending ends with zero effort."""
+        """Watch no longer; what this node has been sending ends with what may last."""
         if self._watch.tripped:
-            self._send_safe_command(None)
+            self._send_last_command()
             self._commands.wait_for_all_acked(ARRIVAL_WAIT)  # with this process it would be lost
         self._liveness.close()
         self._reading.shutdown(wait=False, cancel_futures=True)
@@ -182,16 +184,21 @@ class Watchdog(Node):
         self._obey(self._admission.tighten(limits))
 
     def _obey(self, guard: Guard) -> None:
+        guard.reset(self._guard)  # it goes on from what was sent
+        self._guard = guard
         lockstep = self._config.mode == "lockstep"
         self._watch.limit_s = patience(guard.safety.stale_periods, guard.spec.period, lockstep)
 
     def _on_active(self, message: Bool) -> None:
         if self._watch.tripped:
-            self._send_safe_command(None)  # the last one before silence is zero effort
+            self._send_last_command()
         if not message.data:
             self._watch.disarm()
             return
         self._watch.arm()
+        self._state = None
+        if self._guard is not None:
+            self._guard.reset()  # a position of the episode before is nothing to hold now
         self._ended, self._looked = False, time.monotonic()
         self._reader.reset()
         if not self._liveness.connect():
@@ -217,6 +224,8 @@ class Watchdog(Node):
     def _on_command(self, message: Float64MultiArray) -> None:
         if message.layout.dim and message.layout.dim[0].label == LABEL:
             return
+        if self._guard is not None:
+            self._guard.hear(np.array(message.data))
         if self._watch.command():
             self._report(Level.OK, "armed: the controller sends commands again")
 
@@ -238,19 +247,22 @@ class Watchdog(Node):
             # Once a period; what a late look has missed is not made up for.
             on_time = not reason and now < self._next + self._period
             self._next = (self._next if on_time else now) + self._period
-            fresh = now - self._heard <= self._watch.limit_s
-            self._send_safe_command(self._state if fresh else None)
+            self._send(lambda guard: guard.safe_command(self._fresh_state(now)))
         if reason:
             self._trips += 1
             self._report(Level.ERROR, f"{reason}; sending the safe command")
 
-    def _send_safe_command(self, state: NDArray[np.float64] | None) -> None:
-        guard = self._admission.guard
-        if guard is None or not self._bundle:
-            return
-        self._sent += 1
-        effort = guard.safe_effort(state)
-        self._commands.publish(Float64MultiArray(layout=self._layout, data=effort.tolist()))
+    def _fresh_state(self, now: float) -> Array | None:
+        return self._state if now - self._heard <= self._watch.limit_s else None
+
+    def _send_last_command(self) -> None:
+        self._send(lambda guard: guard.last_command(self._fresh_state(time.monotonic())))
+
+    def _send(self, choose: Callable[[Guard], Array | None]) -> None:
+        command = None if self._guard is None or not self._bundle else choose(self._guard)
+        if command is not None:
+            self._sent += 1
+            self._commands.publish(Float64MultiArray(layout=self._layout, data=command.tolist()))
 
     def _report(self, level: Level, line: str) -> None:
         self._trouble = Health(level, line)

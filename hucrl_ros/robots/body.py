@@ -6,14 +6,17 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.robot import RobotSpec, plural
 from hucrl_ros.config.schema import BodySettings
+from hucrl_ros.errors import ConfigError
 
 Array = NDArray[np.float64]
 AS_MODELLED = BodySettings()
 """Nothing is different."""
 ROTOR = 0.05
 """Inertia of a motor's rotor, which crosses the backlash [shares of what its joint moves]."""
+OF_EFFORTS = ("friction", "motor_error", "backlash", "drift")
+"""Settings of a drive that turns commands into efforts by itself."""
 STIFFNESS = 0.999
 """Of friction in MuJoCo, below 1: what it holds creeps the slower, the closer to 1 it is."""
 
@@ -25,7 +28,17 @@ def alter(model: mujoco.MjModel, spec: RobotSpec, body: BodySettings) -> None:
         model: To be changed.
         spec: Names the joints.
         body: Says how.
+
+    Raises:
+        ConfigError: it changes what a drive makes of efforts, and the robot takes others.
     """
+    if spec.command != "effort":
+        for name in OF_EFFORTS:
+            if getattr(body, name):
+                raise ConfigError(
+                    f"body.{name} = {getattr(body, name):g}: only for robots that take efforts; "
+                    f"{spec.name} takes {plural(spec.command)}: expected 0"
+                )
     motors = _Motors(model, spec)
     if body.friction:
         model.dof_frictionloss[motors.dofs] += body.friction * motors.largest

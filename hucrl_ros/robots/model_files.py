@@ -3,29 +3,16 @@
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import RobotSettings
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.robots.motors import read_motors, replace_motors
 
 GOAL_SIZE = 0.02
 """[m] Radius of the sphere that shows a goal which the model has no body for."""
-TOLERANCE = 1e-9
-
-
-class Motor(NamedTuple):
-    """What the model says of a joint's motor."""
-
-    gear: float
-    """Joint effort for a command of 1 [N m or N]."""
-    limit: float | None
-    """Largest absolute command; None: the model has no limit, or an uneven one."""
-    present: bool
-    """The model has it; otherwise it has to be added."""
 
 
 def model_dependencies(path: Path) -> list[Path]:
@@ -91,78 +78,12 @@ def build_model(path: Path, settings: RobotSettings) -> mujoco.MjModel:
     model = _compile(spec, path)
     if not settings.actuated:
         return model
-    motors = read_motors(model, path)
+    motors = read_motors(model, path, settings)
     driven = [name for name, motor in motors.items() if motor.present]
     if driven != list(settings.actuated) or model.nu != len(driven):
-        _replace_motors(spec, settings, motors)
+        replace_motors(spec, settings, motors)
         model = _compile(spec, path)
     return model
-
-
-def read_motors(model: mujoco.MjModel, path: Path) -> dict[str, Motor]:
-    """Motors by joint: those of the model, in its order, then joints with an effort limit.
-
-    Raises:
-        ConfigError: a joint is driven by something else than a motor.
-    """
-    motors: dict[str, Motor] = {}
-    for index in range(model.nu):
-        if model.actuator_trntype[index] != mujoco.mjtTrn.mjTRN_JOINT:
-            continue
-        moved = int(model.actuator_trnid[index, 0])
-        joint = model.joint(moved).name
-        kinds = (
-            model.actuator_gaintype[index],
-            model.actuator_biastype[index],
-            model.actuator_dyntype[index],
-        )
-        if any(kinds) or model.actuator_gainprm[index, 0] != 1.0:
-            raise ConfigError(
-                f"{path}: actuator {model.actuator(index).name!r} of joint {joint!r} is no motor; "
-                "commands are efforts: make it a <motor>, or take it out"
-            )
-        gear = float(model.actuator_gear[index, 0])
-        limited = bool(model.actuator_ctrllimited[index])
-        limit = _even(model.actuator_ctrlrange[index]) if limited else None
-        motors[joint] = Motor(gear, _least(limit, _joint_limit(model, moved), gear), True)
-    for index in range(model.njnt):
-        joint, effort = model.joint(index).name, _joint_limit(model, index)
-        if joint not in motors and effort is not None:
-            motors[joint] = Motor(1.0, effort, False)
-    return motors
-
-
-def _joint_limit(model: mujoco.MjModel, joint: int) -> float | None:
-    limited = bool(model.jnt_actfrclimited[joint])
-    return _even(model.jnt_actfrcrange[joint]) if limited else None
-
-
-def _even(bounds: NDArray[np.float64]) -> float | None:
-    low, high = float(bounds[0]), float(bounds[1])
-    return high if abs(low + high) < TOLERANCE else None
-
-
-def _least(command: float | None, effort: float | None, gear: float) -> float | None:
-    limits = [command, None if effort is None or not gear else effort / abs(gear)]
-    known = [limit for limit in limits if limit is not None]
-    return min(known) if known else None
-
-
-def _replace_motors(
-    spec: mujoco.MjSpec, settings: RobotSettings, motors: dict[str, Motor]
-) -> None:
-    for actuator in list(spec.actuators):
-        spec.delete(actuator)
-    limits = dict(zip(settings.actuated, settings.effort_limits, strict=False))
-    for joint in settings.actuated:
-        motor = motors.get(joint, Motor(1.0, None, False))
-        actuator = spec.add_actuator(name=joint, target=joint, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-        actuator.set_to_motor()
-        actuator.gear[0] = motor.gear
-        limit = limits.get(joint, motor.limit)
-        if limit is not None:
-            actuator.ctrllimited = mujoco.mjtLimited.mjLIMITED_TRUE
-            actuator.ctrlrange = [-limit, limit]
 
 
 def _add_goals(spec: mujoco.MjSpec, settings: RobotSettings, bodies: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""A robot that MuJoCo simulates, and the same with a clock: efforts in, sensor values out."""
+"""A robot that MuJoCo simulates, and the same with a clock: commands in, sensor values out."""
 
 import math
 from typing import NamedTuple
@@ -21,7 +21,7 @@ ROUNDING = 1e-9
 
 
 class MujocoRobot:
-    """Joint efforts in, joint positions and velocities out.
+    """Commands in, joint positions and velocities out.
 
     A control period is divided into `substeps` physics steps, so that a real-time simulator
     can apply a command that arrives in the middle of a period.
@@ -42,7 +42,9 @@ class MujocoRobot:
         self.model = build_model(described.model, settings)
         self.data = mujoco.MjData(self.model)
         self.substeps = round(self.spec.period / self.model.opt.timestep)
-        self._limits = np.asarray(self.spec.effort_limits)
+        # Only MuJoCo knows which positions a servo accepts.
+        limited = self.spec.command != "position"
+        self._limits = np.asarray(self.spec.effort_limits) if limited else np.inf
         speeds = object_speeds(self.spec)
         try:
             joints = [self.model.joint(name) for name in self.spec.joint_names]
@@ -98,12 +100,13 @@ class MujocoRobot:
         return np.concatenate([*joints, self._extras.read(self.data, qpos, qvel)], axis=-1)
 
     def set_state(self, state: Array) -> None:
-        """Put the robot into `state` `(p,)` with no effort applied."""
+        """Put the robot into `state` `(p,)`, under the command of no action."""
         mujoco.mj_resetData(self.model, self.data)
         joints = len(self.spec.joint_names)
         self.data.qpos[self._qpos] = state[:joints]
         self.data.qvel[self._qvel] = state[joints : 2 * joints]
         self._extras.write(self.data, state[2 * joints :])
+        self.data.ctrl[:] = self.idle(state)
         mujoco.mj_forward(self.model, self.data)
         if self._drive is not None:
             self._drive.centre(self.data)
@@ -128,21 +131,31 @@ class MujocoRobot:
         self.set_state(self.initial_state(rng))
         return self.state
 
-    def substep(self, effort: Array) -> None:
-        """One physics step under `effort` `(q,)` [N m or N], saturated at the effort limits."""
-        self.data.ctrl[:] = np.clip(effort, -self._limits, self._limits)
+    def idle(self, state: Array) -> Array:
+        """The command `(q,)` of no action in `state`: no effort, no velocity, or where it is."""
+        return self.spec.to_command(np.zeros(self.spec.action_dim), state)
+
+    @property
+    def efforts(self) -> Array:
+        """Of the servos in the last physics step `(q,)` [N m or N]."""
+        return np.array(self.data.actuator_force)
+
+    def substep(self, command: Array) -> None:
+        """One physics step under `command` `(q,)`, efforts and velocities within the limits."""
+        self.data.ctrl[:] = np.clip(command, -self._limits, self._limits)
         if self._drive is not None:
             self._drive.act(self.data)
         mujoco.mj_step(self.model, self.data)
 
-    def step(self, effort: Array) -> Array:
-        """One control period under a constant `effort` `(q,)`; returns the next state `(p,)`.
+    def step(self, action: Array) -> Array:
+        """One control period under a constant `action` `(q,)`; returns the next state `(p,)`.
 
         In it an object's velocity is that of the whole period, as two poses tell it through ROS.
         """
         before = self._places.read(self.data, self.data.qpos, self.data.qvel)
+        command = self.spec.to_command(action, self.state)
         for _ in range(self.substeps):
-            self.substep(effort)
+            self.substep(command)
         state = self.state
         after = self._places.read(self.data, self.data.qpos, self.data.qvel)
         state[self._speeds] = (after - before) / self.spec.period
@@ -173,9 +186,10 @@ class Sample(NamedTuple):
     velocities: Array
     """`(n,)` [rad/s or m/s]"""
     efforts: Array
-    """`(n,)` mean since the sample before [N m or N]; 0 after a reset and where no motor is."""
+    """`(n,)` mean that acted since the sample before, of servos theirs [N m or N]; 0 after a reset
+    and where no motor is."""
     commands: Array
-    """`(n,)` in force [N m or N]; 0 where no motor is."""
+    """`(n,)` in force; 0 where no motor is."""
     object: Array | None
     """`(3,)` where the observed body is [m]; None: none is observed."""
     goal: Array | None
@@ -185,7 +199,7 @@ class Sample(NamedTuple):
 class Plant:
     """A robot whose simulated time never goes backward, not even at a reset.
 
-    Like an effort controller, it holds the newest command until another one comes.
+    Like a forward command controller, it holds the newest command until another one comes.
     """
 
     def __init__(self, robot: MujocoRobot, seed: int, rate: float = 0.0) -> None:
@@ -208,13 +222,14 @@ class Plant:
         self._object, self._goal = self._place(told.object), self._place(told.goal)
         self._goal_is_new = True
         self._seed = seed
-        self._limits = np.asarray(spec.effort_limits)
+        self._takes_efforts = spec.command == "effort"
+        self._limits = np.asarray(spec.effort_limits) if spec.command != "position" else np.inf
         self._motors = [spec.joint_names.index(name) for name in spec.actuated_joints]
         self._substep_ns: float = self.sample_period * 1e9 / self.substeps
         # Time 0 would read as "no stamp".
         self._start_ns = round(spec.period * 1e9)
         self._substeps = 0
-        self._command: Array = np.zeros(spec.action_dim)
+        self._command: Array
         self._mean = np.zeros(spec.action_dim)
         self._mean_substeps = 0
         self._start_episode(0)
@@ -225,21 +240,23 @@ class Plant:
         return self._start_ns + round(self._substeps * self._substep_ns)
 
     def reset(self, episode: int) -> None:
-        """Put the robot at the start of an episode, with no effort applied."""
+        """Put the robot at the start of an episode, under the command of no action."""
         self._start_ns = self.stamp_ns + round(RESET_PERIODS * self.robot.spec.period * 1e9)
         self._substeps = 0
         self._start_episode(episode)
 
-    def command(self, effort: Array) -> None:
-        """Apply `effort` `(q,)` [N m or N], saturated at the limits, from now on."""
-        self._command = np.clip(effort, -self._limits, self._limits)
+    def command(self, command: Array | None) -> None:
+        """Apply `command` `(q,)` from now on, within the limits; None: that of no action."""
+        command = self.robot.idle(self.robot.state) if command is None else command
+        self._command = np.clip(command, -self._limits, self._limits)
 
     def substep(self) -> None:
         """Advance by one physics step."""
         self.robot.substep(self._command)
         self._mean_substeps += 1
         # A running mean gives a constant command back exactly, not up to rounding.
-        self._mean += (self._command - self._mean) / self._mean_substeps
+        applied = self._command if self._takes_efforts else self.robot.efforts
+        self._mean += (applied - self._mean) / self._mean_substeps
         self._substeps += 1
 
     def period(self) -> None:
@@ -269,8 +286,8 @@ class Plant:
         return None if place is None else place.read(data, data.qpos, data.qvel)
 
     def _start_episode(self, episode: int) -> None:
-        self.robot.reset(np.random.default_rng([self._seed, episode]))
-        self._command = np.zeros_like(self._command)
+        state = self.robot.reset(np.random.default_rng([self._seed, episode]))
+        self._command = self.robot.idle(state)
         self._goal_is_new = True
         self._restart_mean()
 

@@ -1,7 +1,7 @@
 """From what a description says to one that says everything."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from hucrl_ros.config.task_file import (
 )
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.measured import Measured, measure, round_up
-from hucrl_ros.robots.model_files import build_model, model_dependencies, read_motors
+from hucrl_ros.robots.model_files import build_model, model_dependencies
+from hucrl_ros.robots.motors import Motor, read_motors
 from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot, joint_ranges
 
 STRETCH = 0.3
@@ -109,7 +110,8 @@ def _with_joints(found: Description, model: mujoco.MjModel) -> RobotSettings:
 
 
 def _with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> RobotSettings:
-    motors = {k: m for k, m in read_motors(model, found.model).items() if k in robot.joints}
+    told = read_motors(model, found.model, robot)
+    motors = {joint: motor for joint, motor in told.items() if joint in robot.joints}
     present = [joint for joint, motor in motors.items() if motor.present]
     actuated = robot.actuated or tuple(present or motors)
     if not actuated:
@@ -118,10 +120,11 @@ def _with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel
             f"effort limits; joints: {', '.join(robot.joints)}"
         )
     _require_known(found, "actuated", actuated, robot.joints, "one of robot.joints")
-    given = robot.effort_limits
+    _check_servos(found, robot, actuated, motors)
+    given, key = robot.action_limits, robot.limits_key
     if given and len(given) != len(actuated):
         raise ConfigError(
-            f"{found.path}: robot.effort_limits = {list(given)}: expected {len(actuated)}, one "
+            f"{found.path}: robot.{key} = {list(given)}: expected {len(actuated)}, one "
             f"for each of {', '.join(actuated)}"
         )
     limits = []
@@ -129,16 +132,34 @@ def _with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel
         most = motors[joint].limit if joint in motors else None
         if not given and most is None:
             raise ConfigError(
-                f"{found.path}: robot.effort_limits is missing: {found.model.name} has no "
+                f"{found.path}: robot.{key} is missing: {found.model.name} has no "
                 f"symmetric limit for joint {joint!r}"
             )
         if given and most is not None and given[k] > most + 1e-9:
             raise ConfigError(
-                f"{found.path}: robot.effort_limits: {given[k]:g} for joint {joint!r} exceeds the "
+                f"{found.path}: robot.{key}: {given[k]:g} for joint {joint!r} exceeds the "
                 f"limit of {found.model.name}, {most:g}"
             )
         limits.append(given[k] if given else most)
-    return robot.model_copy(update={"actuated": actuated, "effort_limits": tuple(limits)})
+    return robot.model_copy(update={"actuated": actuated, key: tuple(limits)})
+
+
+def _check_servos(
+    found: Description, robot: RobotSettings, actuated: Sequence[str], motors: Mapping[str, Motor]
+) -> None:
+    _require_known(found, "servos", robot.servos, actuated, "one of robot.actuated")
+    for joint in actuated if robot.command != "effort" else ():
+        if joint not in motors or (not motors[joint].present and joint not in robot.servos):
+            gains = "{kv: ...}" if robot.command == "velocity" else "{kp: ..., kv: ...}"
+            raise ConfigError(
+                f"{found.path}: robot.servos.{joint} is missing: {found.model.name} has no "
+                f"<{robot.command}> for this joint; give {gains}"
+            )
+        if motors[joint].present and joint in robot.servos:
+            raise ConfigError(
+                f"{found.path}: robot.servos.{joint}: {found.model.name} has a <{robot.command}> "
+                "for this joint already"
+            )
 
 
 def _check_period(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> None:

@@ -1,4 +1,4 @@
-"""A node for `hucrl check`: hears what a driver tells, sends nothing, prints it as JSON."""
+"""A node for `hucrl check`: hears what a driver tells, commands nothing, prints it as JSON."""
 
 import json
 import sys
@@ -6,7 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from rcl_interfaces.srv import GetParameters
+from rclpy.client import Client
 from rclpy.node import Node
+from rclpy.task import Future
 from sensor_msgs.msg import JointState
 
 from hucrl_ros.nodes import topics
@@ -17,6 +20,8 @@ from hucrl_ros.nodes.topics import MEASURED_ARCHIVE, STEADY
 
 LOOK_PERIOD = 0.05
 """[s]"""
+INTERFACE = "interface_name"
+"""Parameter of a forward_command_controller: effort, velocity or position."""
 
 
 class Listener(Node):
@@ -31,6 +36,8 @@ class Listener(Node):
         self._begin = time.monotonic()
         self._messages: list[dict[str, Any]] = []
         self._first: float | None = None
+        self._asking: dict[str, Client] = {}
+        self._told: dict[str, Future] = {}
         self.create_subscription(
             JointState, topics.JOINT_STATES, self._on_joint_state, MEASURED_ARCHIVE
         )
@@ -55,6 +62,7 @@ class Listener(Node):
 
     def _look(self) -> None:
         now = time.monotonic()
+        self._ask_for_interfaces()
         waited = now - self._begin
         out_of_patience = waited >= self._patience
         if self._first is None:
@@ -66,12 +74,33 @@ class Listener(Node):
             sys.stdout.write(json.dumps(self._found()) + "\n")
             self.exit_code = 0
 
+    def _ask_for_interfaces(self) -> None:
+        """Ask whoever takes commands what they are to it; other drivers have no such parameter."""
+        commands = self.resolve_topic_name(topics.COMMANDS)
+        for found in self.get_subscriptions_info_by_topic(commands):
+            name = found.node_name
+            if name == self.get_name() or name in self._told:
+                continue
+            if name not in self._asking:
+                service = f"{found.node_namespace.rstrip('/')}/{name}/get_parameters"
+                self._asking[name] = self.create_client(GetParameters, service)
+            if self._asking[name].service_is_ready():
+                request = GetParameters.Request(names=[INTERFACE])
+                self._told[name] = self._asking[name].call_async(request)
+
+    def _interfaces(self) -> Mapping[str, str]:
+        """What commands are, by the name of the node that takes them and says so."""
+        done = {name: told.result() for name, told in self._told.items() if told.done()}
+        values = {name: answer.values for name, answer in done.items() if answer is not None}
+        return {name: told[0].string_value for name, told in values.items() if told}
+
     def _meets_all(self) -> bool:
         """Whether everybody is there whom a fault would be told of; DDS finds them one by one."""
         services = [service for service, _ in self.get_service_names_and_types()]
         commands = self.resolve_topic_name(topics.COMMANDS)
         reset = self.resolve_service_name(topics.RESET)
-        return self.count_subscribers(commands) > 0 and reset in services
+        asked = self._told and all(told.done() for told in self._told.values())
+        return bool(asked) and self.count_subscribers(commands) > 0 and reset in services
 
     def _found(self) -> Mapping[str, Any]:
         name = self.resolve_topic_name
@@ -99,6 +128,7 @@ class Listener(Node):
                 }
                 for topic, types in self.get_topic_names_and_types()
             },
+            "interfaces": self._interfaces(),
             "services": [service for service, _ in self.get_service_names_and_types()],
             "messages": self._messages,
         }

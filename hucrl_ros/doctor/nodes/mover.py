@@ -51,6 +51,7 @@ class Mover(Node):
         spec = RobotSpec(**{k: _tuples(value) for k, value in asked["spec"].items()})
         self._spec, self._period = spec, spec.period
         self._guard = Guard(spec, SafetySettings(**asked["safety"]))
+        self._effort: Array = np.zeros(spec.action_dim)
         self._stale = self._guard.safety.stale_periods * spec.period
         # What measured velocities are worth isn't known yet.
         driver = DriverSettings(**{**asked["driver"], "velocity": "derived"})
@@ -129,7 +130,7 @@ class Mover(Node):
             self._meet(now)
         elif silence > outage_limit(self._guard.safety, self._period):
             self._stop(f"no joint state for {1e3 * silence:.0f} ms")
-        elif self._guard.last.any() and (silence > self._stale or late > PATIENCE_S):
+        elif self._effort.any() and (silence > self._stale or late > PATIENCE_S):
             self._spoil()
         elif silence > self._stale:
             self._send_zero()
@@ -161,13 +162,11 @@ class Mover(Node):
         if segment is None:
             self.exit_code = 0
         elif self._pulses.is_new(now_ns) or not segment.silent:
-            self._send(self._guard.check(segment.efforts, self._state).effort)
-        elif not np.array_equal(last := self._guard.last, self._held(last)):
-            self._send(self._guard.last)  # a limit is worth more than the silence
-
-    def _held(self, effort: Array) -> Array:
-        """What the guard lets through of an effort that is in force."""
-        return self._guard.check(effort, self._state).effort
+            self._send(self._guard.check(segment.efforts, self._state).action)
+        else:
+            held = self._guard.check(self._effort, self._state).action
+            if not np.array_equal(held, self._effort):
+                self._send(held)  # a limit is worth more than the silence
 
     def _others(self) -> list[str]:
         """Who else publishes commands; at first nobody's name may be known."""
@@ -184,9 +183,11 @@ class Mover(Node):
         self.exit_code = 0
 
     def _send_zero(self) -> None:
-        self._send(self._guard.safe_effort(None))
+        self._guard.reset()
+        self._send(np.zeros(self._spec.action_dim))
 
     def _send(self, effort: Array) -> None:
+        self._effort = effort
         self._record.sent_ns.append(time.monotonic_ns())
         self._record.commands.append(effort.tolist())
         self._commands.publish(Float64MultiArray(data=effort.tolist()))
