@@ -31,6 +31,7 @@ from hucrl_ros.config.task_file import (
 )
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.judged_task import check_remote
 
 if TYPE_CHECKING:
     from hucrl_ros.tasks import Task
@@ -57,6 +58,8 @@ class RunOptions:
     """Continue the run in `out`."""
     prefix: str = ""
     """Start of the name of a new folder below `RUNS`."""
+    remote_learner: bool = False
+    """The learner is on another machine: it checks what takes torch to check."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "task", task_of_path(self.task))
@@ -80,9 +83,12 @@ def prepare_run(options: RunOptions) -> RunFolder:
     if options.resume:
         return _continued(options)
     asked = asked_run(options)
-    if not is_description(options.task):
-        _check_choices(options.task, asked.config)
-    _check_device(asked.config)
+    if options.remote_learner:
+        check_remote(asked.config)
+    else:
+        if not is_description(options.task):
+            _check_choices(options.task, asked.config)
+        _check_device(asked.config)
     return created_run(options, asked)
 
 
@@ -108,11 +114,16 @@ def asked_run(options: RunOptions) -> AskedRun:
     Raises:
         ConfigError: a setting is wrong, or robot, reward and settings don't fit together.
     """
-    from hucrl_ros.robots.resolve import describe  # MuJoCo takes a while
+    from hucrl_ros.robots.resolve import describe, resolve  # MuJoCo takes a while
 
     described = _description(options.task)
     config = _settings(options, described)
-    complete = _complete(described, config) if described else describe(options.task)
+    if described is None:
+        complete = describe(options.task)
+    elif options.remote_learner:
+        complete = resolve(described)
+    else:
+        complete = _complete(described, config)
     return AskedRun(config, complete)
 
 
@@ -278,7 +289,9 @@ def _continued(options: RunOptions) -> RunFolder:
                 "run keeps its settings, but may get more episodes and another device: leave the "
                 "option out, or start a new run"
             )
-    if "device" in options.overrides:
+    if options.remote_learner:
+        check_remote(asked)
+    elif "device" in options.overrides:
         _check_device(asked)
     if asked != stored:
         run.change(asked)
