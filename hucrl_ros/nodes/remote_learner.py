@@ -44,6 +44,7 @@ class RemoteLearner(Node):
         os.nice(NICENESS)  # Hashes of large bags must not take time from control ticks.
         self._run = run
         self._asked: int | None = None
+        self._done: Status | None = None
         self._exchange = Exchange(run, config, describe(config.task, run.robot).robot.spec)
         host, port = parse_address(self._listen)
         self._server = RunServer(host, port, self._exchange, made_token(run.token))
@@ -57,6 +58,7 @@ class RemoteLearner(Node):
     def close(self) -> None:
         """Stop listening; what was half-sent is sent anew in the next session."""
         self._server.server_close()
+        self._exchange.close()
 
     def _on_learn(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         episodes = self._run.finished_episodes()
@@ -66,7 +68,7 @@ class RemoteLearner(Node):
             response.message = "no finished episode to learn from"
         else:
             self._exchange.request(episodes)
-            self._asked = episodes
+            self._asked, self._done = episodes, None
             response.success = True
             response.message = f"learning from {episodes} episodes"
             self._report()
@@ -77,8 +79,11 @@ class RemoteLearner(Node):
         asked, wanted, report = self._asked, self._exchange.wanted, self._exchange.report
         episode = None if asked is None else asked - 1
         if asked is not None and wanted is None:
-            bundle = self._run.bundle(asked)
-            return Status("done", False, episode, 1.0, bundle, read_manifest(bundle).report)
+            if self._done is None:
+                bundle = self._run.bundle(asked)
+                learned = read_manifest(bundle).report
+                self._done = Status("done", False, episode, 1.0, bundle, learned)
+            return self._done
         if wanted is None:
             return Status("idle")
         silent_s = int(self._exchange.silent_s)
@@ -90,8 +95,10 @@ class RemoteLearner(Node):
                 "advice": learner_command(self._listen),
             }
             return Status(AWAY, episode=episode, away=away)
-        if report is None or report.message in ("idle", "done"):
+        if report is None or report.message == "idle":
             return Status("preparing", episode=episode)
+        if report.message == "done":  # It is on its way.
+            return Status("exporting", episode=episode, progress=1.0)
         return Status(report.message, report.failed, episode, report.progress)
 
     def _report(self) -> None:

@@ -95,10 +95,10 @@ def unit_of(path: str) -> str:
 
 def files_below(root: Path, relative: str) -> Iterator[str]:
     """Paths of the regular files in a folder of a run; links are neither followed nor named."""
-    try:
-        entries = sorted(os.scandir(root / relative), key=lambda entry: entry.name)
-    except OSError:
+    folder = root / relative
+    if folder.is_symlink() or not folder.is_dir():
         return
+    entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     for entry in entries:
         path = f"{relative}/{entry.name}"
         if entry.is_dir(follow_symlinks=False):

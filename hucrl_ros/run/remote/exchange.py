@@ -67,7 +67,12 @@ class Exchange:
 
     def request(self, bundle: int) -> None:
         """From now on wait for this bundle."""
+        self.report = None
         self._requested = bundle
+
+    def close(self) -> None:
+        """Delete what is half-sent."""
+        shutil.rmtree(self._run.incoming, ignore_errors=True)
 
     @property
     def wanted(self) -> int | None:

@@ -147,8 +147,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, serve: Any) -> None:  # noqa: ANN401  # one of the methods below
         try:
             answer = serve()
-        except HucrlError as error:
-            status = HTTPStatus.INTERNAL_SERVER_ERROR
+        except (ConnectionError, TimeoutError):
+            raise  # the network
+        except (HucrlError, OSError) as error:
+            status = HTTPStatus.INSUFFICIENT_STORAGE
+            if isinstance(error, HucrlError):
+                status = HTTPStatus.INTERNAL_SERVER_ERROR
             if isinstance(error, RefusedError):
                 status = error.status
             self.close_connection = True  # The rest of the request may still be coming.
