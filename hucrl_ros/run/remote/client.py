@@ -160,7 +160,8 @@ class RobotClient:
         connection = HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
         sent = {**headers, "Authorization": f"Bearer {self._token}", "Connection": "close"}
         try:
-            # It may be refused before its end.
+            connection.connect()
+            # What is sent may be refused before its end.
             with suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(method, path, content, sent)
             response = connection.getresponse()
