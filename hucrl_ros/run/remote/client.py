@@ -98,7 +98,7 @@ class RobotClient:
                 self._response("GET", f"/files/{path}", b"", headers) as response,
                 part.open("ab" if response.status == HTTPStatus.PARTIAL_CONTENT else "wb") as file,
             ):
-                while file.tell() <= entry.size and (chunk := response.read(CHUNK)):
+                while file.tell() <= entry.size and (chunk := response.read1(CHUNK)):
                     file.write(chunk)
             have = part.stat().st_size
             if have < entry.size:
