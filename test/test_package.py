@@ -16,7 +16,15 @@ from hucrl_ros.run.node_list import learning_graph
 
 ROOT = share_directory()
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-NODES = ("simulator", "controller", "recorder", "learner", "supervisor", "watchdog")
+NODES = (
+    "simulator",
+    "controller",
+    "recorder",
+    "learner",
+    "remote_learner",
+    "supervisor",
+    "watchdog",
+)
 NOT_COPIED = (".*", "runs", "build", "install", "log", "*.egg-info", "__pycache__")
 
 

@@ -19,6 +19,8 @@ RETRY_S = 1.0
 """[s] Until a robot's side that didn't answer is asked again."""
 CLOSE_S = 60.0
 """[s] For the learning to stop, where the run's settings have changed."""
+END_S = 2.0
+"""[s] For the same, where the process ends."""
 STATUS_LETTERS = 500
 logger = logging.getLogger(__name__)
 
@@ -58,8 +60,9 @@ class RemoteLearner:
         try:
             while not self._served():
                 time.sleep(RETRY_S if self._trouble else POLL_S)
-        finally:
-            self._stop()
+        finally:  # What is half-learned is learned anew, so nobody has to wait for it.
+            if self._worker is not None:
+                self._worker.close(END_S)
 
     def _served(self) -> bool:
         """Do what is to be done now; returns whether the run is finished."""

@@ -10,7 +10,7 @@ from rclpy.node import Node
 from std_srvs.srv import Trigger
 
 from hucrl_ros.controller.manifest import read_manifest
-from hucrl_ros.errors import ConfigError
+from hucrl_ros.errors import ConfigError, shortened
 from hucrl_ros.learning.worker import NICENESS, Status
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
@@ -99,7 +99,7 @@ class RemoteLearner(Node):
             return Status("preparing", episode=episode)
         if report.message == "done":  # It is on its way.
             return Status("exporting", episode=episode, progress=1.0)
-        return Status(report.message, report.failed, episode, report.progress)
+        return Status(shortened(report.message, 500), report.failed, episode, report.progress)
 
     def _report(self) -> None:
         status = self._status
