@@ -237,14 +237,14 @@ def test_what_had_arrived_is_not_sent_again(robot, learned):
 
 
 def test_a_bundle_that_came_damaged_is_sent_again(robot, learned, monkeypatch, caplog):
-    copy = robot.exchange._copy
+    copy = robot.exchange._inbox._copy
     damages = [True]
 
     def damaged(read, file, size):
         digest = copy(read, file, size)
         return "0" * 64 if damages and damages.pop() else digest
 
-    monkeypatch.setattr(robot.exchange, "_copy", damaged)
+    monkeypatch.setattr(robot.exchange._inbox, "_copy", damaged)
     learned.send(1)
     assert_arrived(robot, learned)
     assert any("refused: checkpoints/episode_000" in record.message for record in caplog.records)

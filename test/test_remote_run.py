@@ -1,6 +1,7 @@
 """Robot and learner in processes that share no folder and no DDS, over real HTTP."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -153,7 +154,7 @@ def test_whoever_is_killed_the_run_goes_on(tmp_path):
         Network(port, held=".mcap", after=20_000) as network,
         robots_side(port, tmp_path / "robot", *words) as robot,
     ):
-        token = token_of(robot)
+        token = shutil.copy(token_of(robot), tmp_path / "robot.token")
         with Elsewhere(network.port, token, mirror) as learner:
             assert network.is_holding.wait(PATIENCE), "in the middle of the first bag"
             part = learner.run.incoming / "episodes" / "episode_000" / "episode_000.mcap"

@@ -1,26 +1,17 @@
-"""The robot's side: what a learner may read, and what of it is taken in, whatever it sends."""
+"""The robot's side: a run as a learner on another machine sees it."""
 
-import hashlib
-import os
-import shutil
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
-from pathlib import Path
 from typing import BinaryIO
 
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config
-from hucrl_ros.controller.bundle import BUNDLE_BYTES, load_bundle
-from hucrl_ros.controller.manifest import MANIFEST, MANIFEST_BYTES, Manifest, read_manifest
-from hucrl_ros.errors import BundleError, HucrlError, RunError, shortened
+from hucrl_ros.errors import RunError, shortened
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.remote.contract import (
     AWAY_S,
-    CHECKPOINT_BYTES,
-    CHUNK,
     SHARED,
     Digests,
     FileEntry,
@@ -31,28 +22,19 @@ from hucrl_ros.run.remote.contract import (
     files_below,
     open_regular,
 )
-
-FREE = 2**28
-"""Bytes of the disk that stay free: a bag has to fit."""
-
-
-class RefusedError(HucrlError):
-    """A request that isn't served; says why in one line."""
-
-    def __init__(self, status: HTTPStatus, line: str) -> None:
-        super().__init__(line)
-        self.status = status
+from hucrl_ros.run.remote.inbox import Inbox, RefusedError
 
 
 class Exchange:
-    """A run as a learner on another machine sees it; for the threads of a server.
+    """What a learner may read, what it is asked for, and what is taken of it.
 
     Bundles are the truth: one that is in the run's folder has come, whoever made it.
     """
 
     def __init__(self, run: RunFolder, config: Config, spec: RobotSpec) -> None:
-        """Begin with nothing on its way: what an earlier session left half-sent is deleted."""
-        self._run, self._config, self._spec = run, config, spec
+        """Begin a session, in which nothing is on its way."""
+        self._run, self._config = run, config
+        self._inbox = Inbox(run, config, spec, self.hear)
         self._digests = Digests(run.root)
         self._lock = threading.Lock()
         self._requested: int | None = None
@@ -60,8 +42,6 @@ class Exchange:
         self._heard_at = time.monotonic()
         self.report: Report | None = None
         """The newest one of this session."""
-        shutil.rmtree(run.incoming, ignore_errors=True)
-        run.incoming.mkdir(parents=True)
 
     # For the node
 
@@ -72,7 +52,7 @@ class Exchange:
 
     def close(self) -> None:
         """Delete what is half-sent."""
-        shutil.rmtree(self._run.incoming, ignore_errors=True)
+        self._inbox.close()
 
     @property
     def wanted(self) -> int | None:
@@ -155,166 +135,26 @@ class Exchange:
     def take_file(
         self, path: str, size: int, sha256: str, read: Callable[[int], bytes]
     ) -> Missing:
-        """Take in a file that is waited for, and return what of its bundle is still missing.
-
-        Args:
-            path: Where it belongs in the run's folder.
-            size: Its length [bytes].
-            sha256: Its hash, as the sender says.
-            read: Reads up to so many bytes of it.
+        """Take in a file of the bundle that is waited for, see `Inbox.take`.
 
         Raises:
-            RefusedError: nobody waits for it, it is too large, or it is not what it should be.
+            RefusedError: nobody waits for it, or it is not what it should be.
         """
-        index = self._wanted_now()
-        staged = self._staged(index)
-        target, limit = self._place(path, index)
-        if size > limit:
-            raise RefusedError(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"{path} has {size} bytes, more than the {limit} accepted",
-            )
-        if shutil.disk_usage(self._run.incoming).free < size + FREE:
-            raise RefusedError(HTTPStatus.INSUFFICIENT_STORAGE, "the robot's disk is full")
-        descriptor, name = tempfile.mkstemp(dir=self._run.incoming)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                found = self._copy(read, file, size)
-            if found != sha256:
-                raise RefusedError(
-                    HTTPStatus.UNPROCESSABLE_ENTITY,
-                    f"{path}: its SHA-256 is {found[:12]}…, the sender says {sha256[:12]}…",
-                )
-            with self._lock:
-                if target == staged / MANIFEST:
-                    self._begin_bundle(index, Path(name).read_bytes())
-                elif target.parent == staged:
-                    self._require_listed(staged, path, found)
-                Path(name).replace(target)
-                return self._missing(staged)
-        finally:
-            Path(name).unlink(missing_ok=True)
+        return self._inbox.take(self._wanted_now(), path, size, sha256, read)
 
     def finish(self, index: int) -> Order:
-        """Check the bundle that was sent, and let it appear; returns the next order.
+        """Let the bundle that was sent appear; returns the next order.
 
         Raises:
-            RefusedError: it isn't complete, or not what the run needs; it is deleted then.
+            RefusedError: it isn't complete, or not what the run needs.
         """
-        with self._lock:
-            if index != self._wanted_now():
-                raise RefusedError(HTTPStatus.CONFLICT, f"bundle {index} isn't waited for")
-            staged = self._staged(index)
-            if missing := self._missing(staged).missing:
-                raise RefusedError(HTTPStatus.CONFLICT, f"still missing: {', '.join(missing)}")
-            try:
-                bundle = load_bundle(staged, self._spec)
-                require_ours(bundle.manifest, self._config, index)
-            except BundleError as error:
-                shutil.rmtree(staged, ignore_errors=True)
-                line = str(error).replace(str(staged), staged.name)
-                raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, line) from None
-            weights = self._weights(index)
-            if weights.is_file():
-                weights.replace(self._run.checkpoint(index - 1))
-            staged.rename(self._run.bundle(index))
+        if index != self._wanted_now():
+            raise RefusedError(HTTPStatus.CONFLICT, f"bundle {index} isn't waited for")
+        self._inbox.finish(index)
         return self.order()
-
-    # What is on its way
 
     def _wanted_now(self) -> int:
         index = self.wanted
         if index is None:
             raise RefusedError(HTTPStatus.CONFLICT, "no bundle is waited for")
         return index
-
-    def _staged(self, index: int) -> Path:
-        return self._run.incoming / self._run.bundle(index).name
-
-    def _weights(self, index: int) -> Path:
-        """Weights after learning from the episode before; there are none before episode 0."""
-        return self._run.incoming / self._run.checkpoint(index - 1).name
-
-    def _place(self, path: str, index: int) -> tuple[Path, int]:
-        """Where a file waits for its bundle to be complete, and its largest size [bytes]."""
-        folder, _, name = path.rpartition("/")
-        staged = self._staged(index)
-        if SHARED.fullmatch(path):
-            if folder == f"{self._run.bundles.name}/{staged.name}":
-                if name == MANIFEST:
-                    return staged / name, MANIFEST_BYTES
-                if name in self._listed(staged):
-                    held = sum(p.stat().st_size for p in staged.iterdir() if p.name != name)
-                    return staged / name, BUNDLE_BYTES - held
-            elif index and path == f"{self._run.checkpoints.name}/{self._weights(index).name}":
-                return self._weights(index), CHECKPOINT_BYTES
-        raise RefusedError(HTTPStatus.NOT_FOUND, "nobody waits for such a file")
-
-    def _copy(self, read: Callable[[int], bytes], file: BinaryIO, size: int) -> str:
-        digest = hashlib.sha256()
-        while size and (chunk := read(min(size, CHUNK))):
-            file.write(chunk)
-            digest.update(chunk)
-            size -= len(chunk)
-            self.hear()
-        if size:
-            raise RefusedError(HTTPStatus.BAD_REQUEST, f"{size} bytes of a file didn't come")
-        return digest.hexdigest()
-
-    def _begin_bundle(self, index: int, content: bytes) -> None:
-        """Keep what came of the bundle already only where its manifest is the same."""
-        staged = self._staged(index)
-        if staged.is_dir() and (staged / MANIFEST).read_bytes() == content:
-            return
-        shutil.rmtree(staged, ignore_errors=True)
-        staged.mkdir()
-        try:
-            (staged / MANIFEST).write_bytes(content)
-            require_ours(read_manifest(staged), self._config, index)
-        except BundleError as error:
-            shutil.rmtree(staged)
-            line = str(error).replace(str(staged), staged.name)
-            raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, line) from None
-
-    def _listed(self, staged: Path) -> Mapping[str, str]:
-        """Names and hashes of the bundle's files; none before its manifest has come."""
-        return read_manifest(staged).files if (staged / MANIFEST).is_file() else {}
-
-    def _require_listed(self, staged: Path, path: str, found: str) -> None:
-        listed = self._listed(staged).get(path.rpartition("/")[2])
-        if found != listed:
-            raise RefusedError(
-                HTTPStatus.UNPROCESSABLE_ENTITY,
-                f"{path}: its SHA-256 is {found[:12]}…, the manifest says {str(listed)[:12]}…",
-            )
-
-    def _missing(self, staged: Path) -> Missing:
-        listed = self._listed(staged) or [MANIFEST]
-        return Missing(missing=tuple(n for n in listed if not (staged / n).is_file()))
-
-
-def require_ours(manifest: Manifest, config: Config, index: int) -> None:
-    """A bundle from elsewhere must be for this episode of this run, with the run's own settings.
-
-    Raises:
-        BundleError: names what differs.
-    """
-    random = index < config.exploration.random_episodes
-    for name, ours in {
-        "episode": index,
-        "task": config.task,
-        "action_penalty": config.action_penalty,
-        "strategy": config.strategy,
-        "seed": config.seed,
-        "random": random,
-        "random_share": config.exploration.random_share,
-        "random_bandwidth": config.exploration.random_bandwidth,
-        "planner": config.planner,
-        "safety": config.safety,
-        "driver": config.driver,
-    }.items():
-        theirs = getattr(manifest, name)
-        if theirs != ours:
-            raise BundleError(
-                f"bundle {index}: {name} is {shortened(theirs)}, the run's is {shortened(ours)}"
-            )

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ValidationError
 
 from hucrl_ros.errors import ConfigError, HucrlError, RunError, shortened
 from hucrl_ros.run.remote.contract import CHUNK, MESSAGE_BYTES, Report
-from hucrl_ros.run.remote.exchange import Exchange, RefusedError
+from hucrl_ros.run.remote.exchange import Exchange
+from hucrl_ros.run.remote.inbox import RefusedError
 
 IDLE_S = 20.0
 """[s] Longest silence in the middle of a request."""
