@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from quick_run import PATIENCE, Up, quick_arguments, wait_until
-from remote_pair import free_port
+from remote_pair import files_in, free_port
 from slow_network import Network
 from test_foreign_driver import driver, robots_domain
 
@@ -18,6 +18,7 @@ from hucrl_ros.cli import main
 from hucrl_ros.config.files import share_directory
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prepare import RunOptions, prepare_run
 from hucrl_ros.run.summary import episode_return, read_summary
 from hucrl_ros.tasks import make_task
 
@@ -154,7 +155,7 @@ def test_whoever_is_killed_the_run_goes_on(tmp_path):
         Network(port, held=".mcap", after=20_000) as network,
         robots_side(port, tmp_path / "robot", *words) as robot,
     ):
-        token = shutil.copy(token_of(robot), tmp_path / "robot.token")
+        token = shutil.copy(token_of(robot), tmp_path / "token")
         with Elsewhere(network.port, token, mirror) as learner:
             assert network.is_holding.wait(PATIENCE), "in the middle of the first bag"
             part = learner.run.incoming / "episodes" / "episode_000" / "episode_000.mcap"
@@ -201,6 +202,31 @@ def test_a_robot_without_torch_learns_from_one_that_has_it(tmp_path, robots_doma
     assert read_manifest(robot.run.bundle(1)).episode == 1
     assert read_summary(robot.run.summary).episodes[0].fit_s is not None
     assert_tidy(robot.run)
+
+
+PREPARE = """
+import sys
+from pathlib import Path
+from hucrl_ros.run.prepare import RunOptions, prepare_run
+prepare_run(RunOptions(sys.argv[1], out=Path(sys.argv[2]), remote_learner=True))
+"""
+
+
+@pytest.mark.parametrize("name", ["planar_arm", "furuta"])
+def test_a_robot_of_ones_own_is_prepared_without_torch_as_with_it(tmp_path, without_torch, name):
+    description = str(share_directory() / "config" / "examples" / name / f"{name}.yaml")
+    subprocess.run(
+        [sys.executable, "-c", PREPARE, description, str(tmp_path / "without")],
+        env={**os.environ, **without_torch},
+        check=True,
+    )
+    prepare_run(RunOptions(description, out=tmp_path / "with"))
+    expected = files_in(tmp_path / "with")
+    assert files_in(tmp_path / "without") == expected
+    for path in expected:
+        assert (tmp_path / "without" / path).read_bytes() == (
+            tmp_path / "with" / path
+        ).read_bytes()
 
 
 def test_a_wrong_word_is_one_line(tmp_path, capsys):

@@ -48,7 +48,8 @@ class RemoteLearner:
         self._name = secrets.token_hex(8)
         self._worker: LearningWorker | None = None
         self._settings = ""
-        self._trouble = ""
+        self._troubles: set[str] = set()
+        """What was said of the present outage."""
 
     def serve(self) -> None:
         """Learn until the run is finished.
@@ -59,7 +60,7 @@ class RemoteLearner:
         """
         try:
             while not self._served():
-                time.sleep(RETRY_S if self._trouble else POLL_S)
+                time.sleep(RETRY_S if self._troubles else POLL_S)
         finally:  # What is half-learned is learned anew, so nobody has to wait for it.
             if self._worker is not None:
                 self._worker.close(END_S)
@@ -67,15 +68,15 @@ class RemoteLearner:
     def _served(self) -> bool:
         """Do what is to be done now; returns whether the run is finished."""
         try:
-            order = self._client.report(self._report())
-            if self._trouble:
+            finished = self._follow(self._client.report(self._report()))
+            if self._troubles:
                 logger.warning("%s answers again", self._client.url)
-                self._trouble = ""
-            return self._follow(order)
+                self._troubles.clear()
+            return finished
         except UnreachableError as error:
-            if str(error) != self._trouble:
+            if str(error) not in self._troubles:
                 logger.warning("%s; since %s, trying on", error, f"{datetime.now():%H:%M:%S}")
-                self._trouble = str(error)
+                self._troubles.add(str(error))
             return False
 
     def _report(self) -> Report:
