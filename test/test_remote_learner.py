@@ -135,7 +135,7 @@ def test_a_robot_that_comes_back_gets_what_was_learned_meanwhile(tmp_path, scrip
     back = Pair(run, robot.port)
     back.exchange.request(1)
     wait_until(lambda: run.bundle(1).is_dir())
-    assert "answers again" in caplog.text
+    wait_until(lambda: "answers again" in caplog.text)
     learn_episode(back, 2)
     assert learning.join() == "finished"
     assert scripted.learned == [1, 2], "nothing was learned twice"
