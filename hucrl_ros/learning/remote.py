@@ -87,6 +87,7 @@ class RemoteLearner:
             learner=self._name,
             message=status.message[:STATUS_LETTERS],
             failed=status.failed,
+            episode=status.episode,
             progress=status.progress,
         )
 

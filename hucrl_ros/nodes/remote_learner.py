@@ -95,9 +95,9 @@ class RemoteLearner(Node):
                 "advice": learner_command(self._listen),
             }
             return Status(AWAY, episode=episode, away=away)
-        if report is None or report.message == "idle":
-            return Status("preparing", episode=episode)
-        if report.message == "done":  # It is on its way.
+        if report is None or (report.episode != episode and not report.failed):
+            return Status("preparing", episode=episode)  # or done with the episode before
+        if report.message in ("idle", "done"):  # What is wanted is on its way.
             return Status("exporting", episode=episode, progress=1.0)
         return Status(shortened(report.message, 500), report.failed, episode, report.progress)
 

@@ -66,6 +66,8 @@ class Report(_Message):
     message: str
     """As `learner/report` has it: `preparing`, `idle`, `fitting`, …, or an error in one line."""
     failed: bool = False
+    episode: int | None = None
+    """Last episode learned from, or that it learns from."""
     progress: float | None = None
     """Share of the learning that is done [1]."""
 
