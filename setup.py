@@ -6,7 +6,15 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 PACKAGE = "hucrl_ros"
-NODES = ("simulator", "controller", "recorder", "learner", "supervisor", "watchdog")
+NODES = (
+    "simulator",
+    "controller",
+    "recorder",
+    "learner",
+    "remote_learner",
+    "supervisor",
+    "watchdog",
+)
 HERE = Path(__file__).resolve().parent
 
 

@@ -35,7 +35,14 @@ LOOSE = {"hucrl_ros", "hucrl_ros.__main__", "hucrl_ros.errors"}
 ROS = {"rclpy", "launch", "launch_ros", "rosidl_runtime_py", "ament_index_python"}
 AT_THE_ROBOT = ("controller", "planners", "bags", "robots")
 """Rooms that load neither torch nor ROS."""
-NODES_AT_THE_ROBOT = ("controller", "recorder", "simulator", "watchdog")
+NODES_AT_THE_ROBOT = (
+    "controller",
+    "recorder",
+    "remote_learner",
+    "simulator",
+    "supervisor",
+    "watchdog",
+)
 MODULES = {
     ".".join(("hucrl_ros", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
         ".__init__"

@@ -20,13 +20,24 @@ def test_learning_takes_each_node_of_the_contract_once(run_folder):
     assert sorted(names) == sorted(NODES)
 
 
+def test_a_learner_on_another_machine_has_a_stand_in_at_the_robot(run_folder):
+    here = {node.name: node for node in learning_graph(run_folder)}
+    there = {node.name: node for node in learning_graph(run_folder, listen="127.0.0.1:8642")}
+    assert set(there) == NODES - {"learner"} | {"remote_learner"}
+    assert there["remote_learner"].parameters["listen"] == "127.0.0.1:8642"
+    assert there["remote_learner"].parameters["run"] == str(run_folder.root)
+    assert there[SUPERVISOR].parameters["remote_learner"] is True
+    assert "remote_learner" not in here[SUPERVISOR].parameters
+    assert importlib.util.find_spec(there["remote_learner"].module) is not None
+
+
 def test_the_supervisor_starts_last(run_folder):
     assert learning_graph(run_folder)[-1].name == SUPERVISOR
 
 
 def test_every_node_has_a_module_and_an_executable(run_folder):
     setup = (share_directory() / "setup.py").read_text()
-    installed = set(re.findall(r'"(\w+)"', re.search(r"NODES = \((.+)\)", setup)[1]))
+    installed = set(re.findall(r'"(\w+)"', re.search(r"(?s)NODES = \((.+?)\)", setup)[1]))
     for node in learning_graph(run_folder):
         assert importlib.util.find_spec(node.module) is not None
         assert node.executable in installed

@@ -12,7 +12,7 @@ from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import LearningReport
 from hucrl_ros.errors import LearningError
-from hucrl_ros.nodes.learner import NICENESS, LearningWorker
+from hucrl_ros.learning.worker import NICENESS, LearningWorker
 
 REPORT = LearningReport(model_error=0.02, predicted_return=250.0, fit_s=0.5, search_s=1.5)
 

@@ -16,7 +16,15 @@ from hucrl_ros.run.node_list import learning_graph
 
 ROOT = share_directory()
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-NODES = ("simulator", "controller", "recorder", "learner", "supervisor", "watchdog")
+NODES = (
+    "simulator",
+    "controller",
+    "recorder",
+    "learner",
+    "remote_learner",
+    "supervisor",
+    "watchdog",
+)
 NOT_COPIED = (".*", "runs", "build", "install", "log", "*.egg-info", "__pycache__")
 
 
@@ -144,7 +152,8 @@ def test_pip_installs_the_same_data_files(workspace, tmp_path):
 
 
 def test_every_node_of_the_graph_has_an_executable(run_folder):
-    assert {node.executable for node in learning_graph(run_folder)} == set(NODES)
+    graphs = (learning_graph(run_folder), learning_graph(run_folder, listen="127.0.0.1:8642"))
+    assert {node.executable for nodes in graphs for node in nodes} == set(NODES)
 
 
 def test_package_xml_agrees_with_the_package():

@@ -417,3 +417,60 @@ def test_what_stops_its_first_learning_says_so(tmp_path):
     stage.progress.enter(Phase.FITTING)
     assert stage.protocol.place == "learning from another run"
     assert "learner: no bundle" in complaint_of(stage)
+
+
+# A learner on another machine.
+
+
+def away(seconds, **values):
+    told = {"since": "14:03:12", "silent_s": str(seconds), "advice": "hucrl learner --robot X"}
+    return LearnerReport("away", False, {**told, **values})
+
+
+def test_an_absent_learner_is_waited_for_and_named_once(stage):
+    script = stage.protocol.script()
+    robot, wait = stage.robot, next(script)
+    robot.report = away(12)
+    wait = next(script)
+    seen = set()
+    for seconds in (12, 13, 14):
+        robot.report = away(seconds)
+        assert not wait.ready()
+        seen.add(str(wait.activity()))
+    assert len(seen) == 3, "each second without it makes the patience begin anew"
+    assert stage.progress.detail == "learner, not heard since 14:03:12"
+    (event,) = read_summary(stage.run.summary).events
+    assert event == (
+        "before episode 0 (waiting for the nodes): the learner isn't heard since 14:03:12, and "
+        "the run waits for it; on its machine: hucrl learner --robot X"
+    )
+    robot.report = LearnerReport("preparing", False)
+    assert not wait.ready()
+    assert wait.activity() == wait.activity()
+    robot.report = LearnerReport("idle", False)
+    assert wait.ready()
+
+
+def test_a_learner_that_is_lost_while_it_learns_ends_nothing(stage):
+    learn = stage.robot._learn
+    stage.robot._learn = lambda: setattr(stage.robot, "report", away(11, episode="0"))
+    waits = 0
+    for wait in stage.protocol.script():
+        if stage.progress.phase in (Phase.FITTING, Phase.AWAY) and not wait.ready():
+            assert stage.progress.phase is Phase.AWAY
+            assert wait.timeout_s == float("inf")
+            assert stage.protocol.place == "learning from episode 0"
+            stage.robot.report = LearnerReport("fitting", False, {"episode": "0"})
+            assert not wait.ready()
+            assert stage.progress.phase is Phase.FITTING
+            stage.robot.report = away(11, episode="0")
+            assert not wait.ready()
+            waits += 1
+            stage.robot._learn = learn
+            learn()
+        assert wait.ready()
+    assert waits == 1
+    events = read_summary(stage.run.summary).events
+    assert len(events) == 2, "once for each absence"
+    assert events[0].startswith("learning from episode 0: the learner isn't heard since 14:03:12")
+    assert [episode.index for episode in stage.ledger.episodes] == [0, 1]

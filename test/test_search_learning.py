@@ -10,7 +10,7 @@ from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.manifest import LearningReport
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.learning.learner import Learner
-from hucrl_ros.nodes.learner import Status
+from hucrl_ros.learning.worker import Status
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.search import SEARCHES, SearchResult
 from hucrl_ros.tasks import Task, make_task

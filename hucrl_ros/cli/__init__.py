@@ -18,6 +18,7 @@ COMMANDS = {
     "check": "check.run",
     "teach": "teach.run",
     "learn": "learn.run",
+    "learner": "learner.run",
     "evaluate": "evaluate.run",
     "inspect": "inspect.run",
     "sweep": "sweep.run",

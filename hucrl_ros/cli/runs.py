@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from hucrl_ros.run.prepare import RunOptions
     from hucrl_ros.run.summary import EpisodeSummary
 
+LISTEN = "127.0.0.1:8642"
+"""As `run.remote.contract` has it, which takes pydantic to load."""
 COLUMNS = ("episode", "return", "predicted", "p50 ms", "p99 ms", "clamps", "fit s", "search s")
 ROOMY = 0.5
 """Share of the control period that a tick may take before that is worth a word."""
@@ -58,6 +61,14 @@ def up(
             "config/like_hardware.yaml",
         ),
     ] = False,
+    remote_learner: Annotated[
+        bool,
+        Option("--remote-learner", help="wait for `hucrl learner` on another machine, over HTTP"),
+    ] = False,
+    listen: Annotated[
+        str | None,
+        Option(metavar="HOST:PORT", help=f"where it is waited for; default: {LISTEN}"),
+    ] = None,
 ) -> None:
     """Teach a robot a task through ROS 2.
 
@@ -68,6 +79,7 @@ def up(
 
     require_ros()
     mode = _mode(real_time, lockstep, no_simulator, like_hardware)
+    listens = _listening(remote_learner, listen)
     wished = wished_domain(os.environ.get("ROS_DOMAIN_ID"))
     # Before a new run is made, but after what is wrong with one that goes on.
     if no_simulator and not resume:
@@ -77,10 +89,13 @@ def up(
         if no_simulator and resume:
             run_folder.require_player(on_robot=True)
             wished = _check_robot(_asked(ctx.params, mode=mode))
-        stopped_by = _play(run_folder, wished, not no_simulator)
+        stopped_by = _play(run_folder, wished, not no_simulator, listens)
         if stopped_by is not None:
             raise typer.Exit(128 + stopped_by)
-    _finish(run_folder, not no_figures)
+    drawn = not (no_figures or (remote_learner and find_spec("torch") is None))
+    if not (drawn or no_figures):
+        print("no figures and videos: they need torch, which isn't here")
+    _finish(run_folder, drawn)
 
 
 def _mode(real_time: bool, lockstep: bool, robot: bool, like_hardware: bool) -> str | None:
@@ -148,6 +163,7 @@ def _asked(typed: Mapping[str, Any], prefix: str = "", mode: str | None = None) 
         prefix=prefix,
         like_hardware=typed.get("like_hardware", False),
         source=typed["source"],
+        remote_learner=typed.get("remote_learner", False),
     )
 
 
@@ -241,7 +257,45 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     print(f"best return {best.return_:.1f}{optimum}, in episode {best.index}{player}")
 
 
-def _play(run_folder: "RunFolder", wished: int | None, simulated: bool) -> int | None:
+def _listening(remote_learner: bool, listen: str | None) -> str | None:
+    """Where a learner on another machine is waited for; None: it runs here.
+
+    Raises:
+        ConfigError: `listen` is no address, or makes no sense.
+    """
+    from hucrl_ros.run.remote.server import parse_address
+
+    if listen is not None:
+        parse_address(listen)
+        if not remote_learner:
+            raise ConfigError("--listen: nobody is waited for without --remote-learner")
+    return (listen or LISTEN) if remote_learner else None
+
+
+def _announce(run_folder: "RunFolder", listen: str) -> None:
+    """Say how the learner is started on its machine, and what the network may see."""
+    from hucrl_ros.run.remote.server import is_loopback, learner_command
+    from hucrl_ros.run.remote.token import made_token
+    from hucrl_ros.run.session import shown_path
+
+    made_token(run_folder.token)
+    port = listen.rpartition(":")[2]
+    print(f"the learner's machine needs the token in {shown_path(run_folder.token)}, in a file:")
+    print(f"  scp ROBOT:{run_folder.token} robot.token")
+    if is_loopback(listen):
+        print(f"  ssh -N -L {port}:127.0.0.1:{port} ROBOT &")
+    print(f"  {learner_command(listen)}", flush=True)
+    if not is_loopback(listen):
+        print(
+            f"! {listen} can be reached from the network, and HTTP isn't encrypted: who reads "
+            "along learns the token; without --listen the learner comes by an ssh tunnel",
+            flush=True,
+        )
+
+
+def _play(
+    run_folder: "RunFolder", wished: int | None, simulated: bool, listen: str | None
+) -> int | None:
     from hucrl_ros.run.session import Domain, Session, shown_path
 
     with Domain(wished) as domain:
@@ -250,7 +304,9 @@ def _play(run_folder: "RunFolder", wished: int | None, simulated: bool) -> int |
         if wished not in (None, domain.number):
             print(f"ROS_DOMAIN_ID {wished} is another run's; this one uses {domain.number}")
         print(f"{shown_path(run_folder.root)}  (ROS_DOMAIN_ID={domain.number})", flush=True)
-        return Session(run_folder, domain.number, simulated).play()
+        if listen is not None:
+            _announce(run_folder, listen)
+        return Session(run_folder, domain.number, simulated, listen).play()
 
 
 def _train(run_folder: "RunFolder") -> None:

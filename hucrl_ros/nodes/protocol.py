@@ -65,11 +65,15 @@ RETRY_S = 0.3
 """[s] Between two tries."""
 REPLAYS = 2
 """Times that an episode is played again because of an outage."""
+AWAY = "away"
+"""What is reported in the place of a learner on another machine that isn't heard."""
 LEARNING = {
     "fitting": Phase.FITTING,
     "searching": Phase.SEARCHING,
     "exporting": Phase.EXPORTING,
     "judging": Phase.JUDGING,
+    "preparing": Phase.FITTING,
+    AWAY: Phase.AWAY,
 }
 """What the learner reports while it is busy."""
 
@@ -89,7 +93,7 @@ class Protocol:
         self._run, self._config = run, config
         self._clients, self._ledger = clients, ledger
         self._monitor, self._progress = monitor, progress
-        self._placed = False
+        self._placed = self._away = False
 
     def script(self) -> Script[None]:
         """Everything, from meeting the other nodes to the last bundle."""
@@ -133,7 +137,10 @@ class Protocol:
 
         yield Wait(all_there, MEET_S, complaint)
         yield Wait(
-            self._learner_is_ready, PREPARE_S, lambda: f"learner not ready in {PREPARE_S:g} s"
+            self._learner_is_ready,
+            PREPARE_S,
+            lambda: f"learner not ready in {PREPARE_S:g} s",
+            activity=lambda: clients.report,  # Where one is away, each second brings another.
         )
         if clients.active:
             yield from self._change_state(Transition.TRANSITION_DEACTIVATE)
@@ -144,6 +151,7 @@ class Protocol:
         self._progress.detail = "learner"
         if report is not None:
             self._refuse_failure(report)
+            self._note_absence(report)
         return report is not None and report.message in ("idle", "done")
 
     def _learn_for(self, index: int) -> Script[None]:
@@ -174,7 +182,21 @@ class Protocol:
             return False
         self._progress.phase = LEARNING.get(report.message, self._progress.phase)
         self._progress.detail = f"{float(report.values.get('progress', 0)):.0%}"
+        self._note_absence(report)
         return report.message == "done"
+
+    def _note_absence(self, report: LearnerReport) -> None:
+        """Say once, when a learner on another machine isn't heard, how it is started."""
+        away = report.message == AWAY
+        if away:
+            since, advice = (report.values.get(key, "") for key in ("since", "advice"))
+            self._progress.detail = f"learner, not heard since {since}"
+            if not self._away:
+                self._ledger.note(
+                    f"{self.place}: the learner isn't heard since {since}, and the run waits for "
+                    f"it; on its machine: {advice}"
+                )
+        self._away = away
 
     def _load(self, index: int) -> Script[None]:
         """Have the controller load bundle `index`."""

@@ -11,6 +11,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
+from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import HucrlError, RunError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import listen_for_poses, to_reading, to_tick
@@ -22,6 +23,8 @@ from hucrl_ros.nodes.protocol import Protocol, Wait
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.topics import ARCHIVE, MEASURED_ARCHIVE, STEADY
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.judged_task import BundledTask, JudgedTask
 from hucrl_ros.run.live_view import make_view
 from hucrl_ros.run.processes import PERSON_IS_READY, STOPPED
 from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
@@ -45,23 +48,22 @@ class Supervisor(Node):
 
     Parameters: the settings of a run; `run`, its folder; `parent_reports` (bool): the parent
     process writes a line on standard input for each process that it lost, and
-    `PERSON_IS_READY` when somebody presses Enter.
+    `PERSON_IS_READY` when somebody presses Enter; `remote_learner` (bool): the learner is on
+    another machine, and torch need not be on this one.
     """
 
     def __init__(self) -> None:
         super().__init__("supervisor", automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
         self._parent_reports = own_parameter(self, "parent_reports", False)
+        remote = own_parameter(self, "remote_learner", False)
         run = own_run(self)
-        config = read_config(self, own=("run", "parent_reports"))
+        config = read_config(self, own=("run", "parent_reports", "remote_learner"))
         SettingParameters(self, config, USES)
         self._progress = Progress(config)
         self._view = make_view()
         self._view.update(self._progress)
-        # With torch: it takes seconds, in which a person should see something.
-        from hucrl_ros.tasks import make_task
-
-        task = make_task(config.task, config.action_penalty, run.robot)
+        task = _judged_task(run, config, remote)
         self._lockstep = config.mode == "lockstep"
         self._robot = task.spec.name
         self._monitor = EpisodeMonitor(task, None if self._lockstep else config.driver)
@@ -233,6 +235,18 @@ class Supervisor(Node):
         if self._undelivered:
             return Health(Level.WARN, self._undelivered[0], values)
         return Health(values=values)
+
+
+def _judged_task(run: RunFolder, config: Config, remote: bool) -> JudgedTask:
+    """The run's task, for returns: with torch, or by bundles that come from elsewhere."""
+    if remote:
+        from hucrl_ros.robots import describe
+
+        return BundledTask(run, config, describe(config.task, run.robot))
+    # With torch: it takes seconds, in which a person should see something.
+    from hucrl_ros.tasks import make_task
+
+    return make_task(config.task, config.action_penalty, run.robot)
 
 
 main = partial(run_node, Supervisor)

@@ -43,6 +43,10 @@ class RunFolder:
         """Folder of the pictures."""
         self.videos = self.root / "videos"
         """Folder of the videos."""
+        self.incoming = self.root / ".incoming"
+        """Folder of what is on its way from another machine, and not complete or not checked."""
+        self.token = self.root / ".token"
+        """Secret that a learner on another machine has to know."""
 
     @classmethod
     def create(

@@ -14,6 +14,8 @@ PACKAGE = "hucrl_ros"
 SUPERVISOR = "supervisor"
 CONTROLLER = "controller"
 SIMULATOR = "simulator"
+REMOTE_LEARNER = "remote_learner"
+"""Stands in for the learner that runs on another machine."""
 
 OWN_TOPICS: Mapping[Topic, str] = {
     "joint_states": "joint_states",
@@ -69,7 +71,11 @@ class NodeSpec:
 
 
 def learning_graph(
-    run: RunFolder, *, parent_reports: bool = False, simulated: bool = True
+    run: RunFolder,
+    *,
+    parent_reports: bool = False,
+    simulated: bool = True,
+    listen: str | None = None,
 ) -> tuple[NodeSpec, ...]:
     """All nodes that teach a robot, the supervisor last.
 
@@ -78,11 +84,16 @@ def learning_graph(
         parent_reports: The parent process tells the supervisor on its standard input which
             process was lost.
         simulated: With our simulator; otherwise a robot stands in its place.
+        listen: HOST:PORT where a learner on another machine is waited for; None: it runs here.
     """
     described = find_description(run.robot, run.config.task)
     topics = described.robot.topics if described else {}
-    names = (SIMULATOR, "recorder", "watchdog", CONTROLLER, "learner", SUPERVISOR)
-    own: dict[str, Mapping[str, Value]] = {SUPERVISOR: {"parent_reports": parent_reports}}
+    learner = "learner" if listen is None else REMOTE_LEARNER
+    names = (SIMULATOR, "recorder", "watchdog", CONTROLLER, learner, SUPERVISOR)
+    own: dict[str, dict[str, Value]] = {SUPERVISOR: {"parent_reports": parent_reports}}
+    if listen is not None:
+        own[SUPERVISOR]["remote_learner"] = True
+        own[REMOTE_LEARNER] = {"listen": listen}
     return tuple(
         NodeSpec(
             name=name,

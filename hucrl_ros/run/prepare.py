@@ -33,6 +33,7 @@ from hucrl_ros.config.task_file import (
 )
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.judged_task import check_remote
 from hucrl_ros.run.prior import check_source, keep_prior, open_source
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class RunOptions:
     """The simulator behaves like hardware, as a file in `config/` says."""
     source: Path | None = None
     """Folder of another run, with whose policies and episodes a new one begins."""
+    remote_learner: bool = False
+    """The learner is on another machine: it checks what takes torch to check."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "task", task_of_path(self.task))
@@ -91,9 +94,6 @@ def prepare_run(options: RunOptions) -> RunFolder:
         given = {"exploration.random_episodes": 0, **options.overrides}
         options = replace(options, overrides=given)
     asked = asked_run(options)
-    if not is_description(options.task):
-        _check_choices(options.task, asked.config)
-    _check_device(asked.config)
     if source is None and not asked.config.exploration.random_episodes:
         raise ConfigError(
             "exploration.random_episodes = 0: nothing tells how to play episode 0; take at least "
@@ -101,6 +101,12 @@ def prepare_run(options: RunOptions) -> RunFolder:
         )
     if source is not None:
         check_source(source, asked.described)
+    if options.remote_learner:
+        check_remote(asked.config, begun_with_another=source is not None)
+    else:
+        if not is_description(options.task):
+            _check_choices(options.task, asked.config)
+        _check_device(asked.config)
     run = created_run(options, asked)
     if source is not None:
         keep_prior(source, run)
@@ -129,11 +135,16 @@ def asked_run(options: RunOptions) -> AskedRun:
     Raises:
         ConfigError: a setting is wrong, or robot, reward and settings don't fit together.
     """
-    from hucrl_ros.robots.resolve import describe  # MuJoCo takes a while
+    from hucrl_ros.robots.resolve import describe, resolve  # MuJoCo takes a while
 
     described = _description(options.task)
     config = _settings(options, described)
-    complete = _complete(described, config) if described else describe(options.task)
+    if described is None:
+        complete = describe(options.task)
+    elif options.remote_learner:
+        complete = resolve(described)
+    else:
+        complete = _complete(described, config)
     return AskedRun(config, complete)
 
 
@@ -319,7 +330,9 @@ def _continued(options: RunOptions) -> RunFolder:
                 "run keeps its settings, but may get more episodes and another device: leave the "
                 "option out, or start a new run"
             )
-    if "device" in options.overrides:
+    if options.remote_learner:
+        check_remote(asked, begun_with_another=run.prior.is_dir())
+    elif "device" in options.overrides:
         _check_device(asked)
     if asked != stored:
         run.change(asked)

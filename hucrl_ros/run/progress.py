@@ -28,6 +28,7 @@ class Phase(Enum):
     SEARCHING = "searching policies"
     EXPORTING = "writing the bundle"
     JUDGING = "judging the bundle"
+    AWAY = "waiting for the learner on another machine"
     LOADING = "loading the bundle"
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -127,7 +128,7 @@ def format_number(value: float | None, digits: int = 1) -> str:
 
 
 if TYPE_CHECKING:
-    from hucrl_ros.tasks import Task
+    from hucrl_ros.run.judged_task import JudgedTask
 
 _KEPT_STATES = 1000
 """Joint states kept until their tick arrives."""
@@ -142,7 +143,7 @@ class EpisodeMonitor:
     came; the summary's return, from the bag, the efforts that were applied and the right pose.
     """
 
-    def __init__(self, task: Task, driver: DriverSettings | None = None) -> None:
+    def __init__(self, task: JudgedTask, driver: DriverSettings | None = None) -> None:
         """Follow episodes of `task`; `driver` says where velocities come from, None: messages."""
         self._task = task
         self.poses = PoseBuffer()

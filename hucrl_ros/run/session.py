@@ -19,6 +19,7 @@ from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import CONTROLLER, SUPERVISOR, learning_graph
 from hucrl_ros.run.processes import PERSON_IS_READY, STOPPED, Exit, ProcessGroup
+from hucrl_ros.run.remote.contract import LISTEN
 from hucrl_ros.run.summary import Summary, read_summary, write_summary
 
 LARGEST_DOMAIN = 101
@@ -129,15 +130,18 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Session:
     """Starts the nodes of a run as processes, watches them, and ends them."""
 
-    def __init__(self, run: RunFolder, domain: int, simulated: bool = True) -> None:
+    def __init__(
+        self, run: RunFolder, domain: int, simulated: bool = True, listen: str | None = None
+    ) -> None:
         """Prepare; nothing is started.
 
         Args:
             run: The run.
             domain: ROS domain of its nodes.
             simulated: With our simulator; otherwise a robot stands in its place.
+            listen: HOST:PORT where a learner on another machine is waited for; None: it runs here.
         """
-        self._run = run
+        self._run, self._listen = run, listen
         self._simulated = simulated
         self._asks = not simulated and run.config.driver.reset == "person"
         self._group = ProcessGroup(run.logs, node_environment(run, domain))
@@ -157,7 +161,12 @@ class Session:
         with self._run.locked(on_robot=not self._simulated), self._signals_noted():
             begin, before = time.monotonic(), _stored_summary(self._run)
             try:
-                nodes = learning_graph(self._run, parent_reports=True, simulated=self._simulated)
+                nodes = learning_graph(
+                    self._run,
+                    parent_reports=True,
+                    simulated=self._simulated,
+                    listen=self._listen,
+                )
                 for node in nodes:
                     self._group.start(node.name, node.command, foreground=node.name == SUPERVISOR)
                 ended = self._watch()
@@ -167,7 +176,8 @@ class Session:
             failure = None if self._stop else self._failure(ended, before)
             self._settle(before, time.monotonic() - begin, failure)
         if failure is not None:
-            raise RunError(f"{failure}; continue with: {resume_command(self._run)}")
+            command = resume_command(self._run, listen=self._listen)
+            raise RunError(f"{failure}; continue with: {command}")
         return self._stop
 
     def _watch(self) -> list[Exit]:
@@ -252,10 +262,14 @@ def node_environment(run: RunFolder, domain: int) -> dict[str, str]:
     }
 
 
-def resume_command(run: RunFolder, command: str = "up") -> str:
-    """What a person types to continue the run."""
+def resume_command(run: RunFolder, command: str = "up", listen: str | None = None) -> str:
+    """What a person types to continue the run; `listen` as for `Session`."""
     robot = " --no-simulator" if run.on_robot.exists() else ""
-    return f"hucrl {command} {run.config.task} --out {shown_path(run.root)} --resume{robot}"
+    remote = "" if listen is None else " --remote-learner"
+    if listen not in (None, LISTEN):
+        remote += f" --listen {listen}"
+    folder = shown_path(run.root)
+    return f"hucrl {command} {run.config.task} --out {folder} --resume{robot}{remote}"
 
 
 def shown_path(path: Path) -> str:

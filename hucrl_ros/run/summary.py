@@ -22,7 +22,7 @@ from hucrl_ros.run.folder import RunFolder
 if TYPE_CHECKING:
     from hucrl_ros.bags.reader import Episode
     from hucrl_ros.controller.manifest import LearningReport, Manifest
-    from hucrl_ros.tasks import Task
+    from hucrl_ros.run.judged_task import JudgedTask
 
 _REPORTED_PACKAGES = ("hucrl_ros", "numpy", "torch", "mujoco", "onnxruntime", "ros-rclpy")
 
@@ -163,7 +163,11 @@ class Summary(_Record):
 
 
 def summarise_episode(
-    episode: Episode, task: Task, played: Manifest, learned: LearningReport | None, run: RunFolder
+    episode: Episode,
+    task: JudgedTask,
+    played: Manifest,
+    learned: LearningReport | None,
+    run: RunFolder,
 ) -> EpisodeSummary:
     """What `summary.json` says of an episode that was read from its bag.
 
@@ -192,7 +196,7 @@ def summarise_episode(
     )
 
 
-def episode_return(episode: Episode, task: Task) -> float:
+def episode_return(episode: Episode, task: JudgedTask) -> float:
     """Σ r(s_k, a_k) over the episode's steps, not discounted."""
     return float(task.rewards(episode.states[:-1], episode.actions).sum())
 

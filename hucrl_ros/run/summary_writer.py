@@ -22,7 +22,7 @@ from hucrl_ros.run.summary import (
 )
 
 if TYPE_CHECKING:
-    from hucrl_ros.tasks import Task
+    from hucrl_ros.run.judged_task import JudgedTask
 
 MAX_BAG_EVENTS = 5
 """Events of one bag that the summary repeats."""
@@ -33,7 +33,7 @@ class Ledger:
     """What a run has done so far. Bags and bundles are the truth; the summary follows them."""
 
     def __init__(
-        self, run: RunFolder, config: Config, task: Task, in_process: bool = False
+        self, run: RunFolder, config: Config, task: JudgedTask, in_process: bool = False
     ) -> None:
         """Read what earlier sessions of the run left.
 

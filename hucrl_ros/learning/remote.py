@@ -1,0 +1,154 @@
+"""The learner of a robot on another machine: fetches episodes, learns, sends bundles."""
+
+import logging
+import secrets
+import time
+from datetime import datetime
+
+from hucrl_ros.config.files import override
+from hucrl_ros.errors import LearningError, RunError
+from hucrl_ros.learning.worker import LearnerFactory, LearningWorker, make_learner
+from hucrl_ros.run.device import check_device
+from hucrl_ros.run.remote.client import RobotClient, UnreachableError
+from hucrl_ros.run.remote.contract import Order, Report
+from hucrl_ros.run.remote.mirror import Mirror
+
+POLL_S = 0.5
+"""[s] Between two reports to the robot's side."""
+RETRY_S = 1.0
+"""[s] Until a robot's side that didn't answer is asked again."""
+CLOSE_S = 60.0
+"""[s] For the learning to stop, where the run's settings have changed."""
+END_S = 2.0
+"""[s] For the same, where the process ends."""
+STATUS_LETTERS = 500
+logger = logging.getLogger(__name__)
+
+
+class RemoteLearner:
+    """Learns as the robot's side asks, through any interruption, until its run is finished."""
+
+    def __init__(
+        self,
+        client: RobotClient,
+        mirror: Mirror,
+        device: str | None = None,
+        factory: LearnerFactory = make_learner,
+    ) -> None:
+        """Prepare; nobody is asked yet.
+
+        Args:
+            client: The robot's side.
+            mirror: Our copy of its run.
+            device: Where to learn; None: as the run's settings say.
+            factory: Makes the learner.
+        """
+        self._client, self._mirror = client, mirror
+        self._device, self._factory = device, factory
+        self._name = secrets.token_hex(8)
+        self._worker: LearningWorker | None = None
+        self._settings = ""
+        self._troubles: set[str] = set()
+        """What was said of the present outage."""
+
+    def serve(self) -> None:
+        """Learn until the run is finished.
+
+        Raises:
+            LearningError: the learning failed; the robot's side was told.
+            RunError: the robot's side refuses, or this is another run's folder.
+        """
+        try:
+            while not self._served():
+                time.sleep(RETRY_S if self._troubles else POLL_S)
+        finally:  # What is half-learned is learned anew, so nobody has to wait for it.
+            if self._worker is not None:
+                self._worker.close(END_S)
+
+    def _served(self) -> bool:
+        """Do what is to be done now; returns whether the run is finished."""
+        try:
+            finished = self._follow(self._client.report(self._report()))
+            if self._troubles:
+                logger.warning("%s answers again", self._client.url)
+                self._troubles.clear()
+            return finished
+        except UnreachableError as error:
+            if str(error) not in self._troubles:
+                logger.warning("%s; since %s, trying on", error, f"{datetime.now():%H:%M:%S}")
+                self._troubles.add(str(error))
+            return False
+
+    def _report(self) -> Report:
+        status = self._worker.status if self._worker else None
+        if status is None:
+            return Report(learner=self._name, message="preparing")
+        return Report(
+            learner=self._name,
+            message=status.message[:STATUS_LETTERS],
+            failed=status.failed,
+            episode=status.episode,
+            progress=status.progress,
+        )
+
+    def _follow(self, order: Order) -> bool:
+        worker = self._worker
+        if worker is not None and worker.status.failed and not worker.busy:
+            raise LearningError(worker.status.message)
+        if order.finished:
+            return True
+        if worker is None or order.settings != self._settings:
+            self._stop()
+            self._start(order)
+        elif order.wanted is not None and not worker.busy:
+            self._make(order.wanted, worker)
+        return False
+
+    def _start(self, order: Order) -> None:
+        self._mirror.fetch()
+        run = self._mirror.run
+        config = run.config
+        if self._device is not None:
+            config = override(config, {"device": self._device})
+        check_device(config.device)
+        self._settings = order.settings
+        self._worker = LearningWorker(config, run, 1, self._factory)
+        logger.info("%s: %d episodes are here", run.root, run.finished_episodes())
+
+    def _make(self, wanted: int, worker: LearningWorker) -> None:
+        """Send the bundle that is wanted, or learn it first."""
+        self._mirror.fetch()  # also to see that it is the same run as before
+        run = self._mirror.run
+        if run.bundle(wanted).is_dir():
+            self._mirror.send(wanted)
+            logger.info("bundle %d was sent", wanted)
+        elif wanted != run.finished_episodes() or not wanted:
+            raise RunError(
+                f"{run.root}: the robot waits for bundle {wanted} and has "
+                f"{run.finished_episodes()} finished episodes"
+            )
+        else:
+            logger.info("learning from %d episodes", wanted)
+            worker.request()
+
+    def _stop(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None and not worker.close(CLOSE_S):
+            raise RunError("learning doesn't stop")
+
+
+def wait_for_name(client: RobotClient) -> str:
+    """Name of the run at the robot, as soon as somebody answers.
+
+    Raises:
+        RunError: the robot's side refuses.
+    """
+    said = False
+    while True:
+        try:
+            return client.listing().name
+        except UnreachableError as error:
+            if not said:
+                logger.warning("%s; trying on", error)
+            said = True
+            time.sleep(RETRY_S)

@@ -1,0 +1,160 @@
+"""The robot's side: a run as a learner on another machine sees it."""
+
+import threading
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import BinaryIO
+
+from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.schema import Config
+from hucrl_ros.errors import RunError, shortened
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.remote.contract import (
+    AWAY_S,
+    SHARED,
+    Digests,
+    FileEntry,
+    Listing,
+    Missing,
+    Order,
+    Report,
+    files_below,
+    open_regular,
+)
+from hucrl_ros.run.remote.inbox import Inbox, RefusedError
+
+
+class Exchange:
+    """What a learner may read, what it is asked for, and what is taken of it.
+
+    Bundles are the truth: one that is in the run's folder has come, whoever made it.
+    """
+
+    def __init__(self, run: RunFolder, config: Config, spec: RobotSpec) -> None:
+        """Begin a session, in which nothing is on its way."""
+        self._run, self._config = run, config
+        self._inbox = Inbox(run, config, spec, self.hear)
+        self._digests = Digests(run.root)
+        self._lock = threading.Lock()
+        self._requested: int | None = None
+        self._learner = ""
+        self._heard_at = time.monotonic()
+        self.report: Report | None = None
+        """The newest one of this session."""
+
+    # For the node
+
+    def request(self, bundle: int) -> None:
+        """From now on wait for this bundle."""
+        self.report = None
+        self._requested = bundle
+
+    def close(self) -> None:
+        """Delete what is half-sent."""
+        self._inbox.close()
+
+    @property
+    def wanted(self) -> int | None:
+        """Number of the bundle that is waited for; None: none is."""
+        for index in (0, self._requested):
+            if index is not None and not self._run.bundle(index).is_dir():
+                return index
+        return None
+
+    @property
+    def silent_s(self) -> float:
+        """How long nothing was heard of a learner [s]."""
+        return time.monotonic() - self._heard_at
+
+    # For the server
+
+    def hear(self) -> None:
+        """A learner does something."""
+        self._heard_at = time.monotonic()
+
+    def take_report(self, report: Report) -> Order:
+        """What a learner says; returns what it is asked for.
+
+        Raises:
+            RefusedError: it is not the one that this run has.
+        """
+        with self._lock:
+            if report.learner != self._learner and self._learner and self.silent_s < AWAY_S:
+                raise RefusedError(HTTPStatus.CONFLICT, "another learner is connected")
+            self._learner = report.learner
+            self.hear()
+        self.report = report
+        return self.order()
+
+    def order(self) -> Order:
+        """What a learner is asked for."""
+        return Order(
+            wanted=self.wanted,
+            settings=self._digests.entry(self._run.config_path.name).sha256,
+            finished=self._run.bundle(self._config.episodes).is_dir(),
+        )
+
+    def listing(self) -> Listing:
+        """All that may be read.
+
+        Raises:
+            RunError: one of the files that a learner needs has a name that may not travel.
+        """
+        run, root = self._run, self._run.root
+        finished = run.finished_episodes()
+        folders = [run.robot, *(run.bag(k) for k in range(finished))]
+        folders += [run.bundle(k) for k in range(finished + 1)]
+        paths = [run.config_path.name]
+        for folder in folders:
+            paths += files_below(root, str(folder.relative_to(root)))
+        kept = (run.checkpoint(k) for k in range(finished))
+        paths += [str(path.relative_to(root)) for path in kept if path.is_file()]
+        for path in paths:
+            if not SHARED.fullmatch(path):
+                raise RunError(
+                    f"{root}/{shortened(path)}: only files with plain names travel: letters, "
+                    "digits, dots, lines, below nine folders"
+                )
+        return Listing(name=root.name, files={path: self._digests.entry(path) for path in paths})
+
+    def open(self, path: str) -> tuple[BinaryIO, FileEntry]:
+        """A file that may be read, opened.
+
+        Raises:
+            RefusedError: `path` is no such file.
+        """
+        entry = self.listing().files.get(path) if SHARED.fullmatch(path) else None
+        if entry is None:
+            raise RefusedError(HTTPStatus.NOT_FOUND, "no such file")
+        try:
+            return open_regular(self._run.root / path), entry
+        except OSError as error:
+            raise RefusedError(HTTPStatus.NOT_FOUND, f"{path}: {error.strerror}") from None
+
+    def take_file(
+        self, path: str, size: int, sha256: str, read: Callable[[int], bytes]
+    ) -> Missing:
+        """Take in a file of the bundle that is waited for, see `Inbox.take`.
+
+        Raises:
+            RefusedError: nobody waits for it, or it is not what it should be.
+        """
+        return self._inbox.take(self._wanted_now(), path, size, sha256, read)
+
+    def finish(self, index: int) -> Order:
+        """Let the bundle that was sent appear; returns the next order.
+
+        Raises:
+            RefusedError: it isn't complete, or not what the run needs.
+        """
+        if index != self._wanted_now():
+            raise RefusedError(HTTPStatus.CONFLICT, f"bundle {index} isn't waited for")
+        self._inbox.finish(index)
+        return self.order()
+
+    def _wanted_now(self) -> int:
+        index = self.wanted
+        if index is None:
+            raise RefusedError(HTTPStatus.CONFLICT, "no bundle is waited for")
+        return index

@@ -1,0 +1,216 @@
+"""What the robot's side takes in: the bundle that it waits for, and nothing half-done."""
+
+import hashlib
+import json
+import shutil
+import socket
+
+import pytest
+from quick_run import wait_until
+from remote_pair import CONFIG, TOKEN, files_in, new_run, pair, play, write_bundle
+
+from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
+from hucrl_ros.run.remote.contract import CHECKPOINT_BYTES
+
+
+@pytest.fixture
+def robot(tmp_path):
+    with pair(new_run(tmp_path / "run")) as both:
+        yield both
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return write_bundle(tmp_path_factory.mktemp("learner") / "bundle_000", 0)
+
+
+def put(robot, path, content, **headers):
+    given = {"X-SHA256": hashlib.sha256(content).hexdigest(), **headers}
+    status, _, answer = robot.ask("PUT", f"/files/{path}", content, **given)
+    return status, json.loads(answer)
+
+
+def send(robot, bundle, index=0):
+    """All files of a bundle, which doesn't appear by that."""
+    for name in [MANIFEST, *read_manifest(bundle).files]:
+        path = f"bundles/bundle_{index:03d}/{name}"
+        status, answer = put(robot, path, (bundle / name).read_bytes())
+        assert status == 200, answer
+    return answer
+
+
+def test_a_bundle_appears_when_it_is_complete_and_checked(robot, bundle):
+    assert robot.exchange.wanted == 0
+    send(robot, bundle)
+    assert not robot.run.bundle(0).exists()
+    status, _, answer = robot.ask("POST", "/bundles/0")
+    assert status == 200
+    assert json.loads(answer)["wanted"] is None
+    assert files_in(robot.run.bundle(0)) == files_in(bundle)
+    for name in files_in(bundle):
+        assert (robot.run.bundle(0) / name).read_bytes() == (bundle / name).read_bytes()
+    assert list(robot.run.incoming.iterdir()) == []
+
+
+def test_an_incomplete_bundle_does_not_appear(robot, bundle):
+    content = (bundle / MANIFEST).read_bytes()
+    status, answer = put(robot, "bundles/bundle_000/manifest.yaml", content)
+    assert status == 200
+    assert set(answer["missing"]) == set(read_manifest(bundle).files)
+    status, _, refused = robot.ask("POST", "/bundles/0")
+    assert status == 409
+    assert b"still missing" in refused
+    assert not robot.run.bundle(0).exists()
+
+
+def test_what_came_before_an_interruption_needs_not_come_again(robot, bundle):
+    manifest = (bundle / MANIFEST).read_bytes()
+    put(robot, "bundles/bundle_000/manifest.yaml", manifest)
+    put(robot, "bundles/bundle_000/policy.onnx", (bundle / "policy.onnx").read_bytes())
+    _, answer = put(robot, "bundles/bundle_000/manifest.yaml", manifest)
+    assert set(answer["missing"]) == set(read_manifest(bundle).files) - {"policy.onnx"}
+
+
+NAMES = [
+    "bundles/bundle_001/manifest.yaml",
+    "bundles/bundle_000/policy.onnx",
+    "bundles/bundle_000/../../.token",
+    "bundles/../config.yaml",
+    "../outside",
+    "/tmp/outside",
+    "config.yaml",
+    "robot/robot.yaml",
+    "episodes/episode_000/metadata.yaml",
+    "checkpoints/episode_000.safetensors",
+    ".lock",
+    "summary.json",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_the_files_of_the_bundle_that_is_waited_for_are_taken(robot, name):
+    before = files_in(robot.run.root.parent)
+    status, _ = put(robot, name, b"x")
+    assert status == 404
+    assert files_in(robot.run.root.parent) == before
+
+
+def test_nothing_is_taken_while_no_bundle_is_waited_for(robot, bundle):
+    send(robot, bundle)
+    robot.ask("POST", "/bundles/0")
+    before = files_in(robot.run.root)
+    status, answer = put(robot, "bundles/bundle_000/manifest.yaml", b"x")
+    assert (status, answer["error"]) == (409, "no bundle is waited for")
+    assert robot.ask("POST", "/bundles/0")[0] == 409
+    assert files_in(robot.run.root) == before
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "line"),
+    [
+        (b"x", {"Content__Length": str(2**18)}, 413, "more than the 131072 accepted"),
+        (b"x", {"Content__Length": "-1"}, 411, "length"),
+        (b"x", {"Content__Length": "ten"}, 411, "length"),
+        (b"x", {"X-SHA256": "0" * 64}, 422, "its SHA-256 is"),
+        (b"x", {"X-SHA256": ""}, 422, "its SHA-256 is"),
+        (b": not yaml [", {}, 422, MANIFEST),
+        (b"schema_version: 1\n", {}, 422, "schema_version is 1"),
+    ],
+)
+def test_a_file_that_is_not_what_it_should_be_leaves_nothing(
+    robot, content, headers, status, line
+):
+    path = "/files/bundles/bundle_000/manifest.yaml"
+    given = {"X-SHA256": hashlib.sha256(content).hexdigest(), **headers}
+    found, _, answer = robot.ask("PUT", path, content, **given)
+    assert found == status
+    assert line in json.loads(answer)["error"]
+    assert files_in(robot.run.incoming) == set()
+    assert list(robot.run.incoming.iterdir()) == []
+
+
+def test_a_bundle_may_not_be_larger_than_one_may_be_altogether(robot, bundle):
+    put(robot, "bundles/bundle_000/manifest.yaml", (bundle / MANIFEST).read_bytes())
+    path = "/files/bundles/bundle_000/policy.onnx"
+    headers = {"X-SHA256": "0" * 64, "Content__Length": str(2**29 + 1)}
+    assert robot.ask("PUT", path, b"x", **headers)[0] == 413
+    assert files_in(robot.run.incoming) == {"bundle_000/manifest.yaml"}
+
+
+def test_weights_have_a_limit_as_well(robot, bundle):
+    shutil.copytree(bundle, robot.run.bundle(0))
+    play(robot.run)
+    robot.exchange.request(1)
+    path = "/files/checkpoints/episode_000.safetensors"
+    headers = {"X-SHA256": "0" * 64, "Content__Length": str(CHECKPOINT_BYTES + 1)}
+    assert robot.ask("PUT", path, b"x", **headers)[0] == 413
+
+
+def test_another_file_than_the_manifest_lists_is_refused(robot, bundle):
+    put(robot, "bundles/bundle_000/manifest.yaml", (bundle / MANIFEST).read_bytes())
+    status, answer = put(robot, "bundles/bundle_000/policy.onnx", b"something else")
+    assert status == 422
+    assert "the manifest says" in answer["error"]
+    assert put(robot, "bundles/bundle_000/more.onnx", b"x")[0] == 404
+    assert files_in(robot.run.incoming) == {"bundle_000/manifest.yaml"}
+
+
+def test_a_sender_that_dies_in_mid_file_leaves_nothing(robot, bundle):
+    put(robot, "bundles/bundle_000/manifest.yaml", (bundle / MANIFEST).read_bytes())
+    with socket.create_connection(("127.0.0.1", robot.port)) as connection:
+        head = (
+            "PUT /files/bundles/bundle_000/policy.onnx HTTP/1.1\r\nHost: x\r\n"
+            f"Authorization: Bearer {TOKEN}\r\nX-SHA256: {'0' * 64}\r\n"
+            "Content-Length: 5000\r\n\r\n"
+        )
+        connection.sendall(head.encode() + b"x" * 2000)
+        wait_until(lambda: len(files_in(robot.run.incoming)) == 2)
+    wait_until(lambda: files_in(robot.run.incoming) == {"bundle_000/manifest.yaml"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"safety": CONFIG.safety.model_copy(update={"stale_periods": 9.0})}, "safety is"),
+        ({"planner": CONFIG.planner.model_copy(update={"horizon": 3})}, "planner is"),
+        ({"driver": CONFIG.driver.model_copy(update={"velocity": "derived"})}, "driver is"),
+        ({"random_share": 0.5}, "random_share is 0.5, the run's is 1.0"),
+        ({"random": False}, "random is False"),
+        ({"seed": 7}, "seed is 7"),
+        ({"strategy": "greedy"}, "strategy is greedy"),
+        ({"episode": 5}, "episode is 5, the run's is 0"),
+    ],
+)
+def test_a_bundle_that_is_not_this_runs_is_refused_in_one_line(
+    robot, bundle, tmp_path, changes, line
+):
+    manifest = read_manifest(bundle).model_copy(update=changes)
+    content = dump_manifest(manifest).encode()
+    status, answer = put(robot, "bundles/bundle_000/manifest.yaml", content)
+    assert status == 422
+    assert line in answer["error"]
+    assert "\n" not in answer["error"]
+    assert list(robot.run.incoming.iterdir()) == []
+
+
+def test_a_bundle_whose_graphs_are_not_what_they_say_is_deleted(robot, bundle, tmp_path):
+    bad = tmp_path / "bundle_000"
+    shutil.copytree(bundle, bad)
+    shutil.copy(bad / "critic.onnx", bad / "policy.onnx")
+    manifest = read_manifest(bad)
+    files = {**manifest.files, "policy.onnx": manifest.files["critic.onnx"]}
+    (bad / MANIFEST).write_text(dump_manifest(manifest.model_copy(update={"files": files})))
+    send(robot, bad)
+    status, _, answer = robot.ask("POST", "/bundles/0")
+    assert status == 422
+    assert "policy.onnx" in json.loads(answer)["error"]
+    assert not robot.run.bundle(0).exists()
+    assert list(robot.run.incoming.iterdir()) == []
+
+
+def test_a_new_session_begins_with_nothing_half_sent(tmp_path, bundle):
+    run = new_run(tmp_path / "run")
+    with pair(run) as robot:
+        put(robot, "bundles/bundle_000/manifest.yaml", (bundle / MANIFEST).read_bytes())
+    with pair(run):
+        assert list(run.incoming.iterdir()) == []
