@@ -206,10 +206,11 @@ def test_before_the_first_bundle_there_is_nothing_to_tighten():
 
 
 def test_a_stricter_guard_goes_on_from_the_last_command(in_force):
-    effort = in_force.guard.check(np.array([0.5]), REST).effort
-    assert effort == 0.25, "a rate of half the limit"
-    in_force.tighten({"safety.effort_rate": 0.1})
-    assert in_force.guard.check(np.array([0.5]), REST).effort == pytest.approx(0.3)
+    before = in_force.guard
+    assert before.check(np.array([0.5]), REST).action == 0.25, "a rate of half the limit"
+    stricter = in_force.tighten({"safety.effort_rate": 0.1})
+    stricter.reset(before)
+    assert stricter.check(np.array([0.5]), REST).action == pytest.approx(0.3)
 
 
 def test_a_tightened_limit_outlives_the_swap_of_a_bundle(in_force, manifest):

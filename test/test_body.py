@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from interfaces import task_with
 
 from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.schema import BodySettings
 from hucrl_ros.config.task_file import known_tasks
+from hucrl_ros.errors import ConfigError
 from hucrl_ros.nodes.pacing import Lockstep, RealTime
 from hucrl_ros.robots import MujocoRobot, describe, make_robot
 from hucrl_ros.robots.body import ROTOR
@@ -202,3 +204,12 @@ def test_limits_of_a_joint_in_the_model_are_those_of_its_motor():
         robot.substep(np.array(robot.spec.effort_limits))
         speeds.append(robot.state[2:4])
     np.testing.assert_allclose(speeds[1], 1.5 * speeds[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("setting", ["friction", "motor_error", "backlash", "drift"])
+def test_what_a_drive_makes_of_efforts_is_refused_where_it_takes_positions(setting, tmp_path):
+    described_robot = task_with(tmp_path, "position").described
+    with pytest.raises(ConfigError, match=f"body.{setting} = 0.1: only for robots that take eff"):
+        MujocoRobot(described_robot, BodySettings(**{setting: 0.1}))
+    heavier = MujocoRobot(described_robot, BodySettings(payload=0.1))
+    assert heavier.model.body_mass.sum() == pytest.approx(0.9)

@@ -66,9 +66,13 @@ class RemoteLearner:
                 self._worker.close(END_S)
 
     def _served(self) -> bool:
-        """Do what is to be done now; returns whether the run is finished."""
+        """Report, and do what is to be done now; returns whether the run is finished."""
         try:
-            finished = self._follow(self._client.report(self._report()))
+            report = self._report()
+            order = self._client.report(report)
+            if self._worker is not None and report.failed:
+                raise LearningError(self._worker.status.message)
+            finished = self._follow(order)
             if self._troubles:
                 logger.warning("%s answers again", self._client.url)
                 self._troubles.clear()
@@ -92,11 +96,9 @@ class RemoteLearner:
         )
 
     def _follow(self, order: Order) -> bool:
-        worker = self._worker
-        if worker is not None and worker.status.failed and not worker.busy:
-            raise LearningError(worker.status.message)
         if order.finished:
             return True
+        worker = self._worker
         if worker is None or order.settings != self._settings:
             self._stop()
             self._start(order)
