@@ -87,7 +87,7 @@ def controller(bench, start, bundles):
 
 def test_a_setting_says_what_it_means_its_range_and_whether_it_may_change(controller):
     rate = controller.describe("safety.effort_rate")
-    assert rate.description.startswith("Largest change of an effort from one command to the next")
+    assert rate.description.startswith("Largest change of an effort")
     assert "[limits a period]" in rate.description
     (found,) = rate.floating_point_range
     assert (found.from_value, found.to_value) == (0.0, 1000.0)
