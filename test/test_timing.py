@@ -134,11 +134,15 @@ class Foreseer:
 
 
 @pytest.mark.parametrize("extra", [0.0, 0.004, 0.02, 0.0557])
-def test_an_integrator_is_where_it_was_foreseen_when_the_command_takes_effect(extra):
-    """Exact, as it moves along straight lines; also through clamps and safe commands."""
+@pytest.mark.parametrize("age", [0.0, 0.006, 0.03])
+def test_an_integrator_is_where_it_was_foreseen_when_the_command_takes_effect(extra, age):
+    """Exact, as it moves along straight lines; also through clamps and safe commands.
+
+    Where its velocity is derived, it is that of some time ago, and so is then the position.
+    """
     clock = Clock()
     settings = ControlSettings(latency_compensation="always", extra_delay=extra)
-    player, made = Foreseer(clock), DelayCompensation(PERIOD, 1, settings)
+    player, made = Foreseer(clock), DelayCompensation(PERIOD, 1, settings, age)
     loop = ControlLoop(SPEC, 1000, player, Guard(SPEC, SafetySettings()), clock, made)
     loop.start(seed=0)
     changes = [(0.0, 0.0)]  # when which effort begins to act
@@ -155,7 +159,8 @@ def test_an_integrator_is_where_it_was_foreseen_when_the_command_takes_effect(ex
             clock.now += 0.003
             changes.append((now + 0.003 + extra, float(loop.stale()[0])))
             continue
-        reading = JointReading(("rail",), [position(now)], [0.0], round(now * 1e9) + 1)
+        slope = (position(now) - position(now - age)) / age if age else 0.0
+        reading = JointReading(("rail",), [position(now)], [slope], round(now * 1e9) + 1)
         answer = loop.answer(reading, clock.now, list)
         changes.append((now + 0.003 + extra, answer.record.action[0]))
         effects.append(now + 0.003 + extra)
@@ -163,7 +168,7 @@ def test_an_integrator_is_where_it_was_foreseen_when_the_command_takes_effect(ex
     truth = [position(time) for time in effects]
     np.testing.assert_allclose(player.foreseen[known:], truth[known:], atol=1e-9)
     assert loop.counters.clamps > 10
-    assert loop.counters.compensated == len(effects) - (extra == 0.0)
+    assert loop.counters.compensated == len(effects) - (extra + age == 0.0)
 
 
 class Graph:

@@ -4,6 +4,7 @@ In lockstep each joint state is a step. In real time joint states may come at an
 command takes effect between two of them; there the clock of the stamps decides.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -72,6 +73,29 @@ class Heard(NamedTuple):
     """`(n, q)` NaN where none was reported, or the robot takes no efforts [N m or N]."""
     recorded_ns: Stamps
     """`(n,)` when they were recorded [ns]."""
+
+
+def centred(heard: Heard, entries: Sequence[int], age: float) -> Heard:
+    """Joint states with entries of their states at the moments at which they held.
+
+    Args:
+        heard: Joint states.
+        entries: Of the state, e.g. velocities that were derived from positions before.
+        age: How long before the stamps they held [s].
+
+    Returns:
+        The joint states of which that is known, or the first one.
+    """
+    age_ns = round(age * NANOSECONDS)
+    known = max(int(np.searchsorted(heard.stamps_ns, heard.stamps_ns[-1] - age_ns, "right")), 1)
+    begin, states = heard.stamps_ns[0], heard.states[:known].copy()
+    for entry in entries:
+        states[:, entry] = np.interp(
+            heard.stamps_ns[:known] - begin + age_ns,
+            heard.stamps_ns - begin,
+            heard.states[:, entry],
+        )
+    return Heard(heard.stamps_ns[:known], states, heard.efforts[:known], heard.recorded_ns[:known])
 
 
 class Signal(NamedTuple):

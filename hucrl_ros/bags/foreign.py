@@ -16,7 +16,7 @@ from hucrl_ros.bags.messages import deserialize, floats, joint_state, serialize,
 from hucrl_ros.bags.reader import decode_commands, decode_states, heard_of, with_actions
 from hucrl_ros.config.robot import RobotSettings, plural, sources
 from hucrl_ros.config.schema import Config
-from hucrl_ros.controller.state_reader import PoseBuffer
+from hucrl_ros.controller.state_reader import PoseBuffer, velocity_age
 from hucrl_ros.controller.topics import is_named
 from hucrl_ros.errors import BagError, ConfigError
 
@@ -64,7 +64,7 @@ def read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
     lines += [f"{len(samples)} of {len(states)} joint states can be read"]
     if refused:
         lines += [f"left out: {refused[0]}, and {len(refused) - 1} more"]
-    heard = heard_of(samples, spec)
+    heard = heard_of(samples, spec, velocity_age(config.driver, spec.period))
     in_force = decode_commands(commands, heard, spec, config.control.extra_delay)
     told = config.driver.effort != "ignored" and np.isfinite(heard.efforts[1:]).all()
     if not len(in_force.times_ns) and told and config.driver.effort == "commanded":

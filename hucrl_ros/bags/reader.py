@@ -15,6 +15,7 @@ from hucrl_ros.bags.course import (
     Course,
     Heard,
     Signal,
+    centred,
     clocked_course,
     commands_in_force,
     contiguous,
@@ -31,6 +32,8 @@ from hucrl_ros.controller.state_reader import (
     PoseBuffer,
     PoseHistory,
     StateReader,
+    derived_entries,
+    velocity_age,
 )
 from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord, decode_tick
 from hucrl_ros.controller.topics import COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS, TRIPPED
@@ -258,15 +261,16 @@ def decode_commands(
     return commands_in_force(recorded, heard.stamps_ns, heard.recorded_ns, dead_time)
 
 
-def heard_of(samples: list[Sample], spec: RobotSpec) -> Heard:
-    """Samples, at least one, as arrays."""
+def heard_of(samples: list[Sample], spec: RobotSpec, age: float = 0.0) -> Heard:
+    """Samples, at least one, as arrays; derived velocities are `age` [s] older than the rest."""
     unknown = np.full(spec.action_dim, np.nan)
-    return Heard(
+    heard = Heard(
         np.array([sample.stamp_ns for sample in samples], dtype=np.int64),
         np.stack([sample.state for sample in samples]),
         np.stack([unknown if s.effort is None else s.effort for s in samples]),
         np.array([sample.recorded_ns for sample in samples], dtype=np.int64),
     )
+    return centred(heard, derived_entries(spec), age) if age else heard
 
 
 def _stepped(samples: list[Sample], ticks: NDArray[np.void], spec: RobotSpec) -> Course:
@@ -287,8 +291,10 @@ def _clocked(
     config: Config,
 ) -> Course:
     """The clock of the stamps decides what a step is, and what acted in it."""
-    end_ns = ticks["stamp_ns"][-1] + round(MAX_GAP_PERIODS * spec.period * NANOSECONDS)
-    heard = heard_of([sample for sample in samples if sample.stamp_ns <= end_ns], spec)
+    age = velocity_age(config.driver, spec.period)
+    after = MAX_GAP_PERIODS * spec.period + age
+    end_ns = ticks["stamp_ns"][-1] + round(after * NANOSECONDS)
+    heard = heard_of([sample for sample in samples if sample.stamp_ns <= end_ns], spec, age)
     in_force = decode_commands(messages, heard, spec, config.control.extra_delay)
     return with_actions(clocked_course(heard, in_force, spec.period, steps, config.driver), spec)
 

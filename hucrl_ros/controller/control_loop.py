@@ -14,7 +14,7 @@ from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.state_reader import JointReading, PoseBuffer, StateReader
+from hucrl_ros.controller.state_reader import JointReading, PoseBuffer, StateReader, velocity_age
 from hucrl_ros.controller.ticks import NANOSECONDS, Counters, Source, Tick, TickRecord
 from hucrl_ros.controller.timing import OUTAGE, DelayCompensation, outage_limit
 from hucrl_ros.errors import OutageError, StateError
@@ -152,7 +152,8 @@ class ControlLoop:
         else:
             idle = self.spec.to_command(self._idle, state)
             coming = self.compensation.coming(received, idle)
-            tick = self.player.act(state, self._clock() - received, coming, periods)
+            before = self._aged(state) if coming else state
+            tick = self.player.act(before, self._clock() - received, coming, periods)
             self._judge_outage()
             action, clamped, safe, command = self.guard.check(tick.action, state)
             if safe:
@@ -190,6 +191,12 @@ class ControlLoop:
     def finish(self) -> Array | None:
         """The command `(q,)` that the robot stays under from now on; None: it is already."""
         return self.guard.last_command(self._state)
+
+    def _aged(self, state: Array) -> Array:
+        """The state with its positions as old as its derived velocities."""
+        joints, aged = len(self.spec.joint_names), state.copy()
+        aged[:joints] -= self.compensation.age * state[joints : 2 * joints]
+        return aged
 
     def _judge_outage(self) -> None:
         """Look at the clock; whoever didn't for long was held up, as by a stopped process."""
@@ -287,6 +294,7 @@ def build_control_loop(
         threads=control.threads,
     )
     agent.warm_up()
+    age = velocity_age(manifest.driver, spec.period)
     return ControlLoop(
         spec,
         manifest.steps,
@@ -294,7 +302,7 @@ def build_control_loop(
         guard,
         compensation=None
         if lockstep
-        else DelayCompensation(spec.period, spec.action_dim, control),
+        else DelayCompensation(spec.period, spec.action_dim, control, age),
         reader=StateReader(spec, poses)
         if lockstep
         else StateReader(spec, poses, safety.stale_periods, manifest.driver),

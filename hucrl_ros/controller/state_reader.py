@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.robot import AXES, RobotSpec, sources
+from hucrl_ros.config.robot import AXES, VELOCITY, RobotSpec, sources
 from hucrl_ros.config.schema import DriverSettings
 from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.controller.velocity import VelocityEstimator
@@ -209,6 +209,20 @@ def velocity_estimator(driver: DriverSettings | None, period: float) -> Velocity
     if driver is None or driver.velocity == "measured":
         return None
     return VelocityEstimator(driver.velocity_window or period)
+
+
+def velocity_age(driver: DriverSettings | None, period: float) -> float:
+    """How long ago the velocities in a state were so, where they are derived [s]."""
+    if driver is None or driver.velocity == "measured":
+        return 0.0
+    return (driver.velocity_window or period) / 2
+
+
+def derived_entries(spec: RobotSpec) -> list[int]:
+    """Entries of the state whose values a `VelocityEstimator` tells."""
+    joints, moving = len(spec.joint_names), sources(spec).further
+    further = [spec.observed.index(f"{joint}{VELOCITY}") for joint in moving]
+    return [*range(joints, 2 * joints), *(2 * joints + index for index in further)]
 
 
 class StateReader:

@@ -189,14 +189,18 @@ class DelayCompensation:
     moved by the model through these commands one after the other, the oldest first.
     """
 
-    def __init__(self, period: float, action_dim: int, settings: ControlSettings) -> None:
+    def __init__(
+        self, period: float, action_dim: int, settings: ControlSettings, age: float = 0.0
+    ) -> None:
         """Compensate as `settings.latency_compensation` says.
 
         Args:
             period: Control period [s].
             action_dim: Length q of an action.
             settings: What to do, and the delay that the loop can't see.
+            age: How much older than its joint state the state is that is planned from [s].
         """
+        self.age = age
         self._period = period
         self._mode = settings.latency_compensation
         self._extra = settings.extra_delay
@@ -213,7 +217,7 @@ class DelayCompensation:
     def active(self) -> bool:
         """Whether states are predicted."""
         if self._mode == "auto":
-            return self.delay > NOTICEABLE * self._period
+            return self.delay + self.age > NOTICEABLE * self._period
         return self._mode == "always"
 
     def reset(self) -> None:
@@ -226,11 +230,11 @@ class DelayCompensation:
 
     def sent(self, command: Array, now: float) -> None:
         """A command `(q,)` was sent at `now` [s]; it holds until the next one."""
-        self._forget_before(now)
+        self._forget_before(now - self.age)
         self._commands.append((now + self._extra, command))
 
     def coming(self, received: float, before: Array | None = None) -> tuple[InForce, ...]:
-        """The commands in force between `received` [s] and `received` + d, the oldest first.
+        """The commands in force from `received` [s] less the age to `received` + d, oldest first.
 
         Args:
             received: When the joint state came.
@@ -238,13 +242,13 @@ class DelayCompensation:
         """
         if not self.active:
             return ()
-        self._forget_before(received)
-        end = received + self.delay
+        begin, end = received - self.age, received + self.delay
+        self._forget_before(begin)
         starts = [(-np.inf, self._none if before is None else before), *self._commands]
         ends = [start for start, _ in starts[1:]] + [end]
         coming: list[InForce] = []
         for (start, command), until in zip(starts, ends, strict=True):
-            coming += self._split(command, min(until, end) - max(start, received))
+            coming += self._split(command, min(until, end) - max(start, begin))
         return tuple(coming)
 
     def _forget_before(self, now: float) -> None:

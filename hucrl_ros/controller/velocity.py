@@ -16,8 +16,10 @@ KEPT = 1000
 class VelocityEstimator:
     """The slope of the positions in a window that ends at a moment, by least squares.
 
-    It tells the velocity of half a window ago. The same class serves controller and learner, so
-    a model learns from the states that it will be asked about.
+    It tells the velocity in the middle of the window. A learner, which knows what came after,
+    puts it there (`bags.course.centred`). A controller can't: it takes positions of that moment as
+    well, and lets the model follow the commands that have been in force since
+    (`controller.timing.DelayCompensation`).
     """
 
     def __init__(self, window: float, kept: int | None = KEPT) -> None:
