@@ -91,12 +91,13 @@ CHEAP = {"rate": 500, "best_effort": True, "velocity": "none", "effort": "none",
             ("measured", "commanded"),
             marks=slow,
         ),
-        (
+        pytest.param(
             {**CHEAP, "dead_time": 0.01, "friction": 0.02, "drops": 0.02, "timeout": 0.1},
             0,
             1.0,
             11.0,
             ("derived", "ignored"),
+            marks=slow,
         ),
     ],
     ids=["clean", "wrong sign", "gain", "a cheap robot"],
@@ -259,7 +260,7 @@ def wait_for(condition, seconds=120.0):
         ("check", signal.SIGINT, 130),
         pytest.param("mover", signal.SIGTERM, 1, marks=slow),
         pytest.param("check", signal.SIGKILL, -9, marks=slow),
-        ("mover", signal.SIGKILL, 1),
+        pytest.param("mover", signal.SIGKILL, 1, marks=slow),
     ],
     ids=["Ctrl-C", "SIGTERM", "kill -9 of the command", "kill -9 of the mover"],
 )

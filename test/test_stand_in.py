@@ -74,6 +74,7 @@ def test_others_see_whether_it_is_best_effort(stand_in, best_effort):
     assert bool(reliable) != best_effort, "a reliable reader hears a reliable driver only"
 
 
+@pytest.mark.slow
 def test_as_many_joint_states_are_lost_as_was_said(stand_in):
     harness, heard = stand_in(rate=200.0, drops=0.2)
     harness.spin_until(lambda: stamp_ns(heard[-1]) - stamp_ns(heard[0]) > 4e9)

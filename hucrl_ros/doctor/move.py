@@ -65,6 +65,8 @@ def move(
         "share": share,
         "cap": cap,
     }
+    # A shell that starts this in the background has the signal ignored; a motion must end by it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments = ["--ros-args", "--disable-external-lib-logs", *remappings(robot)]
     process = subprocess.Popen(
         [sys.executable, "-m", MOVER, *arguments],
