@@ -222,7 +222,7 @@ def servo_robot(folder, command):
     return path
 
 
-@pytest.mark.parametrize("command", ["velocity", "position"])
+@pytest.mark.parametrize("command", ["velocity", pytest.param("position", marks=slow)])
 def test_a_driver_that_takes_something_else_than_efforts_is_learned_from(
     command, robots_domain, tmp_path
 ):

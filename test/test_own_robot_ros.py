@@ -86,7 +86,12 @@ def test_lockstep_without_a_simulator_is_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "words"), [("velocity", ()), ("position", ()), ("position", ("--real-time",))]
+    ("command", "words"),
+    [
+        pytest.param("velocity", (), marks=pytest.mark.slow),
+        pytest.param("position", (), marks=pytest.mark.slow),
+        ("position", ("--real-time",)),
+    ],
 )
 def test_velocities_and_positions_are_played_by_nodes(command, words, tmp_path):
     """What the bag says acted is what the robot's physics makes of it, and nothing is refused."""

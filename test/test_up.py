@@ -243,6 +243,7 @@ def test_a_learner_killed_in_mid_fit_learns_the_same_after_resume(tmp_path):
     assert read_summary(run.summary).episodes[0].fit_s > 0
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_another_one_and_goes_on_without_it(tmp_path):
     source = learned_run(tmp_path / "source", episodes=1)
     record(source.bag(0), *play_random(np.random.default_rng(0)), np.ones(400))
