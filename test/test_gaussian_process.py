@@ -313,6 +313,25 @@ def test_a_singular_covariance_is_refused_with_the_setting_that_helps():
         kernel.cholesky(torch.zeros(3, 1, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("kind", ["gp", "rff"])
+def test_an_output_that_never_changed_is_learned_as_such(kind):
+    model = make_model(PushedMass(0.0), settings(kind), generator())
+    states, actions, following = transitions(100, generator(2))
+    still = following.clone()
+    still[:, 1] = states[:, 1]
+    fit(model, Transitions(states, actions, still), generator())
+    predicted = model.predict(states, actions)
+    assert (predicted.mean[:, 1] - states[:, 1]).abs().max() < 1e-3
+    assert (predicted.mean[:, 0] - still[:, 0]).abs().max() < 0.1
+
+
+def test_hyper_parameters_that_lead_nowhere_stay_as_set(caplog):
+    kernel = SquaredExponential(1, 1, settings(noise_ratio=1e-2))
+    kernel.fit(torch.full((5, 1), math.nan), torch.ones(5, 1))
+    assert float(kernel.noise[0]) == 1e-2
+    assert "hyper-parameters stay as set" in caplog.text
+
+
 def test_a_fit_takes_more_transitions_than_there_is_room_for():
     values = settings(max_points=40, noise_ratio=1e-3, holdout=0.1)
     model = make_model(PushedMass(0.0), values, generator())

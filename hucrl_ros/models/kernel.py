@@ -1,6 +1,7 @@
 """The squared-exponential kernel: its hyper-parameters, Fourier features, and models with it."""
 
 import itertools
+import logging
 import math
 
 import numpy as np
@@ -17,12 +18,16 @@ ITERATIONS = 30
 """Steps of the search for hyper-parameters, at most."""
 PRIOR_WIDTH = 1.0
 """Standard deviation of the log-normal prior of each hyper-parameter [nats]."""
+LEAST_VARIANCE = 1e-12
+"""Least s² that is fitted: an output that never changed tells none, as of a joint that friction
+held [variances of the targets]."""
 LEAST_NOISE = 1e-4
 """Least ν that is fitted: double precision factorises no matrix with much less."""
 NOISES = 100
 """Values of ν that are tried for features."""
 MOST_FEATURES = 4096
 """Most features of `qff`: with more, a factor fills over 64 MB and a tick takes seconds."""
+logger = logging.getLogger(__name__)
 
 
 class SquaredExponential(nn.Module):
@@ -69,8 +74,7 @@ class SquaredExponential(nn.Module):
             targets: `(n, m)`, where m is the number of kernels, or any if one serves them all.
             weights: `(n,)`; the log-likelihood of an observation counts so much. None: 1.
 
-        Raises:
-            LearningError: the kernel matrix is singular.
+        Where a matrix on the way has no factor, the settings' values stay.
         """
         self.reset()
         x, y = inputs.double(), targets.double().T.unsqueeze(-1)
@@ -95,9 +99,8 @@ class SquaredExponential(nn.Module):
             with torch.enable_grad():
                 optimiser.step(loss)  # type: ignore[no-untyped-call]
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # no Cholesky factor
-            raise LearningError(
-                "model fit: the kernel matrix is singular; a larger model.noise_ratio may help"
-            ) from None
+            logger.warning("model fit: a kernel matrix is singular; hyper-parameters stay as set")
+            return
         self.lengthscales.copy_(logs[0].detach().exp())
         self.noise.copy_(_bounded(logs[1].detach()))
 
@@ -139,7 +142,7 @@ def prior_variance(factor: Tensor, targets: Tensor, weights: Tensor | None = Non
     """Most likely s² = yᵀ(K + ν²W⁻¹)⁻¹y / tr W of each output `(m,)`; arguments as above."""
     factors = factor.expand(len(targets), -1, -1)
     whitened = torch.linalg.solve_triangular(factors, targets, upper=False)
-    variance: Tensor = (whitened**2).mean(dim=(1, 2))
+    variance: Tensor = (whitened**2).mean(dim=(1, 2)).clamp_min(LEAST_VARIANCE)
     return variance if weights is None else variance * (len(weights) / weights.sum())
 
 
