@@ -10,6 +10,16 @@ import pytest
 from hucrl_ros.config.files import share_directory
 
 ROOT = share_directory()
+NODES = (
+    "simulator",
+    "controller",
+    "recorder",
+    "learner",
+    "remote_learner",
+    "supervisor",
+    "watchdog",
+)
+"""Those that a user may start, as the documents and the package have to know them."""
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 RESULTS = sorted((DOCS / "results").rglob("*.md"))

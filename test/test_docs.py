@@ -20,6 +20,7 @@ from documents import (
     EACH_DOCUMENT,
     EACH_GUIDE,
     LINK,
+    NODES,
     ROOT,
     anchors,
     blocks,
@@ -52,15 +53,6 @@ CONTRACTS = DOCS / "contracts.md"
 PAGES = sorted((DOCS / "contributing").glob("*.md"))
 OWN_FILE = re.compile(r"(?:hucrl_ros|config|launch|sim|test|docs|\.ci)/[\w./-]*\w")
 ENTRY_POINT = re.compile(r'\[project\.entry-points\."(hucrl_ros\.\w+)"\]\n(\w+) = "(\w+):\w+"')
-NODES = (
-    "simulator",
-    "controller",
-    "recorder",
-    "learner",
-    "remote_learner",
-    "supervisor",
-    "watchdog",
-)
 GROUPS = {
     name: field.annotation
     for name, field in Config.model_fields.items()

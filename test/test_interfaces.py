@@ -351,7 +351,7 @@ class Mover:
 class Slide:
     """A loop for the slider, and what it sends."""
 
-    def __init__(self, steps=10, **changes):
+    def __init__(self, steps=10, age=0.0):
         self.now, self.sent, self.step = 0.0, [], 0
         self.mover = Mover()
         control = ControlSettings(latency_compensation="always", extra_delay=0.01)
@@ -361,15 +361,15 @@ class Slide:
             self.mover,
             Guard(SLIDE, SafetySettings()),
             lambda: self.now,
-            DelayCompensation(PERIOD, 1, control),
+            DelayCompensation(PERIOD, 1, control, age),
             outage_s=0.5,
         )
         self.loop.start(0)
 
-    def show(self, position):
+    def show(self, position, velocity=0.0):
         self.step += 1
         self.now += PERIOD
-        reading = JointReading(["a"], [position], [0.0], round(self.step * PERIOD * 1e9))
+        reading = JointReading(["a"], [position], [velocity], round(self.step * PERIOD * 1e9))
         return self.loop.answer(reading, self.now, self.sent.append)
 
 
@@ -377,6 +377,13 @@ def test_a_tick_keeps_the_action_and_sends_the_position():
     slide = Slide()
     assert slide.show(0.5).record.action == pytest.approx((0.1,))
     assert slide.sent == [pytest.approx(0.6)]
+
+
+def test_a_position_that_was_planned_from_some_time_ago_is_sent_as_planned():
+    slide = Slide(age=0.02)
+    record = slide.show(0.5, velocity=1.0).record  # it was at 0.48
+    assert slide.sent == [pytest.approx(0.58)]
+    assert record.action == pytest.approx((0.08,))
 
 
 def test_until_the_first_command_acts_a_robot_is_taken_to_hold_where_it_is():

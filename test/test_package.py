@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+from documents import NODES
 
 import hucrl_ros
 from hucrl_ros.config.files import share_directory
@@ -16,15 +17,6 @@ from hucrl_ros.run.node_list import learning_graph
 
 ROOT = share_directory()
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-NODES = (
-    "simulator",
-    "controller",
-    "recorder",
-    "learner",
-    "remote_learner",
-    "supervisor",
-    "watchdog",
-)
 NOT_COPIED = (".*", "runs", "build", "install", "log", "*.egg-info", "__pycache__")
 
 

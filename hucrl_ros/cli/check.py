@@ -63,7 +63,7 @@ def run(
         raise ConfigError(
             f"--move: it sends efforts, and {task} takes {plural(robot.described.robot.command)}"
         )
-    faults = print_findings(_listened(asked), "listening to the robot")
+    faults = print_findings(_listened(robot), "listening to the robot")
     if faults:
         if move:
             print("\nnothing was moved")
@@ -76,8 +76,8 @@ def run(
     print("\na run can begin: hucrl up", task, "--no-simulator")
 
 
-def _listened(asked: "RunOptions") -> "Iterator[tuple[str, Finding]]":
-    yield from look_at(asked, robots_domain()).items()
+def _listened(robot: "AskedRun") -> "Iterator[tuple[str, Finding]]":
+    yield from look_at(robot, robots_domain()).items()
 
 
 def require_ros() -> None:
@@ -104,19 +104,17 @@ def robots_domain() -> int:
     return wished_domain(os.environ.get("ROS_DOMAIN_ID")) or 0
 
 
-def look_at(asked: "RunOptions", domain: int) -> "Mapping[str, Finding]":
+def look_at(asked: "AskedRun", domain: int) -> "Mapping[str, Finding]":
     """What is found of the robot that a run shall play.
 
     Raises:
-        ConfigError: a setting or the robot's description is wrong.
         RunError: nobody could listen.
     """
     from hucrl_ros.doctor.evidence import listen
     from hucrl_ros.doctor.robot import judge
 
-    config, described = robot_of(asked)
-    robot = described.robot
-    return judge(listen(robot, environment_of(domain)), robot, config)
+    robot = asked.described.robot
+    return judge(listen(robot, environment_of(domain)), robot, asked.config)
 
 
 def robot_of(asked: "RunOptions") -> "AskedRun":

@@ -10,7 +10,7 @@ import typer
 from typer import Option
 
 from hucrl_ros.cli import options
-from hucrl_ros.cli.check import look_at, require_ros, robots_domain
+from hucrl_ros.cli.check import look_at, require_ros, robot_of, robots_domain
 from hucrl_ros.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _check_robot(asked: "RunOptions") -> int:
 
     domain = robots_domain()
     print(f"listening to the robot  (ROS_DOMAIN_ID={domain})", flush=True)
-    examined = look_at(asked, domain)
+    examined = look_at(robot_of(asked), domain)
     refuse_faults(examined)
     for name, (level, found, advice) in examined.items():
         if level is Level.NOTE:

@@ -16,7 +16,7 @@ from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.state_reader import JointReading, PoseBuffer, StateReader, velocity_age
 from hucrl_ros.controller.ticks import NANOSECONDS, Counters, Source, Tick, TickRecord
-from hucrl_ros.controller.timing import OUTAGE, DelayCompensation, outage_limit
+from hucrl_ros.controller.timing import OUTAGE, DelayCompensation, InForce, outage_limit
 from hucrl_ros.errors import OutageError, StateError
 
 Array = NDArray[np.float64]
@@ -152,8 +152,7 @@ class ControlLoop:
         else:
             idle = self.spec.to_command(self._idle, state)
             coming = self.compensation.coming(received, idle)
-            before = self._aged(state) if coming else state
-            tick = self.player.act(before, self._clock() - received, coming, periods)
+            tick = self._choose(state, received, coming, periods)
             self._judge_outage()
             action, clamped, safe, command = self.guard.check(tick.action, state)
             if safe:
@@ -192,11 +191,19 @@ class ControlLoop:
         """The command `(q,)` that the robot stays under from now on; None: it is already."""
         return self.guard.last_command(self._state)
 
-    def _aged(self, state: Array) -> Array:
-        """The state with its positions as old as its derived velocities."""
+    def _choose(
+        self, state: Array, received: float, coming: tuple[InForce, ...], periods: int
+    ) -> Tick:
+        """Plan from `state`, or with its positions as old as its derived velocities."""
+        age = self.compensation.age
+        if not (age and coming):
+            return self.player.act(state, self._clock() - received, coming, periods)
         joints, aged = len(self.spec.joint_names), state.copy()
-        aged[:joints] -= self.compensation.age * state[joints : 2 * joints]
-        return aged
+        aged[:joints] -= age * state[joints : 2 * joints]
+        tick = self.player.act(aged, self._clock() - received, coming, periods)
+        # An action that is a way leads from another place now to where it was to lead.
+        command = self.spec.to_command(tick.action, aged)
+        return tick._replace(action=self.spec.to_action(command, state))
 
     def _judge_outage(self) -> None:
         """Look at the clock; whoever didn't for long was held up, as by a stopped process."""

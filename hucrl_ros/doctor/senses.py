@@ -6,7 +6,7 @@ from hucrl_ros.bags.course import Signal, repeats_commands
 from hucrl_ros.config.edit import NewSetting
 from hucrl_ros.config.robot import RobotSettings
 from hucrl_ros.config.schema import Config, DriverSettings
-from hucrl_ros.controller.state_reader import velocity_estimator
+from hucrl_ros.controller.state_reader import velocity_age, velocity_estimator
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.doctor import Finding, Found
 from hucrl_ros.doctor.equation import transport_ns
@@ -102,17 +102,25 @@ def _errors(
     for begin in begins:
         length = 2.0 * record.trials[0].pulse * NANOSECONDS
         moving |= (stamps >= begin) & (stamps <= begin + length)
+    # A derived velocity is that of some time ago, and is used as such.
+    age = velocity_age(driver, robot.period)
+
+    def course(k: int, at: float) -> Array:
+        """Velocities `(joints,)` at a time, by the positions around it, `k` among them."""
+        low, high = np.searchsorted(seconds, at + np.array([-SMOOTHING_S, SMOOTHING_S]))
+        near = slice(min(int(low), max(k - 2, 0)), max(int(high), k + 3))
+        slopes: Array = np.polyfit(seconds[near] - at, positions[near], 2)[1]
+        return slopes
+
     off: list[Array] = []
     for k, stamp in enumerate(stamps.tolist()):
         estimator.add(stamp, positions[k])
         if not moving[k]:
             continue
-        low, high = np.searchsorted(seconds, seconds[k] + np.array([-SMOOTHING_S, SMOOTHING_S]))
-        first, last = min(int(low), max(k - 2, 0)), max(int(high), k + 3)
-        near = slice(first, last)
-        course = np.polyfit(seconds[near] - seconds[k], positions[near], 2)[1]
-        measured = np.array(record.velocities[k]) if told else course
-        off.append(np.stack([estimator.at(stamp) - course, measured - course]))
+        now = course(k, seconds[k])
+        measured = np.array(record.velocities[k]) if told else now
+        derived = estimator.at(stamp) - course(k, seconds[k] - age)
+        off.append(np.stack([derived, measured - now]))
     errors = np.sqrt(np.mean(np.square(off), axis=0)).max(axis=1)
     return float(errors[0]), float(errors[1])
 
