@@ -46,6 +46,7 @@ def tick(stamp_ns: int, step: int, action: Sequence[float], tick_ms: float = 1.5
         source=0,
         missed=step == 3,
         clamped=False,
+        filtered=False,
         iterations=2,
         planned_return=10.0,
         epistemic_std=0.1,

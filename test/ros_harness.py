@@ -191,9 +191,8 @@ class ScriptedController:
 
 def tick_message(message: JointState, step: int, action: Sequence[float]) -> Float64MultiArray:
     stamp = message.header.stamp
-    record = TickRecord(
-        stamp.sec, stamp.nanosec, step, 1.0, 0, False, False, 1, 0.0, 0.0, 0.0, 0.0, tuple(action)
-    )
+    played = (False, False, False, 1, 0.0, 0.0, 0.0, 0.0, tuple(action))
+    record = TickRecord(stamp.sec, stamp.nanosec, step, 1.0, 0, *played)
     tick = Float64MultiArray(data=encode_tick(record))
     tick.layout.dim = [
         MultiArrayDimension(label=label, size=1) for label in tick_labels(len(action))

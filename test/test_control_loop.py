@@ -30,6 +30,7 @@ class Echo:
     def __init__(self, clock, duration=0.002):
         self.seeds, self.spent, self.coming, self.periods = [], [], [], []
         self._clock, self.duration = clock, duration
+        self.filtered = False
 
     def start_episode(self, seed):
         self.seeds.append(seed)
@@ -39,7 +40,9 @@ class Echo:
         self.coming.append(coming)
         self.periods.append(periods)
         self._clock.now += self.duration
-        return Tick(state[:1].copy(), Source.PLANNED, 2, 5.0, 0.3, np.zeros((4, 2)))
+        action = state[:1].copy()
+        filtered = self.filtered
+        return Tick(action, Source.PLANNED, 2, 5.0, 0.3, np.zeros((4, 2)), filtered=filtered)
 
     def uncertainty(self, state, action):
         self.asked = float(state[0]), float(action[0])
@@ -85,7 +88,7 @@ def test_a_tick_says_what_was_done_and_how_long_it_took(loop, clock):
     assert answer.optimistic.shape == (4, 2)
     assert (record.stamp_sec, record.stamp_nanosec) == (1, 200_000_000)
     assert record.tick_ms == pytest.approx(2.0)
-    assert record[4:] == (Source.PLANNED, False, False, 2, 5.0, 0.1, 0.2, 0.3, (1.5,))
+    assert record[4:] == (Source.PLANNED, False, False, False, 2, 5.0, 0.1, 0.2, 0.3, (1.5,))
 
 
 def test_the_command_leaves_before_anything_else_is_computed(loop, clock):
@@ -119,6 +122,13 @@ def test_a_tick_longer_than_the_period_is_missed(loop, clock):
     _, record = tick(loop, clock, 1)
     assert record.missed
     assert loop.counters.misses == 1
+
+
+def test_what_the_filter_changed_is_recorded_and_counted(loop, clock):
+    assert not tick(loop, clock, 1)[1].filtered
+    loop.player.filtered = True
+    assert tick(loop, clock, 2)[1].filtered
+    assert (loop.counters.filtered, loop.counters.values()["filtered"]) == (1, 1)
 
 
 def test_what_the_guard_changes_is_sent_recorded_and_counted(loop, clock):

@@ -30,7 +30,7 @@ TRANSITIONS = {
     Transition.TRANSITION_ACTIVATE: "activate",
     Transition.TRANSITION_DEACTIVATE: "deactivate",
 }
-TICK = TickRecord(0, 0, 0, 1.0, 0, False, False, 1, 0.0, 0.0, 0.0, 0.0, (0.0,))
+TICK = TickRecord(0, 0, 0, 1.0, 0, False, False, False, 1, 0.0, 0.0, 0.0, 0.0, (0.0,))
 
 
 class Answered:

@@ -3,13 +3,16 @@ import pytest
 from hucrl_ros.controller.ticks import TickRecord, decode_tick, encode_tick, tick_labels
 from hucrl_ros.errors import HucrlError
 
-TICK = TickRecord(12, 987_654_321, 7, 1.5, 1, True, False, 2, 30.25, 0.5, 0.25, 0.75, (0.5, -1.0))
+TICK = TickRecord(
+    12, 987_654_321, 7, 1.5, 1, True, False, True, 2, 30.25, 0.5, 0.25, 0.75, (0.5, -1.0)
+)
 
 
 def test_fields_come_in_the_order_of_the_contract():
     assert ", ".join(tick_labels(2)) == (
-        "stamp_sec, stamp_nanosec, step, tick_ms, source, missed, clamped, iterations, "
-        "planned_return, epistemic_std, aleatoric_std, hallucination, action_0, action_1"
+        "stamp_sec, stamp_nanosec, step, tick_ms, source, missed, clamped, filtered, "
+        "iterations, planned_return, epistemic_std, aleatoric_std, hallucination, "
+        "action_0, action_1"
     )
 
 
@@ -30,6 +33,13 @@ def test_a_missing_field_is_named():
         decode_tick(labels, data)
 
 
+def test_ticks_of_before_the_filter_were_not_filtered():
+    labels, data = list(tick_labels(2)), encode_tick(TICK)
+    place = labels.index("filtered")
+    old = decode_tick(labels[:place] + labels[place + 1 :], data[:place] + data[place + 1 :])
+    assert old == TICK._replace(filtered=False)
+
+
 def test_labels_must_match_the_data():
-    with pytest.raises(HucrlError, match="13 labels for 14 values"):
+    with pytest.raises(HucrlError, match="14 labels for 15 values"):
         decode_tick(tick_labels(1), encode_tick(TICK))

@@ -194,6 +194,7 @@ def _episode(episode: Episode, spec: RobotSpec, task: Task | None) -> dict[str, 
         "answered by": ", ".join(f"{name} {count}" for name, count in sources.most_common()),
         "missed": f"{np.count_nonzero(ticks['missed'])} (period {1e3 * spec.period:g} ms)",
         "clamped": str(np.count_nonzero(ticks["clamped"])),
+        "filtered": str(np.count_nonzero(ticks["filtered"])),
         "actions": episode.acted,
     }
     if task is not None:

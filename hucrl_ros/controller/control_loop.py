@@ -260,6 +260,7 @@ class ControlLoop:
             source=int(tick.source),
             missed=elapsed > self.spec.period,
             clamped=clamped,
+            filtered=tick.filtered,
             iterations=tick.iterations,
             planned_return=tick.planned_return,
             epistemic_std=std[0],

@@ -34,6 +34,8 @@ class TickRecord(NamedTuple):
     """The tick took longer than the control period."""
     clamped: bool
     """The guard changed the command."""
+    filtered: bool
+    """The safety filter or the braking rule changed the action."""
     iterations: int
     """Planner iterations done in this tick."""
     planned_return: float
@@ -55,6 +57,8 @@ class TickRecord(NamedTuple):
 
 SCALAR_FIELDS: tuple[str, ...] = TickRecord._fields[:-1]
 """Names of the entries before the action, in order."""
+LATER: dict[str, float] = {"filtered": 0.0}
+"""Entries that ticks recorded before them lack, and what holds there."""
 
 
 def tick_labels(action_dim: int) -> tuple[str, ...]:
@@ -75,8 +79,9 @@ def decode_tick(labels: Sequence[str], data: Sequence[float]) -> TickRecord:
     """
     if len(labels) != len(data):
         raise HucrlError(f"controller/ticks: {len(labels)} labels for {len(data)} values")
-    values = dict(zip(labels, data, strict=True))
-    action_dim = len(data) - len(SCALAR_FIELDS)
+    values = {**LATER, **dict(zip(labels, data, strict=True))}
+    later = sum(label not in labels for label in LATER)
+    action_dim = len(data) + later - len(SCALAR_FIELDS)
     missing = [label for label in tick_labels(max(action_dim, 0)) if label not in values]
     if missing:
         raise HucrlError(f"controller/ticks: no field {missing[0]!r} among {', '.join(labels)}")
@@ -113,6 +118,8 @@ class Tick(NamedTuple):
     """`(H + 1, p)` trajectory that the plan imagines."""
     overrun: bool = False
     """The plan was not ready at the tick's deadline."""
+    filtered: bool = False
+    """The safety filter or the braking rule changed the action."""
 
 
 RECENT_TICKS = 1000
@@ -126,6 +133,8 @@ class Counters:
     sources: Counter[Source] = field(default_factory=Counter)
     misses: int = 0
     clamps: int = 0
+    filtered: int = 0
+    """Ticks whose action the safety filter or the braking rule changed."""
     bad_joint_states: int = 0
     repeated_joint_states: int = 0
     skipped_joint_states: int = 0
@@ -152,6 +161,7 @@ class Counters:
         self.sources[Source(record.source)] += 1
         self.misses += record.missed
         self.clamps += record.clamped
+        self.filtered += record.filtered
         self.overruns += overrun
         self.tick_ms.append(record.tick_ms)
         self.delay_ms = 1e3 * delay_s
