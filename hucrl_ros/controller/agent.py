@@ -9,9 +9,11 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.bundle import Bundle
-from hucrl_ros.controller.engines.engine import make_engine
+from hucrl_ros.controller.engines.engine import OnnxEngine, make_engine
 from hucrl_ros.controller.random_efforts import RandomEfforts
+from hucrl_ros.controller.safety_filter import make_safety_filter
 from hucrl_ros.controller.ticks import Source, Tick
 from hucrl_ros.controller.timing import Budget, DeadlinePlanner, InForce, Planned
 from hucrl_ros.planners import Plan, make_planner
@@ -84,6 +86,7 @@ class Agent:
         executor: Executor | None = None,
         engine: str = "auto",
         threads: int = 1,
+        safety: SafetySettings | None = None,
     ) -> None:
         """Play `bundle`.
 
@@ -96,6 +99,7 @@ class Agent:
                 there is no limit, and nothing to plan.
             engine: Engine that rolls out, and
             threads: its threads; see `engines.engine.make_engine`.
+            safety: What is in force; None: the bundle's.
         """
         self.bundle = bundle
         self.fallbacks = 0
@@ -109,6 +113,10 @@ class Agent:
         self._engine = make_engine(
             bundle, self._planner.particles, manifest.planner.horizon, engine, threads
         )
+        self._filter = make_safety_filter(
+            bundle, safety or manifest.safety, not isinstance(self._engine, OnnxEngine)
+        )
+        self._clock, self._filter_s = clock, 0.0
         self._budget = Budget(budget_s, clock)
         largest = manifest.random_share * self._limits
         self._random = RandomEfforts(largest, manifest.random_bandwidth, manifest.period)
@@ -128,6 +136,8 @@ class Agent:
         self._rng = np.random.default_rng((seed, self.bundle.manifest.episode))
         self._planner.reset(self._rng)
         self._random.reset()
+        if self._filter is not None:
+            self._filter.start_episode()
         self._plan, self._plan_age = None, 0
         self.fallbacks = 0
 
@@ -169,9 +179,9 @@ class Agent:
         self._grow_older(periods)
         busy = self._deadline.busy
         if not busy:
-            self._budget.start(spent_s)
+            self._budget.start(spent_s + self._filter_s)
         ahead = self._predict(state, coming)
-        tick = self._choose(ahead, busy)
+        tick = self._filtered(self._choose(ahead, busy), ahead)
         if not coming:
             return tick
         # Of a position it is the way from where the robot will be; whoever sends it goes by where
@@ -189,6 +199,21 @@ class Agent:
         planned = self.bundle.manifest.planner.algorithm != "policy"
         source = Source.PLANNED if planned else Source.POLICY
         return self._tick(plan.actions[0], source, plan)
+
+    def _filtered(self, tick: Tick, ahead: Array) -> Tick:
+        """The tick with an action behind which the robot can stop, from the state `(p,)`."""
+        if self._filter is None:
+            return tick
+        began = self._clock()
+        found = self._filter.check(ahead, tick.action / self._limits)
+        self._filter_s = self._clock() - began
+        if not found.overruled:
+            return tick
+        return tick._replace(
+            action=found.share * self._limits,
+            filtered=found.constraint + 1,
+            proved=found.proved,
+        )
 
     def uncertainty(self, state: Array, action: Array) -> tuple[float, float]:
         """Epistemic and aleatoric deviation of what efforts `(q,)` do in a state `(p,)`.

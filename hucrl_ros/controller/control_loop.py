@@ -169,7 +169,7 @@ class ControlLoop:
         nan = math.nan
         std = self.player.uncertainty(state, tick.action) if state is not None else (nan, nan)
         record = self._record(reading.stamp_ns, tick, action, clamped, sent - received, std)
-        self.counters.count(record, tick.overrun, self.compensation.delay)
+        self.counters.count(record, tick, self.compensation.delay)
         self._step += 1
         return Answer(record, problem, tick.optimistic)
 
@@ -300,6 +300,7 @@ def build_control_loop(
         executor=planning,
         engine=control.engine,
         threads=control.threads,
+        safety=safety,
     )
     agent.warm_up()
     age = velocity_age(manifest.driver, spec.period)

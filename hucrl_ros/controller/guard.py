@@ -100,6 +100,8 @@ class Guard:
             ("outage_periods",): np.array([self.safety.outage_periods]),
             # Neither more nor less damping is safer.
             ("safe_command", "damping"): np.array([-self._damping, self._damping]),
+            ("filter",): np.array([0.0 if self.safety.filter else 1.0]),
+            ("filter_beta",): np.array([-self.safety.filter_beta]),
         }
 
     def reset(self, before: "Guard | None" = None) -> None:

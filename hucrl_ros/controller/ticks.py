@@ -34,8 +34,8 @@ class TickRecord(NamedTuple):
     """The tick took longer than the control period."""
     clamped: bool
     """The guard changed the command."""
-    filtered: bool
-    """The safety filter or the braking rule changed the action."""
+    filtered: int
+    """Number, from 1, of the constraint for which the action was changed; 0: it wasn't."""
     iterations: int
     """Planner iterations done in this tick."""
     planned_return: float
@@ -118,8 +118,10 @@ class Tick(NamedTuple):
     """`(H + 1, p)` trajectory that the plan imagines."""
     overrun: bool = False
     """The plan was not ready at the tick's deadline."""
-    filtered: bool = False
-    """The safety filter or the braking rule changed the action."""
+    filtered: int = 0
+    """Number, from 1, of the constraint for which the action was changed; 0: it wasn't."""
+    proved: bool = True
+    """No filter looked, or it knows how to stop the robot afterwards."""
 
 
 RECENT_TICKS = 1000
@@ -135,6 +137,8 @@ class Counters:
     clamps: int = 0
     filtered: int = 0
     """Ticks whose action the safety filter or the braking rule changed."""
+    unproved: int = 0
+    """Of them those in which the filter didn't know how to stop the robot within bounds."""
     bad_joint_states: int = 0
     repeated_joint_states: int = 0
     skipped_joint_states: int = 0
@@ -149,20 +153,21 @@ class Counters:
     """Expected from the receipt of a joint state until its command takes effect."""
     tick_ms: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_TICKS))
 
-    def count(self, record: TickRecord, overrun: bool, delay_s: float) -> None:
+    def count(self, record: TickRecord, tick: Tick, delay_s: float) -> None:
         """Take in a tick.
 
         Args:
-            record: The tick.
-            overrun: Whether its plan was not ready at the deadline.
+            record: What is told of it.
+            tick: What the agent knows of it.
             delay_s: Expected from now on until a command takes effect [s].
         """
         self.ticks += 1
         self.sources[Source(record.source)] += 1
         self.misses += record.missed
         self.clamps += record.clamped
-        self.filtered += record.filtered
-        self.overruns += overrun
+        self.filtered += record.filtered > 0
+        self.unproved += not tick.proved
+        self.overruns += tick.overrun
         self.tick_ms.append(record.tick_ms)
         self.delay_ms = 1e3 * delay_s
 
