@@ -134,10 +134,10 @@ class SafetyFilter:
         """Least room beyond what is demanded `(C,)` [margins], and whose it is `(C,)`."""
         count, lanes, horizon, actions = fan.actions.shape
         # The first state is the present one: nothing changes it.
-        states = fan.states[:, :, 1:].reshape(count * lanes * horizon, -1)
+        states = fan.states[:, :, 1:].reshape(count * lanes * horizon, -1).astype(np.float64)
         efforts = (fan.actions * self._limits).reshape(-1, actions)
-        room = self._room(states, efforts).reshape(count, lanes, horizon, -1)
-        room = np.where(np.isfinite(room), room, -np.inf)
+        found = self._room(states, efforts).reshape(count, lanes, horizon, -1)
+        room = np.where(np.isfinite(found), found, -np.inf)
         beyond = room - np.minimum(INSIDE, here) + ROUNDING
         last, before = room[:, :, -1], room[:, :, -2]
         with np.errstate(invalid="ignore"):

@@ -7,6 +7,7 @@ signs and a share of the noise that adds up to two deviations of its sum.
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hucrl_ros.controller.backup import Array, Backup, Joints
 from hucrl_ros.controller.bundle import Bundle
@@ -16,9 +17,9 @@ from hucrl_ros.controller.engines.networks import Floats
 class Fan(NamedTuple):
     """Trajectories for each of C first actions."""
 
-    states: Floats
+    states: NDArray[np.floating]
     """`(C, L, H + 1, p)`."""
-    actions: Floats
+    actions: NDArray[np.floating]
     """`(C, L, H, q)`, in [-1, 1]."""
 
 
