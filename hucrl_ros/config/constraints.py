@@ -292,9 +292,16 @@ class ConstraintList(Settings):
     constraints: tuple[AnyConstraint, ...] = ()
 
 
+def ends_of(link: Link) -> tuple[Point, Point]:
+    """Both ends of a line, or the same point twice."""
+    if isinstance(link, str) or len(link) == 3:
+        return link, link
+    return link
+
+
 def _link(link: Link) -> str:
-    pair = len(link) == 2 and not isinstance(link, str)
-    return "–".join(map(str, link)) if pair else str(link)
+    first, second = ends_of(link)
+    return str(first) if first == second else f"{first}–{second}"
 
 
 def _words(region: Region) -> str:

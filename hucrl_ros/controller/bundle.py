@@ -68,7 +68,7 @@ def signatures(manifest: Manifest) -> dict[str, Signature]:
         eta = (PARTICLES, manifest.hallucination_dim)
         graphs["hallucination"] = Signature({"state": state}, {"eta": eta})
     if manifest.constraints:
-        both = {"state": state, "action": action}
+        both: dict[str, Shape] = {"state": state, "action": action}
         graphs["constraints"] = Signature(both, {"room": (PARTICLES, len(manifest.constraints))})
         graphs["reward"] = Signature(both, {"reward": value})
     return graphs

@@ -46,7 +46,7 @@ def _complete(found: Description, number: int, ranges: Ranges) -> AnyConstraint:
     origin = f"{found.path}: {CONSTRAINTS}.{number} ({limit.kind})"
     if isinstance(limit, PowerConstraint) and found.robot.command != "effort":
         raise ConfigError(
-            f"{origin}: commands are of kind {found.robot.command}; power is known of efforts alone"
+            f"{origin}: robot.command = {found.robot.command}; power is known of efforts alone"
         )
     if isinstance(limit, PositionConstraint):
         limit = _with_limits(limit, origin, ranges)

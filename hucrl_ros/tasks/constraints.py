@@ -17,13 +17,13 @@ from hucrl_ros.config.constraints import (
     FunctionConstraint,
     HalfSpaceSettings,
     InsideConstraint,
-    Link,
     OutsideConstraint,
     PositionConstraint,
     PowerConstraint,
     Region,
     SpeedConstraint,
     SphereSettings,
+    ends_of,
 )
 from hucrl_ros.config.task_file import CONSTRAINTS, Description
 from hucrl_ros.errors import ConfigError
@@ -68,8 +68,8 @@ def outside(limit: OutsideConstraint, robot: RobotView, state: Tensor, _: Tensor
 
 def apart(limit: ApartConstraint, robot: RobotView, state: Tensor, _: Tensor) -> Tensor:
     """Distance of two points or lines, less what it has to be [m]."""
-    ends = [_ends(link, robot, state) for link in (limit.of, limit.to)]
-    return _length(_between(*ends[0], *ends[1])) - limit.distance
+    ends = [robot.point(state, end) for link in (limit.of, limit.to) for end in ends_of(link)]
+    return _length(_between(*ends)) - limit.distance
 
 
 ROOMS: dict[str, Room] = {
@@ -104,12 +104,6 @@ def _length(way: Tensor) -> Tensor:
     """Of vectors `(..., 3)`; where one is zero, so is its gradient."""
     length: Tensor = torch.linalg.vector_norm(way, dim=-1)
     return length
-
-
-def _ends(link: Link, robot: RobotView, state: Tensor) -> tuple[Tensor, Tensor]:
-    pair = len(link) == 2 and not isinstance(link, str)
-    first, second = link if pair else (link, link)
-    return robot.point(state, first), robot.point(state, second)
 
 
 def _between(first: Tensor, end: Tensor, other: Tensor, other_end: Tensor) -> Tensor:
@@ -161,7 +155,7 @@ class Constraints:
         """`(..., K)` of states `(..., p)` and actions `(..., q)` [margins]."""
         if not self._limits:
             return state.new_zeros((*state.shape[:-1], 0))
-        rooms = [self._room(limit, state, action) / limit.margin for limit in self._limits]
+        rooms = [self._room(limit, state, action) / _margin(limit) for limit in self._limits]
         return torch.stack(rooms, dim=-1)
 
     @property
@@ -200,8 +194,7 @@ class Constraints:
             if not room.isfinite().all():
                 raise ConfigError(f"{origin}: the room is {room[~room.isfinite()][0]:g}")
             left = float(self._room(limit, start[None], 0.0 * actions[:1]))
-            assert limit.margin is not None
-            if left < -ROUNDING * limit.margin:
+            if left < -ROUNDING * _margin(limit):
                 raise ConfigError(
                     f"{origin}: {limit.name}: episodes start {-left:.4g} beyond the limit"
                 )
@@ -227,3 +220,8 @@ class Constraints:
             kind = room.dtype if isinstance(room, Tensor) else type(room).__name__
             raise ConfigError(f"{origin}: the room is a {kind}, not a torch.Tensor of floats")
         return room
+
+
+def _margin(limit: AnyConstraint) -> float:
+    assert limit.margin is not None  # Nothing is left to derive.
+    return limit.margin

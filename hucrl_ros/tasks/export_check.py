@@ -1,4 +1,4 @@
-"""Traces torch modules to ONNX; whether a user's functions can become part of a bundle's graphs."""
+"""Traces torch modules to ONNX; whether a user's functions can become part of a bundle."""
 
 import io
 import warnings
