@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
 LISTEN = "127.0.0.1:8642"
 """As `run.remote.contract` has it, which takes pydantic to load."""
-COLUMNS = ("episode", "return", "predicted", "p50 ms", "p99 ms", "clamps", "fit s", "search s")
+COLUMNS = (
+    "episode",
+    "return",
+    "predicted",
+    "p50 ms",
+    "p99 ms",
+    "clamps",
+    "filtered",
+    "outside",
+    "fit s",
+    "search s",
+)
 ROOMY = 0.5
 """Share of the control period that a tick may take before that is worth a word."""
 _OWN_OPTIONS = ("episodes", "action_penalty", "strategy", "seed", "device")
@@ -328,7 +339,7 @@ def _train(run_folder: "RunFolder") -> None:
 
 
 def _report(episode: "EpisodeSummary") -> None:
-    from hucrl_ros.run.progress import format_number, format_ticks
+    from hucrl_ros.run.progress import constrained, format_number, format_ticks
 
     cells = (
         str(episode.index),
@@ -336,6 +347,7 @@ def _report(episode: "EpisodeSummary") -> None:
         format_number(episode.predicted_return),
         *format_ticks(episode),
         str(episode.clamps),
+        *constrained(episode),
         format_number(episode.fit_s),
         format_number(episode.search_s),
     )

@@ -102,6 +102,7 @@ class Guard:
             ("safe_command", "damping"): np.array([-self._damping, self._damping]),
             ("filter",): np.array([0.0 if self.safety.filter else 1.0]),
             ("filter_beta",): np.array([-self.safety.filter_beta]),
+            ("backup_time",): np.array([self.safety.backup_time]),
         }
 
     def reset(self, before: "Guard | None" = None) -> None:

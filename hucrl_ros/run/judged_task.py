@@ -33,6 +33,9 @@ class JudgedTask(Protocol):
     def rewards(self, states: Array, actions: Array) -> Array:
         """Of states `(T, p)` and actions `(T, q)`: `(T,)`."""
 
+    def rooms(self, states: Array, actions: Array) -> Array:
+        """Room that each constraint leaves there, `(T, K)` [margins]."""
+
 
 class BundledTask:
     """A task whose reward is computed by a bundle, in float32."""
@@ -62,6 +65,13 @@ class BundledTask:
         given = {"state": states, "applied": shares, "noise": noise}
         rewards = self._bundle.run("step", **{k: v.astype(np.float32) for k, v in given.items()})
         return np.asarray(rewards[1], dtype=np.float64)
+
+    def rooms(self, states: Array, actions: Array) -> Array:
+        """As of `JudgedTask`; raises what `rewards` raises."""
+        if "constraints" not in self._bundle.graphs or not len(states):
+            return np.zeros((len(states), len(self._bundle.manifest.constraints)))
+        both = {"state": states.astype(np.float32), "action": actions.astype(np.float32)}
+        return np.asarray(self._bundle.run("constraints", **both)[0], dtype=np.float64)
 
     @cached_property
     def _bundle(self) -> Bundle:

@@ -101,7 +101,23 @@ def describe_episode(episode: EpisodeSummary) -> str:
         f"tick p50 {p50} p99 {p99} ms",
         f"{episode.misses or 0} misses",
     ]
+    if episode.filtered is not None:
+        parts += [
+            f"{word} {count}"
+            for word, count in zip(CONSTRAINED, constrained(episode), strict=True)
+        ]
     return ", ".join(parts)
+
+
+CONSTRAINED = ("filtered", "outside")
+"""Headings of `constrained`."""
+
+
+def constrained(episode: EpisodeSummary) -> tuple[str, str]:
+    """Ticks that were changed for a constraint, and states beyond one."""
+    counts = (episode.filtered, episode.outside)
+    filtered, outside = ("–" if x is None else str(sum(x.values())) for x in counts)
+    return filtered, outside
 
 
 def describe_learning(progress: Progress, index: int) -> str:

@@ -72,6 +72,11 @@ class EpisodeSummary(_Record):
     """Ticks that sent something else than they were asked for: no fresh plan in time [1]."""
     clamps: int | None = None
     """Ticks whose command the guard changed [1]."""
+    filtered: dict[str, int] | None = None
+    """Ticks whose action was changed for a constraint, by the constraint [1]; None: the robot has
+    none."""
+    outside: dict[str, int] | None = None
+    """States beyond a constraint, by the constraint [1]; like `filtered`."""
     fit_s: float | None = None
     """Model fit that followed the episode [s]."""
     search_s: float | None = None
@@ -178,7 +183,9 @@ def summarise_episode(
         learned: Report of the learning that followed; None where none did (yet).
         run: The run's folder, for relative paths.
     """
-    index, ticks = played.episode, episode.ticks
+    index, ticks, names = played.episode, episode.ticks, played.constraints
+    asked = np.bincount(np.maximum(ticks["filtered"], 0), minlength=len(names) + 1)[1:]
+    beyond = (task.rooms(episode.states[:-1], episode.actions) < 0.0).sum(axis=0)
     return EpisodeSummary(
         index=index,
         return_=episode_return(episode, task),
@@ -188,12 +195,20 @@ def summarise_episode(
         misses=int(np.count_nonzero(ticks["missed"])),
         fallbacks=count_fallbacks(ticks["source"], played.planner.algorithm),
         clamps=int(np.count_nonzero(ticks["clamped"])),
+        filtered=_by_name(names, asked),
+        outside=_by_name(names, beyond),
         fit_s=learned.fit_s if learned else None,
         search_s=learned.search_s if learned else None,
         complexity=learned.complexity if learned else None,
         bag=str(run.bag(index).relative_to(run.root)),
         bundle=str(run.bundle(index).relative_to(run.root)),
     )
+
+
+def _by_name(names: Sequence[str], counts: NDArray[np.integer]) -> dict[str, int] | None:
+    if not names:
+        return None
+    return {name: int(count) for name, count in zip(names, counts, strict=False) if count}
 
 
 def episode_return(episode: Episode, task: JudgedTask) -> float:
