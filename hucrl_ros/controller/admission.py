@@ -64,8 +64,8 @@ class Admission:
         for name in self._constraints:
             if name not in manifest.constraints:
                 raise BundleError(
-                    f"{path}: looser than the safety in force: no constraint {shortened(repr(name))}; "
-                    "start the node anew to loosen it"
+                    f"{path}: looser than the safety in force: no constraint "
+                    f"{shortened(repr(name))}; start the node anew to loosen it"
                 )
         safety = manifest.safety
         if self.tightened:

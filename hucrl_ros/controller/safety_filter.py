@@ -19,8 +19,10 @@ leaves, in its margins: 1 is a margin inside, below 0 is outside."""
 
 INSIDE = 1.0
 """[margins] Room that a proof demands."""
-BLENDS = (2.0 / 3.0, 1.0 / 3.0, 0.0)
+BLENDS = (0.5, 0.0)
 """Shares of the wanted action that are tried where it isn't safe; the rest is the backup's."""
+PUSHED = 8
+"""Constraints against which η pushes: those with the least room."""
 SHORTEST, LONGEST = 5, 60
 """Periods that a backup is followed for."""
 STEP, FLAT = 1e-2, 1e-4
@@ -93,23 +95,22 @@ class SafetyFilter:
         beta = self.beta * (WARY if wary else 1.0)
         here, patterns = self._doubts(state)
         known = backups(self.spec, self.joints, state, self._home, self._expect)
-        best, asked = (-math.inf, share, known[-1]), -1
-        for blends in ((1.0,), BLENDS):
-            for backup in known:
-                held = np.clip(self.joints.shares(backup, state), -1.0, 1.0)
-                first = np.stack([b * share + (1.0 - b) * held for b in blends])
-                fan = self._fans(state, first, backup, patterns, beta)
-                left, constraints = self._left(fan, here)
-                found = int(np.argmax(left >= 0.0)) if (left >= 0.0).any() else -1
-                if found >= 0:
-                    self._proved = backup
-                    overruled = blends[found] < 1.0
-                    return Filtered(first[found], overruled, asked if overruled else -1, True)
-                if asked < 0:
-                    asked = int(constraints[0])
-                top = int(np.argmax(left))
-                if left[top] > best[0]:
-                    best = (float(left[top]), first[top], backup)
+        best, asked = (-math.inf, share), -1
+        # Mostly the first one is let through; the more are tried at once, the longer it takes.
+        tries = [(known[0], (1.0,)), *((backup, (1.0, *BLENDS)) for backup in known[::-1])]
+        for backup, blends in tries:
+            held = np.clip(self.joints.shares(backup, state), -1.0, 1.0)
+            first = np.stack([b * share + (1.0 - b) * held for b in blends])
+            fan = self._fans(state, first, backup, patterns, beta)
+            left, constraints = self._left(fan, here)
+            asked = int(constraints[0]) if asked < 0 else asked
+            found = int(np.argmax(left >= 0.0))
+            if left[found] >= 0.0:
+                self._proved = backup
+                overruled = blends[found] < 1.0
+                return Filtered(first[found], overruled, asked if overruled else -1, True)
+            top = int(np.argmax(left))
+            best = max(best, (float(left[top]), first[top]), key=lambda pair: pair[0])
         if self._proved is not None:
             held = np.clip(self.joints.shares(self._proved, state), -1.0, 1.0)
             return Filtered(held, True, asked, False)
@@ -125,6 +126,7 @@ class SafetyFilter:
         room = self._room(states, np.zeros((len(states), self.spec.action_dim)))
         change = room[1:] - room[0]
         slopes = np.sign(np.where(abs(change) > FLAT, change, 0.0)).T
+        slopes = slopes[np.argsort(room[0])[:PUSHED]]
         places, speeds = slopes[:, :joints], slopes[:, joints : 2 * joints]
         speeds[speeds == 0.0] = places[speeds == 0.0]
         signs = np.unique(np.concatenate([slopes, -slopes]), axis=0)

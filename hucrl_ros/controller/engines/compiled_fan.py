@@ -10,9 +10,9 @@ from hucrl_ros.controller.engines.program import (
     NONE,
     Program,
     compile_program,
+    pack,
     padded,
     scratch_memory,
-    write_layers,
 )
 
 
@@ -51,25 +51,28 @@ class CompiledFans:
     ) -> Fan:
         """Imagine; see `FanEngine`."""
         policy = self._dense(backup)
+        packed = pack(policy.weights)  # It is the first layer of each program.
+        for program in (self._shifted, *self._heads):
+            first_bias = program.layers[0, 1]
+            program.weights[: packed.size] = packed
+            program.weights[first_bias : first_bias + len(policy.biases)] = policy.biases
         before = self._joints.shares(backup, state)
         offsets = (first - before).astype(np.float32)
-        fans = [self._roll(head, policy, 1, state, offsets[:, None], None) for head in self._heads]
+        fans = [self._roll(head, 1, state, offsets[:, None], None) for head in self._heads]
         shifted = self._shifted._replace(beta=np.float32(beta))
         every = np.broadcast_to(offsets[:, None], (len(first), len(patterns), offsets.shape[1]))
-        fans.append(self._roll(shifted, policy, 0, state, every, patterns.astype(np.float32)))
+        fans.append(self._roll(shifted, 0, state, every, patterns.astype(np.float32)))
         return Fan(*(np.concatenate(arrays, axis=1) for arrays in zip(*fans, strict=True)))
 
     def _roll(
         self,
         program: Program,
-        policy: Dense,
         scratch: int,
         state: Array,
         first: Floats,
         patterns: Floats | None,
     ) -> Fan:
         """Trajectories of `first` `(C, P, q)` under `patterns` `(P, m)`; None: no doubt."""
-        write_layers(program.layers, program.weights, [policy])
         count, each, actions = first.shape
         lanes, horizon = count * each, self._horizon
         offsets = np.zeros((lanes, horizon, self._width), np.float32)
