@@ -80,6 +80,7 @@ def _purpose(manifest: Manifest) -> dict[str, str]:
         "control": f"{manifest.steps} steps of {1e3 * manifest.period:g} ms",
         "discount": f"{manifest.discount:g}",
         "robot": manifest.robot,
+        **({"constraints": "\n".join(limits)} if (limits := manifest.constraints) else {}),
     }
 
 
