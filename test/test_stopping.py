@@ -57,14 +57,14 @@ def test_something_is_promised_where_gravity_is_stronger_than_the_motor(tmp_path
 
 
 def test_other_joints_are_held_while_braking_and_free_while_speeding_up(tmp_path):
-    """Held, the pole's mass is carried along: 8 / 4. Free and hanging down it stays behind: 8 / 3."""
+    """The pole held, its mass is carried along: 8 / 4. Free, it hangs and stays behind: 8 / 3."""
     found = promised(robot_of(tmp_path, CART, gravity=-9.81))
     assert found.deceleration == pytest.approx((2.0,), rel=1e-5)
     assert found.acceleration == pytest.approx((8 / 3,), rel=0.01)
 
 
 def test_speeds_leave_half_of_the_effort_to_brake(tmp_path):
-    """Of two unit masses at unit distances: |c_a| = sin(b) |2 v_a v_b + v_b^2|, c_b = sin(b) v_a^2.
+    """Two unit masses at unit distances: |c_a| = |2 v_a v_b + v_b^2|, c_b = v_a^2, by sin(b).
 
     With both speeds of one sign and the elbow at a right angle the first is the largest.
     """
