@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.schema import (
     ExplorationSettings,
     ModelSettings,
@@ -37,14 +38,18 @@ class Learned(NamedTuple):
     exporter: BundleExporter
 
 
-def learned(strategy="optimistic"):
+SHORT_RAIL = str(share_directory() / "config" / "examples" / "short_rail" / "short_rail.yaml")
+"""A task with a constraint."""
+
+
+def learned(strategy="optimistic", task="pendulum"):
     """Modules of a strategy and their exporter; tests may change the weights."""
-    return _learned(strategy)
+    return _learned(strategy, task)
 
 
 @functools.cache
-def _learned(strategy):
-    task = make_task("pendulum", 0.2)
+def _learned(strategy, name):
+    task = make_task(name, 0.2)
     generator = torch.Generator().manual_seed(0)
     model = Ensemble(task, ModelSettings(heads=3, layers=(8, 8)), generator)
     dynamics = make_imagined_dynamics(strategy, model, ExplorationSettings())
@@ -86,11 +91,14 @@ def fields(strategy="optimistic", **changes):
     return BundleFields(**{**values, **changes})
 
 
-def imagined_episode(steps=3):
-    return ImaginedEpisode(np.zeros((steps + 1, 2)), np.zeros((steps, 1)), np.zeros(steps))
+def imagined_episode(steps=3, state_dim=2):
+    states = np.zeros((steps + 1, state_dim))
+    return ImaginedEpisode(states, np.zeros((steps, 1)), np.zeros(steps))
 
 
-def write_bundle(path: Path, strategy="optimistic", **changes):
+def write_bundle(path: Path, strategy="optimistic", task="pendulum", **changes):
     """A bundle with the present weights; `changes` are fields of the manifest."""
-    learned(strategy).exporter.write(path, fields(strategy, **changes), imagined_episode())
+    modules = learned(strategy, task)
+    episode = imagined_episode(state_dim=modules.task.spec.state_dim)
+    modules.exporter.write(path, fields(strategy, **changes), episode)
     return path

@@ -83,6 +83,9 @@ class ExactStep(nn.Module):
         self.uncertainty = torch.as_tensor(uncertainty)
         self.hallucination_dim = 2 if self.uncertainty.any() else 0
 
+    def pays(self, task):
+        return False
+
     def reward(self, task, state, action):
         return task.reward(state, action)
 

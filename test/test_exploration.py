@@ -29,6 +29,16 @@ class FarMass(PushedMass):
     state_bounds = (math.inf, math.inf)
 
 
+class ShortRail(FarMass):
+    """Two constraints: it stays below 1, and its effort below a half."""
+
+    constraint_names = ("place", "effort")
+    reward_range = 5.0
+
+    def room(self, state, action):
+        return torch.stack([(1.0 - state[..., 0]) / 0.1, (0.5 - action[..., 0]) / 0.2], dim=-1)
+
+
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
@@ -320,3 +330,53 @@ def test_full_greedy_samples_have_the_covariance_of_the_belief():
     heads = belief.deviations[:, 0]
     expected = heads.T @ heads + torch.diag(belief.aleatoric[0] ** 2)
     assert ((torch.cov(samples.T) - expected).abs() < 0.03 * expected.diagonal().max()).all()
+
+
+def missing(state, action):
+    """What `ShortRail` lacks of two margins, three at most of each."""
+    rooms = ShortRail(0.0).room(state, action)
+    return sum(min(max(2.0 - float(room), 0.0), 3.0) for room in rooms)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "thompson", "optimistic"])
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_a_margin_less_of_room_costs_the_range_of_the_rewards(strategy, scale):
+    step, (state, action, *_) = (
+        step_of(strategy, ShortRail(0.0), constraint_penalty=scale),
+        drawn(),
+    )
+    task = step.model.task
+    earned = task.reward(state, action)
+    paid = torch.tensor([missing(*pair) for pair in zip(state, action, strict=True)])
+    assert 0 < (paid > 0).sum() < len(paid)
+    assert torch.equal(step.earned(task, state, action), earned)
+    torch.testing.assert_close(step.reward(task, state, action), earned - scale * 5.0 * paid)
+
+
+@pytest.mark.parametrize("strategy", ["sombrl", "opax"])
+def test_nothing_is_to_be_learned_beyond_a_constraint(strategy):
+    step, (state, action, *_) = step_of(strategy, ShortRail(0.0)), drawn()
+    task, bonus = step.model.task, step_of(strategy).bonus(state, action)
+    earned = step.earned(task, state, action)
+    reward = 0.0 * bonus if strategy == "opax" else task.reward(state, action)
+    torch.testing.assert_close(earned, reward + bonus)
+    paid = torch.tensor([missing(*pair) for pair in zip(state, action, strict=True)])
+    expected = reward + bonus - (5.0 + bonus) * paid
+    torch.testing.assert_close(step.reward(task, state, action), expected)
+
+
+@EACH_STRATEGY
+def test_without_constraints_or_a_price_nothing_is_paid(strategy):
+    state, action, *_ = drawn()
+    for step in (step_of(strategy), step_of(strategy, ShortRail(0.0), constraint_penalty=0.0)):
+        task = step.model.task
+        assert not step.pays(task)
+        assert torch.equal(step.reward(task, state, action), step.earned(task, state, action))
+
+
+def test_the_price_is_the_range_of_rewards_and_the_same_each_time():
+    first, again = (make_task("cartpole", 0.2) for _ in range(2))
+    states = first.imagined_states(4096, generator(1))
+    rewards = first.reward(states, torch.zeros(4096, 1))
+    assert first.reward_range == again.reward_range
+    assert float(rewards.max() - rewards.min()) < first.reward_range < 1.0 + 0.2 * 3.0**2 + 1e-5

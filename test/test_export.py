@@ -1,15 +1,27 @@
 """Torch and ONNX compute the same, also after the weights were swapped."""
 
+import hashlib
 import sys
 
 import numpy as np
 import onnx
 import pytest
 import torch
-from bundle_factory import DISCOUNT, PLANNER, STRATEGIES, fields, imagined_episode, learned, shake
+import yaml
+from bundle_factory import (
+    DISCOUNT,
+    PLANNER,
+    SHORT_RAIL,
+    STRATEGIES,
+    fields,
+    imagined_episode,
+    learned,
+    shake,
+)
 from bundle_factory import write_bundle as write
 
 from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.manifest import MANIFEST, read_manifest
 from hucrl_ros.errors import BundleError
 from hucrl_ros.learning.graphs import cut, make_model, swap_weights
 
@@ -197,3 +209,74 @@ def test_cutting_a_graph_needs_all_its_inputs():
     assert len(make_model(cut(graph, ["x", "y"], ["z"])).graph.node) == 1
     with pytest.raises(ValueError, match="can't be computed without input 'y'"):
         cut(graph, ["x"], ["z"])
+
+
+def states_about_the_limits(task, count=40):
+    """Most of them near the limit of 1 m, or beyond it, and actions."""
+    generator = torch.Generator().manual_seed(4)
+    states = task.imagined_states(count, generator)
+    states[:, 0] = 2.4 * torch.rand(count, generator=generator) - 1.2
+    limits = torch.tensor(task.spec.effort_limits)
+    return states, limits * (2.0 * torch.rand(count, 1, generator=generator) - 1.0)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_bundle_tells_rooms_and_rewards_and_plans_for_both(tmp_path, strategy):
+    modules = learned(strategy, SHORT_RAIL)
+    shake(modules, 3)
+    bundle = load_bundle(write(tmp_path / "bundle", strategy, SHORT_RAIL))
+    task = modules.task
+    assert bundle.manifest.constraints == task.constraint_names
+    states, actions = states_about_the_limits(task)
+    both = {"state": states.numpy(), "action": actions.numpy()}
+    (room,) = bundle.run("constraints", **both)
+    assert room.shape == (len(states), 1)
+    np.testing.assert_allclose(room[:, 0], (1.0 - np.abs(both["state"][:, 0])) / 0.05, atol=1e-4)
+    (reward,) = bundle.run("reward", **both)
+    np.testing.assert_allclose(reward, task.reward(states, actions), atol=1e-5)
+    width, limits = bundle.manifest.width, torch.tensor(task.spec.effort_limits)
+    applied = torch.cat([actions / limits, torch.zeros(len(states), width - 1)], dim=-1)
+    noise = np.zeros(task.spec.predicted_dim, np.float32)
+    _, planned = bundle.run("step", state=both["state"], applied=applied.numpy(), noise=noise)
+    with torch.no_grad():
+        expected = modules.dynamics.reward(task, states, actions)
+    np.testing.assert_allclose(planned, expected, rtol=1e-4, atol=1e-3)
+    pays = room[:, 0] < 2.0
+    assert 5 < pays.sum() < 35
+    earned = modules.dynamics.earned(task, states, actions).detach().numpy()
+    assert (planned[pays] < earned[pays] - 1e-3).all()
+    np.testing.assert_allclose(planned[~pays], earned[~pays], rtol=1e-4, atol=1e-3)
+    two = {"states": np.stack([states, states], axis=1), "actions": applied.numpy()[:, None]}
+    (returns,) = bundle.run("score", **two)
+    with torch.no_grad():
+        closed = expected + DISCOUNT * modules.actor_critic.critic(states)
+    np.testing.assert_allclose(returns, closed, rtol=1e-4, atol=1e-3)
+
+
+def test_a_bundle_without_constraints_has_no_graph_of_them(tmp_path):
+    bundle = load_bundle(write(tmp_path / "bundle"))
+    assert bundle.manifest.constraints == ()
+    assert not {"constraints", "reward"} & bundle.graphs.keys()
+    assert not {"constraints.onnx", "reward.onnx"} & bundle.manifest.files.keys()
+
+
+def test_a_manifest_of_before_has_no_constraints(tmp_path):
+    path = write(tmp_path / "bundle", task=SHORT_RAIL)
+    manifest = read_manifest(path)
+    assert manifest.constraints == ("position of cart_joint -1 … 1 (the short rail)",)
+    document = yaml.safe_load((path / MANIFEST).read_text())
+    del document["constraints"]
+    (path / MANIFEST).write_text(yaml.safe_dump(document))
+    assert read_manifest(path).constraints == ()
+    assert "constraints" not in load_bundle(path).graphs
+
+
+def test_a_graph_of_constraints_that_tells_other_rooms_is_refused(tmp_path):
+    path = write(tmp_path / "bundle", task=SHORT_RAIL)
+    document = yaml.safe_load((path / MANIFEST).read_text())
+    reward = (path / "reward.onnx").read_bytes()
+    (path / "constraints.onnx").write_bytes(reward)
+    document["files"]["constraints.onnx"] = hashlib.sha256(reward).hexdigest()
+    (path / MANIFEST).write_text(yaml.safe_dump(document))
+    with pytest.raises(BundleError, match=r"constraints\.onnx: outputs are"):
+        load_bundle(path)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from bundle_factory import write_bundle
+from bundle_factory import SHORT_RAIL, write_bundle
 from fabricated_run import play_random, swing_up
 
 from hucrl_ros.config.schema import Config
@@ -28,6 +28,14 @@ def test_a_bundle_tells_the_tasks_rewards(run_folder, strategy):
         found = bundled(run_folder).rewards(states[:-1], actions)
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_what_is_paid_for_constraints_is_no_part_of_the_tasks_rewards(run_folder):
+    write_bundle(run_folder.bundle(0), task=SHORT_RAIL)
+    task = make_task(SHORT_RAIL, 0.2)
+    states = np.array([[0.0, 3.0, 0.0, 0.0], [1.2, 3.0, 1.0, 0.0]])
+    found = BundledTask(run_folder, Config(), task.described).rewards(states, np.ones((2, 1)))
+    np.testing.assert_allclose(found, task.rewards(states, np.ones((2, 1))), atol=1e-5)
 
 
 def test_efforts_beyond_the_limits_cost_what_they_cost(run_folder):

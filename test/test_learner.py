@@ -275,7 +275,8 @@ def test_where_fresh_policies_do_nothing_either_the_action_penalty_grows_from_0(
     learner = learner_of()
     staged.promises = [300.0]
     learned(learner, 1)
-    idle = make_model_rollout(learner.actor_critic, learner.dynamics).idle_return(learner.first)
+    idle = make_model_rollout(learner.actor_critic, learner.dynamics).idle(learner.first)
+    idle = idle.mean_return
     monkeypatch.setattr(learner, "_last_promise", lambda episode: [300.0])
     staged.promises, staged.gentle[:] = [idle, idle - 1.0, idle + gently], []
     bundle = learned(learner, 2)
@@ -293,7 +294,8 @@ def test_without_an_action_penalty_no_search_is_gentle(learner_of, staged):
 def test_a_promise_of_what_doing_nothing_earns_is_not_believed_at_once(learner_of, staged):
     learner = learner_of()
     learner.learn_from(EPISODES[:1], silent)
-    idle = make_model_rollout(learner.actor_critic, learner.dynamics).idle_return(learner.first)
+    idle = make_model_rollout(learner.actor_critic, learner.dynamics).idle(learner.first)
+    idle = idle.mean_return
     staged.promises, staged.begun[:] = [idle, 200.0], []
     assert learned(learner_of(), 1).fields.report.predicted_return == pytest.approx(200.0)
     assert len(staged.begun) == 2

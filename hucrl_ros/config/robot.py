@@ -228,6 +228,11 @@ class Draw(Settings):
         return self.std if self.low is None or self.high is None else self.high - self.low
 
     @property
+    def middle(self) -> float:
+        """The mean."""
+        return self.origin + self.first + (0.5 * self.spread if self.is_uniform else 0.0)
+
+    @property
     def largest(self) -> float:
         """Absolute value that is hardly exceeded."""
         first = self.origin + self.first
@@ -280,6 +285,8 @@ class RobotSettings(Settings):
     """In the order of commands; empty: those with a motor, or with an effort limit."""
     limits: dict[str, Limits] = Field(default_factory=dict)
     """Of joints, where learning should know others than the model's [rad or m]."""
+    joint_limits: bool = True
+    """Add a constraint for each joint with limits that has none in `constraints:`."""
     command: Command = "effort"
     """What the driver takes: efforts, velocities or positions."""
     effort_limits: tuple[Annotated[float, Field(gt=0)], ...] = ()

@@ -126,6 +126,9 @@ class ExplorationSettings(Settings):
     hallucinate: Literal["epistemic", "total"] = "epistemic"
     """`optimistic`: the deviation that η chooses from; of the `total` one, nothing is left to be
     noise."""
+    constraint_penalty: float = Field(1.0, ge=0)
+    """What a step costs in imagination that comes a margin nearer to a constraint than two margins
+    inside, three at most; 0: nothing [range of the task's rewards]."""
     random_episodes: int = Field(1, ge=0)
     """Episodes of random efforts before the first learned one; 0 with `--from` alone, where it is
     the default [1]."""

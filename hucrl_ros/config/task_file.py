@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from hucrl_ros.config.constraints import AnyConstraint, ConstraintList, FunctionConstraint
 from hucrl_ros.config.files import checked, read_mapping, share_directory
 from hucrl_ros.config.reward import RewardSettings, TaskSettings
 from hucrl_ros.config.robot import RobotSettings, RobotSpec
@@ -26,7 +27,8 @@ MODEL = "model"
 """Folder of the model's files in a run's folder."""
 SUFFIXES = (".yaml", ".yml")
 SETTINGS = "/**"
-SECTIONS = ("robot", "reward", "task")
+CONSTRAINTS = "constraints"
+SECTIONS = ("robot", "reward", "task", CONSTRAINTS)
 RENAMED = {"reach": "state_bounds"}
 """Keys of `robot:` in descriptions of before, and what they are called now."""
 logger = logging.getLogger(__name__)
@@ -43,6 +45,8 @@ class Description:
     robot: RobotSettings
     reward: RewardSettings
     task: TaskSettings
+    constraints: tuple[AnyConstraint, ...] = ()
+    """What must never happen; complete once nothing is left to derive."""
     has_settings: bool = False
     """There are settings of runs next to it."""
     files: tuple[Path, ...] = ()
@@ -66,7 +70,8 @@ class Description:
     @property
     def functions(self) -> tuple[Path, ...]:
         """Python files of the functions that are named."""
-        named = (self.reward.function, self.task.imagined)
+        limits = [c.function for c in self.constraints if isinstance(c, FunctionConstraint)]
+        named = (self.reward.function, self.task.imagined, *limits)
         return tuple(self.file_of(function) for function in named if function)
 
     def file_of(self, function: str) -> Path:
@@ -90,7 +95,7 @@ class Description:
         flat = _with_files_here(self, self.model.name)
         files = frozenset(file.read_bytes() for file in self._model_files())
         functions = [path.read_bytes() for path in self.functions]
-        return (flat.robot, flat.reward, flat.task, files, functions)
+        return (flat.robot, flat.constraints, flat.reward, flat.task, files, functions)
 
     def _model_files(self) -> Sequence[Path]:
         """The model and its meshes; a run keeps them in a folder where nothing else is."""
@@ -137,12 +142,34 @@ def read_description(path: Path) -> Description:
     robot = _robot(document, path)
     reward = _section(RewardSettings, document, "reward", path)
     task = _section(TaskSettings, {"task": {}, **document}, "task", path)
-    found = Description(path.absolute(), robot, reward, task, SETTINGS in document)
+    constraints = _constraints(document, path)
+    found = Description(path.absolute(), robot, reward, task, constraints, SETTINGS in document)
     _require_file(found.model, f"{path}: robot.model = {robot.model!r}")
     for key, function in (("reward.function", reward.function), ("task.imagined", task.imagined)):
         if function:
             _require_file(found.file_of(function), f"{path}: {key} = {function!r}")
+    for number, limit in enumerate(constraints):
+        if isinstance(limit, FunctionConstraint):
+            origin = f"{path}: {CONSTRAINTS}.{number}.function = {limit.function!r}"
+            _require_file(found.file_of(limit.function), origin)
     return found
+
+
+def _constraints(document: Mapping[str, Any], path: Path) -> tuple[AnyConstraint, ...]:
+    """The section `constraints:`, after that of the file whose robot it is."""
+    found: tuple[AnyConstraint, ...] = ()
+    if isinstance(other := document.get("robot"), str):
+        theirs = _constraints(read_mapping(path.parent / other), path.parent / other)
+        found = tuple(_moved(limit, Path(other).parent) for limit in theirs)
+    values = {key: value for key, value in document.items() if key == CONSTRAINTS}
+    return (*found, *checked(ConstraintList, values, path).constraints)
+
+
+def _moved(limit: AnyConstraint, folder: Path) -> AnyConstraint:
+    """As named from another folder."""
+    if not isinstance(limit, FunctionConstraint):
+        return limit
+    return limit.model_copy(update={"function": str(folder / limit.function)})
 
 
 def _robot(document: Mapping[str, Any], path: Path) -> RobotSettings:
@@ -253,13 +280,22 @@ def _with_files_here(found: Description, model: str) -> Description:
         robot=found.robot.model_copy(update={"model": model}),
         reward=found.reward.model_copy(update={"function": function}),
         task=found.task.model_copy(update={"imagined": imagined}),
+        constraints=tuple(_here(limit) for limit in found.constraints),
     )
+
+
+def _here(limit: AnyConstraint) -> AnyConstraint:
+    if not isinstance(limit, FunctionConstraint):
+        return limit
+    return limit.model_copy(update={"function": Path(limit.function).name})
 
 
 def dump_description(described: Description) -> str:
     """The YAML that `read_description` reads back to equal sections."""
-    sections = {name: getattr(described, name) for name in SECTIONS}
+    listed = ConstraintList(constraints=described.constraints)
+    sections = {name: getattr(described, name) for name in SECTIONS if name != CONSTRAINTS}
     dumped = {k: v.model_dump(mode="json", exclude_defaults=True) for k, v in sections.items()}
+    dumped |= listed.model_dump(mode="json", exclude_defaults=True)
     values = {name: section for name, section in dumped.items() if section}
     return yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=90)
 

@@ -67,6 +67,10 @@ def signatures(manifest: Manifest) -> dict[str, Signature]:
     if manifest.hallucination_dim:
         eta = (PARTICLES, manifest.hallucination_dim)
         graphs["hallucination"] = Signature({"state": state}, {"eta": eta})
+    if manifest.constraints:
+        both: dict[str, Shape] = {"state": state, "action": action}
+        graphs["constraints"] = Signature(both, {"room": (PARTICLES, len(manifest.constraints))})
+        graphs["reward"] = Signature(both, {"reward": value})
     return graphs
 
 

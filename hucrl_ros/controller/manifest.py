@@ -145,6 +145,9 @@ class Manifest(BundleFields):
     """Length h of the hallucinated action: m, or 0 for a strategy without one."""
     target_std: tuple[float, ...]
     """Standard deviation of the model's targets, of each predicted entry [its unit]."""
+    constraints: tuple[str, ...] = ()
+    """What must never happen, in words, in the order of `constraints.onnx`; none: there is no such
+    graph."""
     files: dict[str, str]
     """SHA-256 of every other file in the folder."""
 

@@ -77,6 +77,27 @@ class RolloutOutput(NamedTuple):
     """`(N, H, q + h)` after clipping, in [-1, 1]."""
 
 
+class JudgementOutput(NamedTuple):
+    """What is told of states and actions where there are constraints."""
+
+    room: Tensor
+    """`(N, K)` [margins]."""
+    reward: Tensor
+    """`(N,)` the task's own."""
+
+
+class Judgement(nn.Module):
+    """What the safety filter asks, and whoever judges an episode without torch."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.task = task
+
+    def forward(self, state: Tensor, action: Tensor) -> JudgementOutput:
+        """Of states `(N, p)` and actions `(N, q)` [N m or N]."""
+        return JudgementOutput(self.task.room(state, action), self.task.reward(state, action))
+
+
 class Parts(nn.Module):
     """All parts of one planning step in one module, exported once and then cut into graphs."""
 
@@ -222,6 +243,11 @@ class BundleExporter:
         }
         if self._parts.dynamics.hallucination_dim:
             graphs["hallucination"] = cut(whole, ["state"], ["eta"])
+        if self._task.constraint_names:
+            both = {"state": inputs["state"], "action": torch.zeros(count, spec.action_dim)}
+            judged = export_parts(Judgement(self._task), both, JudgementOutput._fields)
+            graphs["constraints"] = cut(judged, list(both), ["room"])
+            graphs["reward"] = cut(judged, list(both), ["reward"])
         return {name: make_model(graph) for name, graph in graphs.items()}
 
     def _parity(self, seed: int) -> dict[str, NDArray[np.float32]]:
@@ -260,6 +286,11 @@ class BundleExporter:
             }
             if self._parts.dynamics.hallucination_dim:
                 cases["hallucination"] = ({"state": states}, {"eta": output.eta})
+            if self._task.constraint_names:
+                judged = Judgement(self._task)(states, actions)
+                both = {"state": states, "action": actions}
+                cases["constraints"] = (both, {"room": judged.room})
+                cases["reward"] = (both, {"reward": judged.reward})
         return {
             f"{graph}.{kind}.{name}": tensor.numpy()
             for graph, tensors in cases.items()
@@ -287,6 +318,7 @@ class BundleExporter:
             angles=task.angles,
             reach=tuple(None if bound == math.inf else bound for bound in task.state_bounds),
             hallucination_dim=self._parts.dynamics.hallucination_dim,
+            constraints=task.constraint_names,
             target_std=tuple(self._parts.dynamics.model.targets.std.tolist()),
             files={name: hashlib.sha256(c).hexdigest() for name, c in contents.items()},
         )

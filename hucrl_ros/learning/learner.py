@@ -276,20 +276,22 @@ class Learner:
                 "gently taught" if gentle else "fresh",
                 other.promise,
             )
-            if other.promise > found.promise:
+            if other.score > found.score:
                 return other
             self.actor_critic.load_state_dict(newest)
             return found
 
         found = search(anew=not settings.warm_start)
-        idle = rollout.idle_return(first)
-        known = known or [idle]
-        span = max(*known, found.promise) - min(*known, idle)
-        something = idle + NOTHING * span
-        if found.promise < max(max(known) - COLLAPSE * span, something):
+        idle = rollout.idle(first)
+        least = rollout.earned(idle).mean_return
+        known = known or [least]
+        span = max(*known, found.promise) - min(*known, least)
+        something = idle.mean_return + NOTHING * span
+        # Nothing was paid for constraints in what is known.
+        if found.promise < max(known) - COLLAPSE * span or found.score < something:
             found = better(found, gentle=False)
         # Without an action penalty a gentle search would be another of the same.
-        if found.promise < something and self.task.action_penalty > 0:
+        if found.score < something and self.task.action_penalty > 0:
             found = better(found, gentle=True)
         return found
 

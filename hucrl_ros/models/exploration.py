@@ -7,6 +7,8 @@ optimistic   s' = μ(s, a) + β Σ(s, a) η(s) + noise ε, with η chosen like a
 sombrl       s' = μ(s, a) + noise ε, and λ β ‖Σ(s, a)‖ is added to the reward
 opax         s' as optimistic, and Σ log(1 + Σ² / noise²) is the reward
 
+With all of them a step that comes near a constraint pays for it.
+
 μ and Σ are mean and epistemic deviation of the dynamics model, ε is standard normal.
 """
 
@@ -22,6 +24,8 @@ from hucrl_ros.tasks import Task
 
 JITTER = 1e-6
 """Share of each variance added to it, so that float32 finds a factor of few heads' covariance."""
+WANTED, MOST = 2.0, 3.0
+"""[margins] A step pays for the room that it has less than this, and for no more than that."""
 TINY = 1e-14
 """Variance that counts as none [units of the state, squared]."""
 
@@ -47,9 +51,38 @@ class ImaginedDynamics(nn.Module, ABC):
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
         """Prepare for learning what plays `episode` (decay β, draw a function)."""
 
+    def bonus(self, state: Tensor, action: Tensor) -> Tensor | None:
+        """What a step `(...)` would tell of the model; None: it doesn't count."""
+        return None
+
+    def earned(self, task: Task, state: Tensor, action: Tensor) -> Tensor:
+        """What a step from `state` `(..., p)` under `action` `(..., q)` brings `(...)`.
+
+        It is the task's reward, where that counts, and the bonus.
+        """
+        bonus = self.bonus(state, action)
+        if bonus is None:
+            return task.reward(state, action)
+        return task.reward(state, action) + bonus if self.for_task else bonus
+
     def reward(self, task: Task, state: Tensor, action: Tensor) -> Tensor:
-        """Reward `(...)` of an imagined step from `state` `(..., p)` under `action` `(..., q)`."""
-        return task.reward(state, action)
+        """What plans and policies are to maximise: `earned`, less what is paid for constraints.
+
+        A margin less of room costs the range of the task's rewards, so that no detour is longer
+        than it is worth, and what a step would tell of the model: there is nothing to be learned
+        beyond a constraint.
+        """
+        earned = self.earned(task, state, action)
+        if not self.pays(task):
+            return earned
+        missing = (WANTED - task.room(state, action)).clamp(0.0, MOST).sum(dim=-1)
+        bonus = self.bonus(state, action)
+        price = task.reward_range if bonus is None else task.reward_range + bonus
+        return earned - self.settings.constraint_penalty * price * missing
+
+    def pays(self, task: Task) -> bool:
+        """Whether `reward` is another one than `earned`."""
+        return bool(task.constraint_names) and self.settings.constraint_penalty > 0
 
     @abstractmethod
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
@@ -141,11 +174,11 @@ class SombrlDynamics(HallucinatedDynamics):
         prediction = self.model.predict(state, action)
         return prediction.mean + prediction.aleatoric * noise
 
-    def reward(self, task: Task, state: Tensor, action: Tensor) -> Tensor:
-        """The task's reward and the bonus, Σ in standard deviations of the targets."""
+    def bonus(self, state: Tensor, action: Tensor) -> Tensor:
+        """λβ‖Σ‖, Σ in standard deviations of the targets."""
         deviation = self.model.predict(state, action).epistemic / self.model.targets.std
         norm: Tensor = torch.linalg.vector_norm(deviation, dim=-1)
-        return super().reward(task, state, action) + self.settings.bonus * self.beta * norm
+        return self.settings.bonus * self.beta * norm
 
 
 class OpaxDynamics(HallucinatedDynamics):
@@ -156,7 +189,7 @@ class OpaxDynamics(HallucinatedDynamics):
 
     for_task = False
 
-    def reward(self, task: Task, state: Tensor, action: Tensor) -> Tensor:
+    def bonus(self, state: Tensor, action: Tensor) -> Tensor:
         """Σ_j log(1 + Σ_j² / noise_j²) [nats], twice a bound on the information gain.
 
         A model may know of no noise: it counts as `model.min_aleatoric_std` at least.

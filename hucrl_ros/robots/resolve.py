@@ -18,6 +18,7 @@ from hucrl_ros.config.task_file import (
     task_of_path,
 )
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.robots.joint_limits import with_joint_limits
 from hucrl_ros.robots.measured import Measured, measure, round_up
 from hucrl_ros.robots.model_files import build_model, model_dependencies
 from hucrl_ros.robots.motors import Motor, read_motors
@@ -64,7 +65,7 @@ def _resolved(path: Path) -> Description:
 
 
 def resolve(found: Description) -> Description:
-    """Derive what a description leaves out: joints, limits, starts, scales and state bounds.
+    """Derive what a description leaves out: joints, limits, starts, scales, bounds, constraints.
 
     Raises:
         ConfigError: the model and the description don't fit together.
@@ -81,7 +82,12 @@ def resolve(found: Description) -> Description:
     described = dataclasses.replace(found, robot=robot)
     robot = _with_start(robot, MujocoRobot(described))
     described = dataclasses.replace(found, robot=robot)
-    return dataclasses.replace(found, robot=_with_scales(robot, MujocoRobot(described)))
+    built = MujocoRobot(described)
+    return dataclasses.replace(
+        described,
+        robot=_with_scales(robot, built),
+        constraints=with_joint_limits(described, built),
+    )
 
 
 def _with_joints(found: Description, model: mujoco.MjModel) -> RobotSettings:

@@ -63,16 +63,24 @@ class SearchResult(NamedTuple):
     """What a search found."""
 
     episode: Trajectories
-    """Imagined episodes of the best policies, one from each start that was asked for."""
+    """Imagined episodes of the best policies, one from each start that was asked for; with what
+    is earned, whatever was paid for constraints."""
     weights: Weights
     """State of the `ActorCritic` that played them."""
     refused: int = 0
     """Gradient steps refused and imagined trajectories left out: something was not finite."""
+    paid: float = 0.0
+    """Mean over the episodes of what was paid for coming near constraints."""
 
     @property
     def promise(self) -> float:
         """Mean return of the episodes."""
-        return float(self.episode.rewards.sum(dim=0).mean())
+        return self.episode.mean_return
+
+    @property
+    def score(self) -> float:
+        """What was maximised."""
+        return self.promise - self.paid
 
 
 class PolicySearch(ABC):
@@ -237,7 +245,7 @@ class _Best:
         # The same noise for every trial: a later one must not win by luck.
         generator = torch.Generator(self._first.device).manual_seed(0)
         episode = self._rollout.imagine(self._first, steps, generator)
-        score = float(episode.rewards.sum(dim=0).mean())
+        score = episode.mean_return
         finite = all(bool(torch.isfinite(p).all()) for p in self._actor_critic.parameters())
         if finite and score > self._score:
             self._score, self._episode = score, episode
@@ -252,7 +260,9 @@ class _Best:
                 "policy search: weights or imagined returns are not finite; "
                 "nothing was learned from this episode"
             )
-        return SearchResult(self._episode, self._weights, refused)
+        told = self._rollout.earned(self._episode)
+        paid = told.mean_return - self._episode.mean_return
+        return SearchResult(told, self._weights, refused, paid)
 
 
 @contextmanager

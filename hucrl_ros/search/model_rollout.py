@@ -22,6 +22,11 @@ class Trajectories(NamedTuple):
     rewards: Tensor
     """`(T, N)`"""
 
+    @property
+    def mean_return(self) -> float:
+        """Of the particles, not discounted."""
+        return float(self.rewards.sum(dim=0).mean())
+
 
 class InitialStates:
     """Where imagined trajectories start: states of the task, and recorded states."""
@@ -111,12 +116,22 @@ class ModelRollout:
         efforts = self.actor_critic.effort(held[..., : self.actor_critic.task.spec.action_dim])
         return visited, self.dynamics.reward(self.actor_critic.task, visited[:-1], efforts)
 
-    def idle_return(self, states: Tensor) -> float:
-        """Mean return of an episode from each of `states` `(n, p)` in which nothing is done."""
+    @torch.no_grad()
+    def earned(self, imagined: Trajectories) -> Trajectories:
+        """The same with what is earned, whatever was paid for constraints."""
+        task = self.actor_critic.task
+        if not self.dynamics.pays(task):
+            return imagined
+        earned = self.dynamics.earned(task, imagined.states[:-1], imagined.actions)
+        return imagined._replace(rewards=earned)
+
+    def idle(self, states: Tensor) -> Trajectories:
+        """An episode from each of `states` `(n, p)` in which nothing is done."""
         task, width = self.actor_critic.task, self.actor_critic.hallucination_dim
         joint = torch.zeros(len(states), task.spec.action_dim + width)
         noise = torch.zeros(task.steps, len(states), task.spec.predicted_dim)
-        return float(self.hold(states, joint, noise)[1].sum(dim=0).mean())
+        visited, rewards = self.hold(states, joint, noise)
+        return Trajectories(visited, torch.zeros(*noise.shape[:2], task.spec.action_dim), rewards)
 
     @torch.no_grad()
     def values_of(

@@ -1,8 +1,9 @@
-"""Traces torch modules to ONNX; whether a user's reward can become part of a bundle's graphs."""
+"""Traces torch modules to ONNX; whether a user's functions can become part of a bundle."""
 
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -21,50 +22,62 @@ TOLERANCE = 1e-3
 """Largest |onnx − torch| / (1 + |torch|), as in a bundle [1]."""
 
 
-class _Reward(nn.Module):
-    def __init__(self, task: Task) -> None:
+Function = Callable[[Tensor, Tensor], Tensor]
+"""Of states and actions."""
+
+
+class _Alone(nn.Module):
+    def __init__(self, task: Task, function: Function) -> None:
         super().__init__()
-        self.task = task
+        self.task = task  # Its buffers are the function's.
+        self.function = function
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
-        return self.task.reward(state, action)
+        return self.function(state, action)
 
 
 def check_export(task: Task) -> None:
-    """Export the reward alone, and compare it with torch in other states.
+    """Export the reward alone, and each constraint that is a user's, and compare with torch.
 
     Raises:
-        ConfigError: it can't be exported, or computes something else then: it branches on
+        ConfigError: one can't be exported, or computes something else then: it branches on
             values, or leaves torch.
     """
+    _check(task, "reward", task.reward, task.origin)
+    for origin, room in task.room_functions:
+        _check(task, "room", room, origin)
+
+
+def _check(task: Task, name: str, function: Function, origin: Path) -> None:
     generator = torch.Generator().manual_seed(1)
     states = task.imagined_states(2 * COUNT, generator)
     limits = torch.tensor(task.spec.effort_limits)
     actions = limits * (2.0 * torch.rand(len(states), len(limits), generator=generator) - 1.0)
-    origin = task.origin
     inputs = {"state": states[COUNT:].numpy(), "action": actions[COUNT:].numpy()}
     try:
         # Another number of states, as none may stay in the graph.
-        content = trace(_Reward(task), {"state": states[:3], "action": actions[:3]}, ["reward"])
+        content = trace(
+            _Alone(task, function), {"state": states[:3], "action": actions[:3]}, [name]
+        )
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
         exported = session.run(None, inputs)[0]
     except Exception as error:
         raise ConfigError(
-            f"{origin}: the reward can't be exported to ONNX: {_cause(error)}; it must be "
+            f"{origin}: the {name} can't be exported to ONNX: {_cause(error)}; it must be "
             "made of torch operations, without branches on values, and len(x) be x.shape[0]"
         ) from None
     with torch.no_grad():
-        expected = task.reward(states[COUNT:], actions[COUNT:]).numpy()
+        expected = function(states[COUNT:], actions[COUNT:]).numpy()
     if exported.shape != expected.shape:
         raise ConfigError(
-            f"{origin}: exported to ONNX the reward is {exported.size} numbers for {COUNT} "
+            f"{origin}: exported to ONNX the {name} is {exported.size} numbers for {COUNT} "
             "states; it must be made of torch operations alone"
         )
     wrong = np.abs(exported - expected) / (1.0 + np.abs(expected))
     if not wrong.max() <= TOLERANCE:
         worst = int(np.nan_to_num(wrong, nan=np.inf).argmax())
         raise ConfigError(
-            f"{origin}: exported to ONNX the reward is {exported[worst]:.6g} where torch says "
+            f"{origin}: exported to ONNX the {name} is {exported[worst]:.6g} where torch says "
             f"{expected[worst]:.6g}; it must be made of torch operations alone"
         )
 

@@ -15,6 +15,7 @@ from hucrl_ros.config.robot import Draw, RobotSpec
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot
+from hucrl_ros.tasks.constraints import Constraints
 from hucrl_ros.tasks.geometry import Geometry, Stop, Vector
 from hucrl_ros.tasks.terms import total
 from hucrl_ros.tasks.view import (
@@ -26,6 +27,8 @@ from hucrl_ros.tasks.view import (
 )
 
 Bound = float | tuple[float, float]
+RANGE_SAMPLES = 4096
+"""Imagined states among which the largest and the least reward are looked for."""
 
 
 class Task(nn.Module):
@@ -51,6 +54,10 @@ class Task(nn.Module):
     """Largest `distance` at the end of an episode that counts as success [m]."""
     optimum: float | None = None
     """Best achievable return at this action penalty, or None where nobody computed it."""
+    constraint_names: tuple[str, ...] = ()
+    """What must never happen, in words; `(K,)`."""
+    reward_range: float = 0.0
+    """Largest less least reward of a step, as far as known; 0 where there are no constraints."""
 
     def __init__(self, described: Description, action_penalty: float) -> None:
         """Load the robot's model and, where it is a function, the reward.
@@ -82,8 +89,12 @@ class Task(nn.Module):
         self.view = RobotView(settings, robot, action_penalty)
         self._reward: RewardFunction | None = self._load(described.reward.function)
         self._imagined: ImaginedFunction | None = self._load(described.task.imagined)
+        self._constraints = Constraints(described, self.view)
+        self.constraint_names = tuple(limit.name for limit in described.constraints)
         self._check()
         self.geometry = self._geometry(robot)
+        if self.constraint_names:
+            self.reward_range = self._range_of_rewards()
 
     @property
     def spec(self) -> RobotSpec:
@@ -162,6 +173,18 @@ class Task(nn.Module):
             return self._reward(state, action, self.view)
         return total(self.described.reward.terms, self.view, state, action)
 
+    def room(self, state: Tensor, action: Tensor) -> Tensor:
+        """Room `(..., K)` left by each constraint in `state` `(..., p)` under `action` `(..., q)`.
+
+        In margins: 0 at the limit, negative beyond it, 1 where a margin is left.
+        """
+        return self._constraints.room(state, action)
+
+    @property
+    def room_functions(self) -> list[tuple[Path, Callable[[Tensor, Tensor], Tensor]]]:
+        """Constraints that are functions of a user's, after the file that each is in."""
+        return self._constraints.functions
+
     @contextmanager
     def counting(self, share: float) -> Iterator[None]:
         """Inside, rewards count so much of the action penalty."""
@@ -234,15 +257,14 @@ class Task(nn.Module):
         """
         generator = torch.Generator().manual_seed(0)
         states = self._checked_states(64, generator)
-        limits = torch.tensor(self.spec.effort_limits)
-        actions = limits * (2.0 * torch.rand(64, len(limits), generator=generator) - 1.0)
+        actions = self._random_actions(64, generator)
         origin = self.origin
+        told = "" if self.described.reward.terms else "reward: "
         for shape in ((64,), (4, 16)):  # Searches have steps and particles.
             try:
                 reward = self.reward(states.reshape(*shape, -1), actions.reshape(*shape, -1))
-                self.distance(states)
             except ConfigError as error:
-                raise ConfigError(f"{self.described.path}: {error}") from None
+                raise ConfigError(f"{self.described.path}: {told}{error}") from None
             except Exception as error:
                 raise ConfigError(explain(origin, error)) from None
             if not isinstance(reward, Tensor):
@@ -261,6 +283,25 @@ class Task(nn.Module):
                     f"{origin}: the reward is {float(reward.reshape(-1)[worst])} in the state "
                     f"{_shown(states[worst])} under the action {_shown(actions[worst])}"
                 )
+        try:
+            self.distance(states)
+        except ConfigError as error:
+            raise ConfigError(f"{self.described.path}: reward.success: {error}") from None
+        start = [self.described.robot.start[entry] for entry in self.described.robot.entries]
+        self._constraints.check(states, actions, torch.tensor([draw.middle for draw in start]))
+
+    def _range_of_rewards(self) -> float:
+        generator = torch.Generator().manual_seed(1)
+        states = self.imagined_states(RANGE_SAMPLES, generator)
+        with torch.no_grad():
+            rewards = self.reward(states, self._random_actions(RANGE_SAMPLES, generator))
+        known = rewards[rewards.isfinite()]
+        # Where all steps earn the same, any price is the highest.
+        return float(known.max() - known.min()) or 1.0
+
+    def _random_actions(self, count: int, generator: torch.Generator) -> Tensor:
+        limits = torch.tensor(self.spec.effort_limits)
+        return limits * (2.0 * torch.rand(count, len(limits), generator=generator) - 1.0)
 
     def _checked_states(self, count: int, generator: torch.Generator) -> Tensor:
         origin = self.described.file_of(self.described.task.imagined)

@@ -101,9 +101,7 @@ class RobotView(nn.Module):
         """
         index = mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_BODY, name)
         if index < 0 or not self.is_in_state(name):
-            raise ConfigError(
-                f"reward: body {name!r} isn't in the state; known: {self._known_points()}"
-            )
+            raise ConfigError(f"body {name!r} isn't in the state; known: {self._known_points()}")
         names = [f"{name}_{axis}" for axis in AXES]
         found = [self.entries.index(entry) for entry in names if entry in self.entries]
         if found == list(range(found[0], found[0] + len(AXES))):  # One slice is cheaper.
@@ -134,13 +132,11 @@ class RobotView(nn.Module):
 
     def _kinematics(self, site: str) -> ForwardKinematics:
         if mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_SITE, site) < 0:
-            raise ConfigError(
-                f"reward: the model has no site {site!r}; known: {self._known_points()}"
-            )
+            raise ConfigError(f"the model has no site {site!r}; known: {self._known_points()}")
         try:
             return ForwardKinematics(self._model, site, self.spec.joint_names)
         except ValueError as error:
-            raise ConfigError(f"reward: {error}") from None
+            raise ConfigError(str(error)) from None
 
     def _known_points(self) -> str:
         sites = [self._model.site(k).name for k in range(self._model.nsite)]
@@ -149,7 +145,7 @@ class RobotView(nn.Module):
 
     def _index(self, name: str, known: tuple[str, ...], kind: str) -> int:
         if name not in known:
-            raise ConfigError(f"reward: {name!r} is no {kind}; known: {', '.join(known)}")
+            raise ConfigError(f"{name!r} is no {kind}; known: {', '.join(known)}")
         return known.index(name)
 
 
