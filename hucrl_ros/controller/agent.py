@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from hucrl_ros.controller.braking import braking_rule
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import make_engine
 from hucrl_ros.controller.random_efforts import RandomEfforts
@@ -112,6 +113,7 @@ class Agent:
         self._budget = Budget(budget_s, clock)
         largest = manifest.random_share * self._limits
         self._random = RandomEfforts(largest, manifest.random_bandwidth, manifest.period)
+        self._braking = braking_rule(bundle)
         # To follow the policy takes less time than to have another thread do it.
         waits = budget_s is not None and manifest.planner.algorithm != "policy"
         self._deadline = DeadlinePlanner(executor if waits else None)
@@ -128,6 +130,8 @@ class Agent:
         self._rng = np.random.default_rng((seed, self.bundle.manifest.episode))
         self._planner.reset(self._rng)
         self._random.reset()
+        if self._braking is not None:
+            self._braking.reset()
         self._plan, self._plan_age = None, 0
         self.fallbacks = 0
 
@@ -164,8 +168,10 @@ class Agent:
             periods: Since the last call, by the stamps [control periods].
         """
         if self.bundle.manifest.random:
-            action = self._random.draw(self._rng)
-            return Tick(action, Source.RANDOM, 0, math.nan, 0.0, None)
+            action, changed = self._random.draw(self._rng), False
+            if self._braking is not None:
+                action, changed, _ = self._braking.check(state, action, coming)
+            return Tick(action, Source.RANDOM, 0, math.nan, 0.0, None, filtered=changed)
         self._grow_older(periods)
         busy = self._deadline.busy
         if not busy:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.timing import InForce
 
 Array = NDArray[np.float64]
@@ -233,3 +234,24 @@ def _moved(
 def _stacked(parts: Sequence[Array], like: Array) -> Array:
     """`(C, P, q)` from P arrays that are as large as `like` `(C, q)`, or smaller."""
     return np.stack([np.broadcast_to(part, like.shape) for part in parts], axis=1)
+
+
+def braking_rule(bundle: Bundle) -> BrakingRule | None:
+    """What keeps a random bundle's actions within its constraints; None: nothing has to."""
+    manifest, spec = bundle.manifest, bundle.manifest.spec
+    known = bool(manifest.deceleration) or spec.command != "effort"
+    if not (manifest.random and manifest.constraints and known):
+        return None
+
+    def room(states: Array, actions: Array) -> Array:
+        inputs = {"state": states.astype(np.float32), "action": actions.astype(np.float32)}
+        return bundle.run("constraints", **inputs)[0].astype(np.float64)
+
+    safety = manifest.safety
+    return BrakingRule(
+        spec,
+        room,
+        tuple(map(min, spec.effort_limits, safety.effort_limits or spec.effort_limits)),
+        Motors(manifest.deceleration, manifest.acceleration, manifest.steady_speed),
+        safety.effort_rate,
+    )
