@@ -49,12 +49,26 @@ def check(task="pendulum", *words):
     return done.returncode, done.stdout + done.stderr, time.monotonic() - begin
 
 
+ON_ROBOT = {
+    "safety__velocity_limits": [100.0],  # the driver's pendulum may turn for ever
+    "exploration__random_share": 1.0,  # what is learned from shall show in each period
+    "exploration__random_bandwidth": 0.0,
+}
+"""Settings for a robot that nothing limits, which `hucrl up` refuses, and for lively efforts."""
+
+
 def domain_here():
     return {"ROS_DOMAIN_ID": os.environ["ROS_DOMAIN_ID"]}
 
 
 def up(out, *words, episodes=1):
-    arguments = ["pendulum", *quick_arguments(), "--no-figures", "--no-simulator", *words]
+    arguments = [
+        "pendulum",
+        *quick_arguments(**ON_ROBOT),
+        "--no-figures",
+        "--no-simulator",
+        *words,
+    ]
     return Up(*arguments, "--episodes", str(episodes), out=out, environment=domain_here())
 
 
@@ -228,7 +242,7 @@ def test_a_driver_that_takes_something_else_than_efforts_is_learned_from(
 ):
     """What the commands did, by the driver's own physics; efforts that it shows don't count."""
     robot = servo_robot(tmp_path, command)
-    words = [*quick_arguments(), "--no-figures", "--no-simulator", "--episodes", "1"]
+    words = [*quick_arguments(**ON_ROBOT), "--no-figures", "--no-simulator", "--episodes", "1"]
     out = tmp_path / "run"
     with (
         driver(rate=200.0, interface=command, named=True),

@@ -80,6 +80,13 @@ def test_episodes_of_a_robot_and_of_a_simulator_do_not_mix(on_robot, tmp_path, c
     assert run.on_robot.exists() == on_robot
 
 
+def test_a_robot_that_nothing_limits_is_refused_before_anything_is_made(tmp_path, capsys):
+    assert main(["up", "pendulum", "--no-simulator", "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert "nothing does" in error and "safety.velocity_limits=[...]" in error
+    assert not (tmp_path / "run").exists()
+
+
 def test_lockstep_without_a_simulator_is_refused(tmp_path, capsys):
     assert main(["up", "pendulum", "--no-simulator", "--lockstep"]) == 2
     assert "--no-simulator: a robot doesn't wait" in capsys.readouterr().err

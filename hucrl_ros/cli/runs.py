@@ -86,6 +86,7 @@ def up(
     Simulator, controller, watchdog, recorder, learner and supervisor start as processes of their
     own. Ctrl-C ends all of them.
     """
+    from hucrl_ros.run.on_robot import random_efforts
     from hucrl_ros.run.session import wished_domain
 
     require_ros()
@@ -96,6 +97,8 @@ def up(
     if no_simulator and not resume:
         wished = _check_robot(_asked(ctx.params, mode=mode))
     run_folder = _new_or_continued_run(ctx.params, mode=mode)
+    if no_simulator and not resume and run_folder.config.exploration.random_episodes:
+        print(random_efforts(run_folder.config), flush=True)
     if not _is_finished(run_folder):
         if no_simulator and resume:
             run_folder.require_player(on_robot=True)
@@ -173,6 +176,7 @@ def _asked(typed: Mapping[str, Any], prefix: str = "", mode: str | None = None) 
         resume=typed["resume"],
         prefix=prefix,
         like_hardware=typed.get("like_hardware", False),
+        on_robot=typed.get("no_simulator", False),
         source=typed["source"],
         remote_learner=typed.get("remote_learner", False),
     )
@@ -195,14 +199,19 @@ def _check_robot(asked: "RunOptions") -> int:
     """Look at the robot before anything is made or moved; returns its ROS domain.
 
     Raises:
+        ConfigError: nothing limits where it may be.
         RunError: it can't be controlled; says what to change.
     """
     from hucrl_ros.doctor import Level
     from hucrl_ros.doctor.robot import refuse_faults
+    from hucrl_ros.run.on_robot import require_limits
 
+    robot = robot_of(asked)
+    if not asked.resume:  # or it could never be gone on with, as a run keeps its settings
+        require_limits(*robot)
     domain = robots_domain()
     print(f"listening to the robot  (ROS_DOMAIN_ID={domain})", flush=True)
-    examined = look_at(robot_of(asked), domain)
+    examined = look_at(robot, domain)
     refuse_faults(examined)
     for name, (level, found, advice) in examined.items():
         if level is Level.NOTE:

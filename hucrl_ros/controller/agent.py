@@ -10,6 +10,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.controller.braking import braking_rule
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import OnnxEngine, make_engine
 from hucrl_ros.controller.random_efforts import RandomEfforts
@@ -120,6 +121,7 @@ class Agent:
         self._budget = Budget(budget_s, clock)
         largest = manifest.random_share * self._limits
         self._random = RandomEfforts(largest, manifest.random_bandwidth, manifest.period)
+        self._braking = braking_rule(bundle)
         # To follow the policy takes less time than to have another thread do it.
         waits = budget_s is not None and manifest.planner.algorithm != "policy"
         self._deadline = DeadlinePlanner(executor if waits else None)
@@ -138,6 +140,8 @@ class Agent:
         self._random.reset()
         if self._filter is not None:
             self._filter.start_episode()
+        if self._braking is not None:
+            self._braking.reset()
         self._plan, self._plan_age = None, 0
         self.fallbacks = 0
 
@@ -174,8 +178,11 @@ class Agent:
             periods: Since the last call, by the stamps [control periods].
         """
         if self.bundle.manifest.random:
-            action = self._random.draw(self._rng)
-            return Tick(action, Source.RANDOM, 0, math.nan, 0.0, None)
+            tick = Tick(self._random.draw(self._rng), Source.RANDOM, 0, math.nan, 0.0, None)
+            if self._braking is None:
+                return tick
+            found = self._braking.check(state, tick.action, coming)
+            return tick._replace(action=found.action, filtered=found.constraint + 1)
         self._grow_older(periods)
         busy = self._deadline.busy
         if not busy:

@@ -134,6 +134,13 @@ class Manifest(BundleFields):
     """Largest absolute action of each actuated joint [N m or N; rad/s or m/s; rad or m]."""
     command: Command = "effort"
     """What the robot's driver takes; of positions an action is the way from the joint's."""
+    deceleration: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    """That the largest effort promises at least, of each actuated joint; none where there are no
+    constraints, or commands are no efforts [rad/s^2 or m/s^2]."""
+    acceleration: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    """The same at most [rad/s^2 or m/s^2]."""
+    steady_speed: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    """Up to which both hold; none: at any [rad/s or m/s]."""
     period: float = Field(ge=SHORTEST_PERIOD, le=LONGEST_PERIOD)
     """Control period [s]."""
     angles: tuple[int, ...]
@@ -160,6 +167,11 @@ class Manifest(BundleFields):
         ):
             if len(getattr(self, name)) != length:
                 raise ValueError(f"{name} has {len(getattr(self, name))} entries, not {length}")
+        for name in ("deceleration", "acceleration", "steady_speed"):
+            if len(getattr(self, name)) not in (0, self.spec.action_dim):
+                raise ValueError(f"{name} has {len(getattr(self, name))} entries")
+        if bool(self.deceleration) != bool(self.acceleration):
+            raise ValueError("deceleration and acceleration: one is missing")
         for joint in self.actuated_joints:
             if joint not in self.joint_names:
                 raise ValueError(f"actuated_joints has {joint!r}, which joint_names lacks")

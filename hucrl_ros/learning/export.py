@@ -33,6 +33,7 @@ from hucrl_ros.learning.graphs import (
     swap_weights,
 )
 from hucrl_ros.models.exploration import ImaginedDynamics
+from hucrl_ros.robots.stopping import Promised, promised
 from hucrl_ros.search import ActorCritic, networks_of
 from hucrl_ros.tasks import Task
 
@@ -176,6 +177,7 @@ class BundleExporter:
         self._width = task.spec.action_dim + dynamics.hallucination_dim
         self._discount = discount
         self._models: dict[str, ModelProto] | None = None
+        self._promised: Promised | None = None
 
     def write(self, path: Path, fields: BundleFields, imagined: ImaginedEpisode | None) -> None:
         """Write a bundle; it appears under `path` when it is complete and verified.
@@ -300,6 +302,10 @@ class BundleExporter:
 
     def _manifest(self, fields: BundleFields, contents: Mapping[str, bytes]) -> Manifest:
         task, spec = self._task, self._task.spec
+        if self._promised is None:  # of a run, whose settings stay
+            limits = fields.safety.effort_limits or spec.effort_limits
+            least = tuple(map(min, limits, spec.effort_limits))
+            self._promised = promised(task.robot(), least) if task.constraint_names else Promised()
         return Manifest(
             **dict(fields),
             schema_version=SCHEMA_VERSION,
@@ -312,6 +318,9 @@ class BundleExporter:
             actuated_joints=spec.actuated_joints,
             effort_limits=spec.effort_limits,
             command=spec.command,
+            deceleration=self._promised.deceleration,
+            acceleration=self._promised.acceleration,
+            steady_speed=self._promised.speed,
             period=spec.period,
             observed=spec.observed,
             context=spec.context,

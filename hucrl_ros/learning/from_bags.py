@@ -136,7 +136,7 @@ def _tick(stamp_ns: int, step: int, action: Sequence[float]) -> TickRecord:
         source=int(Source.RANDOM),
         missed=False,
         clamped=False,
-        filtered=False,
+        filtered=0,
         iterations=0,
         planned_return=math.nan,
         epistemic_std=math.nan,

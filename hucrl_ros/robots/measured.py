@@ -40,7 +40,7 @@ def measure(robot: MujocoRobot, steps: int) -> Measured:
     for episode in range(EPISODES):
         state = robot.initial_state(rng)
         if episode % 2:
-            state = _elsewhere(robot, state, rng)
+            state = elsewhere(robot, state, rng)
         visited.append(_play(robot, state, min(steps, MOST_STEPS), rng))
     values = np.abs(np.concatenate(visited))
     return Measured(np.quantile(values, USUAL, axis=0), values.max(axis=0))
@@ -54,7 +54,7 @@ def round_up(value: float, digits: int = 2) -> float:
     return float(f"{math.ceil(round(value * 10.0**power, 9)) / 10.0**power:.12g}")
 
 
-def _elsewhere(robot: MujocoRobot, state: Array, rng: np.random.Generator) -> Array:
+def elsewhere(robot: MujocoRobot, state: Array, rng: np.random.Generator) -> Array:
     """The state, its joints anywhere within their limits; without limits up to half a turn."""
     ranges = robot.ranges
     half = np.full(len(ranges), math.pi)

@@ -34,6 +34,7 @@ from hucrl_ros.config.task_file import (
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.judged_task import check_remote
+from hucrl_ros.run.on_robot import GENTLE
 from hucrl_ros.run.prior import check_source, keep_prior, open_source
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class RunOptions:
     """Start of the name of a new folder below `RUNS`."""
     like_hardware: bool = False
     """The simulator behaves like hardware, as a file in `config/` says."""
+    on_robot: bool = False
+    """A robot plays, not the simulator."""
     source: Path | None = None
     """Folder of another run, with whose policies and episodes a new one begins."""
     remote_learner: bool = False
@@ -169,8 +172,18 @@ def _settings(options: RunOptions, described: Description | None) -> Config:
     return config
 
 
+def _beneath(options: RunOptions, stored: Config | None = None) -> dict[str, Any]:
+    """What holds where no file says anything; `stored`: settings of the run that goes on."""
+    if options.like_hardware:
+        return like_hardware()
+    if not options.on_robot:
+        return {}
+    given = GENTLE if stored is None else stored.exploration.model_dump()
+    return {"exploration": {name: given[name] for name in GENTLE}}
+
+
 def _base(options: RunOptions, described: Description | None) -> Config:
-    beneath = like_hardware() if options.like_hardware else {}
+    beneath = _beneath(options)
     if described is None:
         standard = task_config_path(options.task)
         base = load_config(options.config or standard, beneath=beneath)
@@ -311,7 +324,7 @@ def _continued(options: RunOptions) -> RunFolder:
     if is_description(task):  # the run's copy counts, whatever became of the file since
         logger.info("%s: the run goes on with its own copy in %s", task, run.robot)
         task = read_description(Path(task)).name if Path(task).is_file() else stored.task
-    beneath = like_hardware() if options.like_hardware else {}
+    beneath = _beneath(options, stored)
     if options.config is None:
         asked = override(stored, dotted(beneath))
     else:

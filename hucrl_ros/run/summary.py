@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from hucrl_ros.controller.manifest import LearningReport, Manifest
     from hucrl_ros.run.judged_task import JudgedTask
 
+STOPPABLE = "speed from which the motors can stop"
+"""What the braking rule keeps besides the constraints."""
 _REPORTED_PACKAGES = ("hucrl_ros", "numpy", "torch", "mujoco", "onnxruntime", "ros-rclpy")
 
 
@@ -184,7 +186,7 @@ def summarise_episode(
         run: The run's folder, for relative paths.
     """
     index, ticks, names = played.episode, episode.ticks, played.constraints
-    asked = np.bincount(np.maximum(ticks["filtered"], 0), minlength=len(names) + 1)[1:]
+    asked = np.bincount(np.maximum(ticks["filtered"], 0), minlength=len(names) + 2)[1:]
     beyond = (task.rooms(episode.states[:-1], episode.actions) < 0.0).sum(axis=0)
     return EpisodeSummary(
         index=index,
@@ -195,8 +197,8 @@ def summarise_episode(
         misses=int(np.count_nonzero(ticks["missed"])),
         fallbacks=count_fallbacks(ticks["source"], played.planner.algorithm),
         clamps=int(np.count_nonzero(ticks["clamped"])),
-        filtered=_by_name(names, asked),
-        outside=_by_name(names, beyond),
+        filtered=_by_name((*names, STOPPABLE), asked) if names else None,
+        outside=_by_name(names, beyond) if names else None,
         fit_s=learned.fit_s if learned else None,
         search_s=learned.search_s if learned else None,
         complexity=learned.complexity if learned else None,
@@ -205,9 +207,7 @@ def summarise_episode(
     )
 
 
-def _by_name(names: Sequence[str], counts: NDArray[np.integer]) -> dict[str, int] | None:
-    if not names:
-        return None
+def _by_name(names: Sequence[str], counts: NDArray[np.integer]) -> dict[str, int]:
     return {name: int(count) for name, count in zip(names, counts, strict=False) if count}
 
 

@@ -1,0 +1,103 @@
+"""What a run on a robot needs: limits, and gentle random efforts where nobody chose others."""
+
+import pytest
+import yaml
+from fabricated_run import fabricate_run
+from own_robots import ARM, PENDULUM, changed, resolved, write
+
+from hucrl_ros.config.schema import Config, SafetySettings
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.robots import describe
+from hucrl_ros.run.on_robot import random_efforts, require_limits
+from hucrl_ros.run.prepare import RunOptions, asked_config, prepare_run
+
+GENTLE = (0.5, 3.0)
+SHARE, BANDWIDTH = "exploration.random_share", "exploration.random_bandwidth"
+
+
+def settings_file(path, task, **exploration):
+    values = {"task": task, "exploration": exploration}
+    path.write_text(yaml.safe_dump({"/**": {"ros__parameters": values}}))
+    return path
+
+
+def random_of(config):
+    return config.exploration.random_share, config.exploration.random_bandwidth
+
+
+def asked(task="pendulum", **words):
+    return random_of(asked_config(RunOptions(str(task), **words)))
+
+
+def test_random_efforts_on_a_robot_are_gentle_where_nobody_chose(tmp_path):
+    assert asked(on_robot=True) == GENTLE
+    assert asked() == (1.0, 0.0), "in simulation they are as ever"
+    assert asked(write(tmp_path, PENDULUM), on_robot=True) == GENTLE
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"), [(SHARE, 1.0, (1.0, 3.0)), (BANDWIDTH, 0.0, (0.5, 0.0))]
+)
+def test_what_somebody_chose_holds_even_if_it_is_the_usual_default(key, value, expected, tmp_path):
+    assert asked(on_robot=True, overrides={key: value}) == expected
+    file = settings_file(tmp_path / "own.yaml", "pendulum", **{key.split(".")[1]: value})
+    assert asked(on_robot=True, config=file) == expected
+    own = {**PENDULUM, **yaml.safe_load(file.read_text())}
+    own["/**"]["ros__parameters"].pop("task")
+    assert asked(write(tmp_path / "robot", own), on_robot=True) == expected
+
+
+@pytest.mark.parametrize("with_file", [False, True])
+def test_a_run_that_goes_on_keeps_its_own(with_file, tmp_path):
+    run = fabricate_run(tmp_path / "run", mode="real_time", episodes=9)
+    file = settings_file(tmp_path / "own.yaml", "pendulum") if with_file else None
+    if file is not None:
+        stored = {"mode": "real_time", "episodes": 9}
+        file.write_text(run.config_path.read_text())
+        document = yaml.safe_load(file.read_text())
+        document["/**"]["ros__parameters"].pop("exploration")
+        document["/**"]["ros__parameters"].update(stored)
+        file.write_text(yaml.safe_dump(document))
+    options = RunOptions("pendulum", config=file, out=run.root, resume=True, on_robot=True)
+    assert random_of(prepare_run(options).config) == (1.0, 0.0)
+
+
+def test_the_line_tells_how_large_and_how_fast():
+    gentle = asked_config(RunOptions("pendulum", on_robot=True))
+    assert "up to 50% of the limits, changing at up to 3 Hz" in random_efforts(gentle)
+    assert "up to 100% of the limits, new in each control period" in random_efforts(Config())
+
+
+def test_a_robot_that_nothing_limits_is_refused_with_the_line_to_add():
+    with pytest.raises(ConfigError) as refused:
+        require_limits(Config(), describe("pendulum"))
+    line = str(refused.value)
+    assert "\n" not in line
+    assert "constraints: [{kind: position, joint: pendulum_joint, low: ..., high: ...}]" in line
+    assert "{kind: speed, joint: pendulum_joint, largest: ...}" in line
+    assert "--set safety.velocity_limits=[...] " in line
+
+
+@pytest.mark.parametrize(
+    "safety", [{"position_limits": (-1.0, 1.0)}, {"velocity_limits": (10.0,)}], ids=str
+)
+def test_limits_in_the_settings_will_do(safety):
+    require_limits(Config(safety=SafetySettings(**safety)), describe("pendulum"))
+
+
+def test_so_will_limits_of_the_model_and_the_lines_that_are_advised(tmp_path):
+    require_limits(Config(), resolved(tmp_path / "arm", ARM))
+    for number, limit in enumerate(
+        [
+            {"kind": "position", "joint": "pendulum_joint", "low": -1.0, "high": 7.0},
+            {"kind": "speed", "joint": "pendulum_joint", "largest": 10.0},
+        ]
+    ):
+        document = {**PENDULUM, "constraints": [limit]}
+        require_limits(Config(), resolved(tmp_path / str(number), document))
+
+
+def test_limits_that_were_switched_off_are_none(tmp_path):
+    arm = resolved(tmp_path, changed(ARM, joint_limits=False))
+    with pytest.raises(ConfigError, match=r"robot\.joint_limits is false"):
+        require_limits(Config(), arm)
