@@ -54,8 +54,7 @@ COLLAPSE = 0.05
 """Share of the range of known returns by which a promise has to fall for fresh policies to be
 tried as well. Certain of too much, a search may find that nothing is worth an effort any more."""
 NOTHING = 0.01
-"""Share of that range, and of all that rewards of an episode could differ by, by which a promise
-has to be better than doing nothing."""
+"""Share of that range by which a promise has to be better than doing nothing."""
 START_DRAWS = 8
 """Initial states that are drawn to try policies from."""
 logger = logging.getLogger(__name__)
@@ -287,8 +286,7 @@ class Learner:
         least = rollout.earned(idle).mean_return
         known = known or [least]
         span = max(*known, found.promise) - min(*known, least)
-        most = self.task.reward_range * self.task.steps if self.dynamics.for_task else 0.0
-        something = idle.mean_return + NOTHING * max(span, most)
+        something = idle.mean_return + NOTHING * span
         # Nothing was paid for constraints in what is known.
         if found.promise < max(known) - COLLAPSE * span or found.score < something:
             found = better(found, gentle=False)

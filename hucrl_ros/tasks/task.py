@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,8 @@ class Task(nn.Module):
     """Best achievable return at this action penalty, or None where nobody computed it."""
     constraint_names: tuple[str, ...] = ()
     """What must never happen, in words; `(K,)`."""
+    reward_range: float = 0.0
+    """Largest less least reward of a step, as far as known; 0 where there are no constraints."""
 
     def __init__(self, described: Description, action_penalty: float) -> None:
         """Load the robot's model and, where it is a function, the reward.
@@ -91,6 +93,8 @@ class Task(nn.Module):
         self.constraint_names = tuple(limit.name for limit in described.constraints)
         self._check()
         self.geometry = self._geometry(robot)
+        if self.constraint_names:
+            self.reward_range = self._range_of_rewards()
 
     @property
     def spec(self) -> RobotSpec:
@@ -297,9 +301,7 @@ class Task(nn.Module):
             raise ConfigError(f"{self.described.path}: reward.success: {error}") from None
         self._constraints.check(states, actions, self.start)
 
-    @cached_property
-    def reward_range(self) -> float:
-        """Largest less least reward of a step, among imagined states and random actions."""
+    def _range_of_rewards(self) -> float:
         generator = torch.Generator().manual_seed(1)
         states = self.imagined_states(RANGE_SAMPLES, generator)
         with torch.no_grad():
