@@ -33,6 +33,9 @@ SAME_EFFORT = 1e-6
 """Share of the largest effort by which a command that is repeated may differ."""
 REPEATS = 0.9
 """Share of the changes of command after which efforts must be commands to be taken for such."""
+LEAST_SHARE = 0.5
+"""Share of an episode's transitions that must have taken one control period: with fewer, its
+joint states came at another rate."""
 LATENESS = 10
 """[%] Quantile of how late joint states were recorded: more was the recorder's own."""
 

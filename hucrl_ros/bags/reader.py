@@ -26,6 +26,7 @@ from hucrl_ros.bags.messages import Message, deserialize, stamp_ns
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config, DriverSettings
+from hucrl_ros.controller.pace import OVERTAKEN
 from hucrl_ros.controller.state_reader import (
     JointReading,
     Pose,
@@ -209,6 +210,8 @@ def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None 
         stepped = config is None or config.mode == "lockstep"
     clocked = None if stepped else config
     heard = {name: _select(contents.messages, name) for name in (JOINT_STATES, OBJECT_POSE, GOAL)}
+    if contents.outcome is Outcome.INTERRUPTED:
+        heard[JOINT_STATES] = _on_one_clock(heard[JOINT_STATES], start_ns, spec.period)
     poses = decode_poses(heard[OBJECT_POSE], heard[GOAL])
     count, driver = (math.inf, clocked.driver) if clocked else (steps + 1, None)
     samples, refused = decode_states(heard[JOINT_STATES], poses, spec, start_ns, count, driver)
@@ -233,6 +236,18 @@ def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None 
         *(["the recording was interrupted"] if interrupted else []),
     ]
     return Episode(**course._asdict(), ticks=ticks, interrupted=interrupted, events=events)
+
+
+def _on_one_clock(messages: list[RawMessage], start_ns: int, period: float) -> list[RawMessage]:
+    """Joint states from the first one up to where their clock went back: that was an outage.
+
+    What follows has stamps of moments that have been, and would pass for what was then.
+    """
+    stamps = [stamp_ns(deserialize(raw.data, raw.type).header) for raw in messages]
+    first = stamps.index(start_ns) if start_ns in stamps else 0
+    newest = np.maximum.accumulate(np.array(stamps[first:], dtype=np.int64))
+    back = newest - stamps[first:] >= OVERTAKEN * period * NANOSECONDS
+    return messages[first : first + int(back.argmax())] if back.any() else messages[first:]
 
 
 def _select(messages: list[RawMessage], name: str) -> list[RawMessage]:

@@ -74,6 +74,8 @@ class ModelSettings(Settings):
     from_weight: float = Field(0.1, ge=0, le=1)
     """Weight of a transition of the run that `--from` names, one of the robot's own having 1; 0:
     only its policies are used [1]."""
+    interrupted: bool = False
+    """Learn from what is sound of interrupted attempts at an episode, too, once it is finished."""
     bootstrap: bool = True
     """Give each head its own Poisson(1) weight of every transition."""
     holdout: float = Field(0.1, ge=0, lt=1)

@@ -11,7 +11,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import BundleFields, LearningReport, read_manifest
 from hucrl_ros.errors import LearningError
@@ -134,18 +133,22 @@ class Learner:
             BagError: a bag can't be read.
             LearningError: nothing finite came out.
         """
-        for index in range(len(self._recorded), self.run.finished_episodes()):
-            bag = self.run.bag(index)
-            episode = read_episode(bag, self.task.spec, self.task.steps, self.config)
-            self._recorded.append(recorded(episode))
+        known = sum(each.finished for each in self._recorded)
+        for index in range(known, self.run.finished_episodes()):
+            self._recorded += recorded(self.run, index, self.task, self.config)
         return self.learn_from(self._recorded, progress)
 
-    def learn_from(self, episodes: Sequence[RecordedEpisode], progress: Progress) -> Path:
+    def learn_from(self, played: Sequence[RecordedEpisode], progress: Progress) -> Path:
         """Learn from episodes 0, 1, ... in order; returns the folder of the next bundle.
+
+        Args:
+            played: The episodes, each after its interrupted attempts, if these count.
+            progress: Is told how far it is.
 
         Raises:
             LearningError: there is nothing finite to learn from, or nothing finite came out.
         """
+        episodes = [each for each in played if each.finished]
         if not episodes and self._initial is self._untrained and not self._prior:
             raise LearningError(f"{self.run.root}: no finished episode to learn from")
         last, following = len(episodes) - 1, len(episodes)
@@ -156,7 +159,7 @@ class Learner:
         if following < self.config.exploration.random_episodes:
             self._exporter.write(path, self._fields(following, LearningReport(), ""), None)
             return path
-        every = [*self._prior, *episodes]
+        every = [*self._prior, *played]
         transitions = join_transitions(every, self.run.root) if every else self._nothing
         error = self._error_in(episodes[-1], following) if episodes else None
         if following == 1 and not self._prior:
@@ -196,7 +199,7 @@ class Learner:
         if earned:
             progress("judging", 0.0)
             # What a difference of returns is worth, the other run's tell, too.
-            scale = [*returns, *map(self._return_of, self._prior)]
+            scale = [*returns, *(self._return_of(each) for each in self._prior if each.finished)]
             self._judge.choose(new, path, earned, self.run.bundle, max(scale) - min(scale))
         return path
 
