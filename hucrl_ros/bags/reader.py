@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 
 from hucrl_ros.bags.contents import RawMessage, read_contents
 from hucrl_ros.bags.course import (
-    MAX_GAP_PERIODS,
     REPORTED,
     Course,
     Heard,
-    Signal,
     centred,
     clocked_course,
     commands_in_force,
@@ -27,6 +25,7 @@ from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config, DriverSettings
 from hucrl_ros.controller.pace import OVERTAKEN
+from hucrl_ros.controller.passage import MAX_GAP_PERIODS, Signal
 from hucrl_ros.controller.state_reader import (
     JointReading,
     Pose,
@@ -179,6 +178,9 @@ class Episode:
     """`(T + 1,)` stamps of the states [ns]."""
     ticks: NDArray[np.void]
     """`(N,)` structured: `stamp_ns` and the fields of `hucrl_ros.controller.ticks.TickRecord`."""
+    cut: bool
+    """The controller ended it before its last step, as the robot surprised too much. So its
+    return isn't one of a whole episode."""
     interrupted: bool
     """The recording ended before the episode did."""
     events: list[str]
@@ -227,6 +229,8 @@ def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None 
         commands = _select(contents.messages, COMMANDS)
         course = _clocked(samples, commands, ticks, spec, steps, clocked)
     interrupted = contents.outcome is Outcome.INTERRUPTED
+    reached, surprise = int(ticks["step"][-1]) + 1, float(ticks["surprise"][-1])
+    cut = reached < steps and math.isfinite(surprise) and not interrupted
     rough = clocked is not None and clocked.driver.velocity == "measured"
     events = [
         *(_rough_velocities(course, spec) if rough else []),
@@ -234,8 +238,18 @@ def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None 
         *refused,
         *_gaps(course.stamps_ns, course.contiguous, ticks),
         *(["the recording was interrupted"] if interrupted else []),
+        *([_cut(reached, steps, surprise)] if cut else []),
     ]
-    return Episode(**course._asdict(), ticks=ticks, interrupted=interrupted, events=events)
+    return Episode(
+        **course._asdict(), ticks=ticks, cut=cut, interrupted=interrupted, events=events
+    )
+
+
+def _cut(reached: int, steps: int, surprise: float) -> str:
+    return (
+        f"ended after {reached} of {steps} steps, at a surprise of {surprise:.1f} standard "
+        "deviations; its return doesn't count"
+    )
 
 
 def _on_one_clock(messages: list[RawMessage], start_ns: int, period: float) -> list[RawMessage]:

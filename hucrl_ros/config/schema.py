@@ -302,6 +302,9 @@ class SafetySettings(Settings):
     outage_periods: float = Field(10.0, ge=1, le=1e6)
     """In real time, control periods without a new joint state, or of a controller that was held
     up, after which the episode is over; at least half a second [1]."""
+    surprise: float = Field(0.0, ge=0, lt=10)
+    """Root mean square, over half a second, of what a state differs by from what the bundle
+    predicts, at which the episode is over; 0: it is watched alone [standard deviations]."""
     safe_command: Literal["zero", "damping"] = "zero"
     """The safe command: no effort (no velocity, hold), or efforts against present velocities."""
     damping: float = Field(0.0, ge=0, le=1e6)

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import make_engine
+from hucrl_ros.controller.passage import Transition
 from hucrl_ros.controller.random_efforts import RandomEfforts
+from hucrl_ros.controller.surprise import Surprise
 from hucrl_ros.controller.ticks import Source, Tick
 from hucrl_ros.controller.timing import Budget, DeadlinePlanner, InForce, Planned
 from hucrl_ros.planners import Plan, make_planner
@@ -101,6 +103,8 @@ class Agent:
         self.fallbacks = 0
         """Ticks of this episode that had no time to plan, or no finite plan."""
         manifest = bundle.manifest
+        self.surprise = Surprise(manifest)
+        """Whether the robot does what the bundle claims."""
         self._spec = manifest.spec
         self._limits = np.asarray(manifest.effort_limits)
         self._target_std = np.asarray(manifest.target_std, np.float32)
@@ -128,6 +132,7 @@ class Agent:
         self._rng = np.random.default_rng((seed, self.bundle.manifest.episode))
         self._planner.reset(self._rng)
         self._random.reset()
+        self.surprise.reset()
         self._plan, self._plan_age = None, 0
         self.fallbacks = 0
 
@@ -142,7 +147,8 @@ class Agent:
         for _ in range(WARM_UP_TICKS):
             self._budget.forget()  # The first iterations take longer than the later ones will,
             tick = self.act(np.zeros_like(self._plan_state), coming=coming)
-            self.uncertainty(self._plan_state, tick.action)
+            still = Transition(self._plan_state, tick.action, self._plan_state, 0.0)
+            self.uncertainty(self._plan_state, tick.action, [still])
             self.expected_plan()
         self._budget.forget()  # and all of them longer than in a thread with priority.
         self._deadline = deadline
@@ -190,22 +196,27 @@ class Agent:
         source = Source.PLANNED if planned else Source.POLICY
         return self._tick(plan.actions[0], source, plan)
 
-    def uncertainty(self, state: Array, action: Array) -> tuple[float, float]:
+    def uncertainty(
+        self, state: Array, action: Array, passed: Sequence[Transition] = ()
+    ) -> tuple[float, float]:
         """Epistemic and aleatoric deviation of what efforts `(q,)` do in a state `(p,)`.
 
         Means over the state's entries, in standard deviations of the normalised targets; NaN for
-        a random bundle. It takes a run of the model, so ask when the command has been sent.
+        a random bundle. It takes a run of the model, so ask when the command has been sent. The
+        same run tells how surprising the transitions that have `passed` were: see `surprise`.
         """
         if self.bundle.manifest.random:
             return math.nan, math.nan
-        _, epistemic, aleatoric = self.bundle.run(
+        mean, epistemic, aleatoric = self.bundle.run(
             "dynamics",
-            state=state[None].astype(np.float32),
-            action=action[None].astype(np.float32),
+            state=np.stack([state, *(each.state for each in passed)]).astype(np.float32),
+            action=np.stack([action, *(each.action for each in passed)]).astype(np.float32),
         )
+        for k, each in enumerate(passed, start=1):
+            self.surprise.see(each, mean[k], epistemic[k], aleatoric[k])
         return (
-            float(np.mean(epistemic / self._target_std)),
-            float(np.mean(aleatoric / self._target_std)),
+            float(np.mean(epistemic[0] / self._target_std)),
+            float(np.mean(aleatoric[0] / self._target_std)),
         )
 
     def expected_plan(self) -> NDArray[np.float32] | None:

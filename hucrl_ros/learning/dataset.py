@@ -27,6 +27,8 @@ class RecordedEpisode(NamedTuple):
     """Of its transitions in a fit [1]."""
     finished: bool = True
     """Otherwise it is the sound part of an attempt that was interrupted, which earns nothing."""
+    cut: bool = False
+    """It was ended by a surprise; it counts as an episode, but its return tells nothing."""
 
 
 def join_transitions(episodes: Sequence[RecordedEpisode], origin: Path) -> Transitions:
@@ -41,7 +43,7 @@ def join_transitions(episodes: Sequence[RecordedEpisode], origin: Path) -> Trans
     """
     parts = []
     weighs = any(episode.weight != 1.0 for episode in episodes)
-    for index, (states, actions, kept, weight, _) in enumerate(episodes):
+    for index, (states, actions, kept, weight, *_) in enumerate(episodes):
         if kept.sum() < max(LEAST_SHARE * len(kept), 1):
             raise LearningError(
                 f"{origin}: episode {index}: {kept.sum()} of {len(kept)} transitions took one "

@@ -3,7 +3,7 @@
 import logging
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -164,9 +164,9 @@ class Learner:
         error = self._error_in(episodes[-1], following) if episodes else None
         if following == 1 and not self._prior:
             self._forget_model()
-        returns = [self._return_of(episode) for episode in episodes]
+        returns = {k: self._return_of(each) for k, each in enumerate(episodes) if not each.cut}
         # Where the task's reward is none, returns tell nothing of what is searched.
-        known = [*returns, *self._last_promise(last)] if self.dynamics.for_task else []
+        known = [*returns.values(), *self._last_promise(last)] if self.dynamics.for_task else []
         began = time.perf_counter()
         progress("fitting", 0.0)
         with moved_to(device, self._modules):
@@ -187,7 +187,7 @@ class Learner:
         self.actor_critic.load_state_dict(found.weights)
         report = report_of(self.model, quality, error, found, fitted - began, searched - fitted)
         if returns:
-            log_account(self.task, returns, report)
+            log_account(self.task, list(returns.values()), report)
         progress("exporting", 0.0)
         earned = self._earned(returns) if self._judges else {}
         new = path.with_name(f".new_{path.name}") if earned else path
@@ -199,7 +199,8 @@ class Learner:
         if earned:
             progress("judging", 0.0)
             # What a difference of returns is worth, the other run's tell, too.
-            scale = [*returns, *(self._return_of(each) for each in self._prior if each.finished)]
+            whole = [each for each in self._prior if each.finished and not each.cut]
+            scale = [*returns.values(), *map(self._return_of, whole)]
             self._judge.choose(new, path, earned, self.run.bundle, max(scale) - min(scale))
         return path
 
@@ -217,15 +218,21 @@ class Learner:
             models = {k: v for k, v in self._untrained.items() if not k.startswith("actors.")}
             self._modules.load_state_dict(models, strict=False)
 
-    def _earned(self, returns: Sequence[float]) -> dict[int, float]:
-        """Mean return of each bundle by the episode that it was made for; the last one last."""
+    def _earned(self, returns: Mapping[int, float]) -> dict[int, float]:
+        """Mean return of each bundle by the episode that it was made for; the last one last.
+
+        Args:
+            returns: Of the episodes, by their numbers.
+        """
         flights: dict[int, list[float]] = {}
-        for index in range(self.config.exploration.random_episodes, len(returns)):
+        for index, earned in returns.items():
+            if index < self.config.exploration.random_episodes:
+                continue
             if not self.run.bundle(index).is_dir():
                 continue  # The episodes may be another run's.
             repeats = read_manifest(self.run.bundle(index)).repeats
             origin = index if repeats is None else repeats
-            flights[origin] = [*flights.pop(origin, []), returns[index]]
+            flights[origin] = [*flights.pop(origin, []), earned]
         return {origin: sum(found) / len(found) for origin, found in flights.items()}
 
     def _last_promise(self, episode: int) -> list[float]:

@@ -49,7 +49,9 @@ def recorded(run: RunFolder, index: int, task: Task, config: Config) -> list[Rec
     parts = [sound_part(path, task.spec, task.steps, config).episode for path in attempts]
     whole = read_episode(run.bag(index), task.spec, task.steps, config)
     return [
-        RecordedEpisode(each.states, each.actions, each.contiguous, finished=each is whole)
+        RecordedEpisode(
+            each.states, each.actions, each.contiguous, finished=each is whole, cut=each.cut
+        )
         for each in (*parts, whole)
         if each is not None
     ]
