@@ -304,7 +304,8 @@ class SafetySettings(Settings):
     up, after which the episode is over; at least half a second [1]."""
     surprise: float = Field(0.0, ge=0, lt=10)
     """Root mean square, over half a second, of what a state differs by from what the bundle
-    predicts, at which the episode is over; 0: it is watched alone [standard deviations]."""
+    predicts, at which the episode is over; not in the first learned one; 0: it is only watched
+    [standard deviations the bundle claims]."""
     safe_command: Literal["zero", "damping"] = "zero"
     """The safe command: no effort (no velocity, hold), or efforts against present velocities."""
     damping: float = Field(0.0, ge=0, le=1e6)

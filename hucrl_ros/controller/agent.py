@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from typing import NamedTuple
 
 import numpy as np
 import onnxruntime
@@ -70,6 +71,23 @@ class BundleSystem:
         }
 
 
+class Claim(NamedTuple):
+    """What a bundle claims of an action in a state."""
+
+    pair: NDArray[np.float32]
+    """`(p + q,)` state and action."""
+    mean: NDArray[np.float32]
+    """`(m,)`"""
+    epistemic: NDArray[np.float32]
+    """`(m,)`"""
+    aleatoric: NDArray[np.float32]
+    """`(m,)`"""
+
+
+def _pair(state: Array, action: Array) -> NDArray[np.float32]:
+    return np.concatenate([state, action]).astype(np.float32)
+
+
 class Agent:
     """Plans each tick within a budget.
 
@@ -120,6 +138,8 @@ class Agent:
         waits = budget_s is not None and manifest.planner.algorithm != "policy"
         self._deadline = DeadlinePlanner(executor if waits else None)
         self._grace_s = GRACE * (manifest.period - (budget_s or 0.0))
+        nothing = np.zeros(0, np.float32)
+        self._claim = Claim(nothing, nothing, nothing, nothing)
         self._plan: Plan | None = None
         self._plan_state: Array = np.zeros(manifest.spec.state_dim)
         self._asked_state: Array = self._plan_state
@@ -207,16 +227,19 @@ class Agent:
         """
         if self.bundle.manifest.random:
             return math.nan, math.nan
-        mean, epistemic, aleatoric = self.bundle.run(
-            "dynamics",
-            state=np.stack([state, *(each.state for each in passed)]).astype(np.float32),
-            action=np.stack([action, *(each.action for each in passed)]).astype(np.float32),
-        )
-        for k, each in enumerate(passed, start=1):
-            self.surprise.see(each, mean[k], epistemic[k], aleatoric[k])
+        pairs = [_pair(each.state, each.action) for each in passed]
+        # Where physics waits, what has passed is what was asked in the tick before.
+        known = [np.array_equal(pair, self._claim.pair) for pair in pairs]
+        others = [pair for pair, told in zip(pairs, known, strict=True) if not told]
+        run, cut = np.stack([_pair(state, action), *others]), self._spec.state_dim
+        found = self.bundle.run("dynamics", state=run[:, :cut], action=run[:, cut:])
+        newest, *fresh = map(Claim, run, *found)
+        for each, told in zip(passed, known, strict=True):
+            self.surprise.see(each, *(self._claim if told else fresh.pop(0))[1:])
+        self._claim = newest
         return (
-            float(np.mean(epistemic[0] / self._target_std)),
-            float(np.mean(aleatoric[0] / self._target_std)),
+            float(np.mean(newest.epistemic / self._target_std)),
+            float(np.mean(newest.aleatoric / self._target_std)),
         )
 
     def expected_plan(self) -> NDArray[np.float32] | None:
