@@ -303,13 +303,19 @@ class SafetySettings(Settings):
     """In real time, control periods without a new joint state, or of a controller that was held
     up, after which the episode is over; at least half a second [1]."""
     surprise: float = Field(0.0, ge=0, lt=10)
-    """Root mean square, over half a second, of what a state differs by from what the bundle
-    predicts, at which the episode is over; not in the first learned one; 0: it is only watched
-    [standard deviations the bundle claims]."""
+    """Root mean square, over half a second, of how far states are from what the bundle predicts,
+    at which the episode is over, unless it is the first learned one; from 2 on, as less is
+    chance; 0: no episode [standard deviations that the bundle claims]."""
     safe_command: Literal["zero", "damping"] = "zero"
     """The safe command: no effort (no velocity, hold), or efforts against present velocities."""
     damping: float = Field(0.0, ge=0, le=1e6)
     """Effort against a unit of velocity in the safe command [N m s/rad or N s/m]."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "SafetySettings":
+        if 0 < self.surprise < 2:
+            raise ValueError(f"surprise = {self.surprise:g}: expected 0, or 2 to 10")
+        return self
 
 
 class ControlSettings(Settings):

@@ -90,12 +90,12 @@ class Surprise:
         self, passed: Transition, mean: Predicted, epistemic: Predicted, aleatoric: Predicted
     ) -> None:
         """Take in a transition and what the bundle claims of it, each `(m,)`."""
-        error = passed.following[: len(mean)] - mean
-        error[self._angles] = (error[self._angles] + math.pi) % (2 * math.pi) - math.pi
         # Of a transition that took longer than usual nobody knows whether its stamps are wrong.
         stretch = passed.irregular * (mean - passed.state[: len(mean)])
         variance = epistemic**2 + aleatoric**2 + stretch**2 + self._floor**2
+        error = passed.following[: len(mean)] - mean
         with np.errstate(over="ignore", invalid="ignore"):
+            error[self._angles] = (error[self._angles] + math.pi) % (2 * math.pi) - math.pi
             squares = error**2 / variance
         # A bundle that predicts no number is wrong.
         squares = np.where(squares < LARGEST**2, squares, LARGEST**2)
