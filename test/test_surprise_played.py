@@ -49,13 +49,13 @@ class TrueModel:
 
 
 def swaying(seed):
-    """What acts: efforts of another size and sign every quarter of a second."""
+    """What acts: efforts of another size and sign in every second period."""
     draws, calls = np.random.default_rng(seed), itertools.count()
     effort = np.zeros(1)
 
     def act(state, *others):
-        if next(calls) % 20 == 0:
-            effort[:] = draws.uniform(-0.8, 0.8)
+        if next(calls) % 2 == 0:
+            effort[:] = draws.uniform(-1.0, 1.0)
         return Tick(effort.copy(), Source.POLICY, 0, 0.0, 0.0, None)
 
     return act
@@ -112,7 +112,7 @@ def test_a_robot_that_stays_the_same_is_left_alone(true_bundle, seed):
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
-    "body", [{"payload": 0.5}, {"friction": 0.2}, {"motor_error": -0.5}, {"mass_error": 0.5}]
+    "body", [{"payload": 0.5}, {"friction": 0.2}, {"motor_error": -0.5}, {"mass_error": 1.0}]
 )
 def test_another_body_is_noticed_within_a_second(true_bundle, seed, body):
     found = alarm(
