@@ -10,6 +10,7 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
+from hucrl_ros.controller.surprise import Level
 from hucrl_ros.nodes import controller as module
 from hucrl_ros.nodes.controller_topics import to_tick
 
@@ -133,6 +134,25 @@ def test_a_bug_in_a_tick_ends_the_episode_with_zero(bench, monkeypatch, place):
     assert bench.active[-1] is False
     said = bench.node.sent["/diagnostics"][-1].status[0]
     assert said.message.endswith(": ZeroDivisionError: a bug")
+    bench.state()
+    assert len(bench.ticks) == 1
+
+
+def test_too_much_surprise_ends_the_episode_with_the_safe_command(bench, monkeypatch):
+    bench.node.on_activate(None)
+    bench.state()
+    surprise = bench.node._loop.player.surprise
+    monkeypatch.setattr(type(surprise), "level", Level.ALARMED)
+    surprise._means[:] = 36.0
+    bench.state()
+    assert bench.commands[-1] == [0.0]
+    assert len(bench.commands) == 2, "one for each state"
+    assert bench.active[-1] is False
+    said = bench.node.sent["/diagnostics"][-1].status[0]
+    assert said.level == b"\x02"
+    assert said.message.startswith("surprise: position of joint 'pendulum_joint' was 6.0 standard")
+    told = {entry.key: entry.value for entry in said.values}
+    assert {"surprise", "surprise_level", "wary"} <= set(told)
     bench.state()
     assert len(bench.ticks) == 1
 

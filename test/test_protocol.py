@@ -30,7 +30,7 @@ TRANSITIONS = {
     Transition.TRANSITION_ACTIVATE: "activate",
     Transition.TRANSITION_DEACTIVATE: "deactivate",
 }
-TICK = TickRecord(0, 0, 0, 1.0, 0, False, False, False, 1, 0.0, 0.0, 0.0, 0.0, (0.0,))
+TICK = TickRecord(0, 0, 0, 1.0, 0, False, False, False, 1, 0.0, 0.0, 0.0, 0.0, 1.0, (0.0,))
 
 
 class Answered:
@@ -304,6 +304,16 @@ def test_an_outage_in_each_try_ends_the_run(stage):
     assert "controller: stopped after 30 of 400 steps" in complaint_of(stage)
     assert stage.robot.log.count("reset") == 1 + protocol.REPLAYS
     assert stage.run.finished_episodes() == 0
+
+
+def test_an_episode_that_ended_by_a_surprise_counts_as_far_as_it_went(stage):
+    stage.robot.early_ends = ["surprise: velocity of joint 'hinge' was 6.1 off", ""]
+    stage.play()
+    cut = ["record True", "reset", "activate", "record False"]
+    assert stage.robot.log[2:7] == [*cut, "learn"], "the controller has deactivated itself"
+    assert [episode.index for episode in stage.ledger.episodes] == [0, 1]
+    events = read_summary(stage.run.summary).events
+    assert "episode 0, step 30: surprise: velocity of joint 'hinge' was 6.1 off" in events
 
 
 def test_an_early_end_for_another_reason_is_not_tried_again(stage):

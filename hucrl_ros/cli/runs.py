@@ -271,7 +271,7 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
             f"`hucrl tune {root}/bundles/bundle_{len(summary.episodes):03d} --headroom {ROOMY:g}` "
             "finds plans that fit"
         )
-    best = max(summary.episodes, key=lambda episode: episode.return_)
+    best = max(summary.episodes, key=lambda e: (not e.cut, e.return_))
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
     player = "" if best.bundle is None else f", by {root}/{best.bundle}"
     print(f"best return {best.return_:.1f}{optimum}, in episode {best.index}{player}")

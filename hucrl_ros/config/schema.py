@@ -74,6 +74,8 @@ class ModelSettings(Settings):
     from_weight: float = Field(0.1, ge=0, le=1)
     """Weight of a transition of the run that `--from` names, one of the robot's own having 1; 0:
     only its policies are used [1]."""
+    interrupted: bool = False
+    """Learn from what is sound of interrupted attempts at an episode, too, once it is finished."""
     bootstrap: bool = True
     """Give each head its own Poisson(1) weight of every transition."""
     holdout: float = Field(0.1, ge=0, lt=1)
@@ -303,6 +305,10 @@ class SafetySettings(Settings):
     outage_periods: float = Field(10.0, ge=1, le=1e6)
     """In real time, control periods without a new joint state, or of a controller that was held
     up, after which the episode is over; at least half a second [1]."""
+    surprise: float = Field(0.0, ge=0, lt=10)
+    """Root mean square, over half a second, of how far states are from what the bundle predicts,
+    at which the episode is over, unless it is the first learned one; from 2 on, as less is
+    chance; 0: no episode [standard deviations that the bundle claims]."""
     safe_command: Literal["zero", "damping"] = "zero"
     """The safe command: no effort (no velocity, hold), or efforts against present velocities."""
     damping: float = Field(0.0, ge=0, le=1e6)
@@ -314,6 +320,12 @@ class SafetySettings(Settings):
     """Deviations of the model that the filter holds possible, all to the worse [1]."""
     backup_time: float = Field(0.6, gt=0, le=10)
     """Time in which the filter has to see the robot stop; 5 to 60 control periods count [s]."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "SafetySettings":
+        if 0 < self.surprise < 2:
+            raise ValueError(f"surprise = {self.surprise:g}: expected 0, or 2 to 10")
+        return self
 
 
 class ControlSettings(Settings):

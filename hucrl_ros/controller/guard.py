@@ -98,6 +98,7 @@ class Guard:
             ("velocity_limits",): self._speed,
             ("stale_periods",): np.array([self.safety.stale_periods]),
             ("outage_periods",): np.array([self.safety.outage_periods]),
+            ("surprise",): np.array([self.safety.surprise or np.inf]),
             # Neither more nor less damping is safer.
             ("safe_command", "damping"): np.array([-self._damping, self._damping]),
             ("filter",): np.array([0.0 if self.safety.filter else 1.0]),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.bags.course import LATENESS
+from hucrl_ros.controller.passage import LATENESS
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.doctor.evidence import Array, least_step
 from hucrl_ros.doctor.record import Record, Trial

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from hucrl_ros.bags.course import Signal, repeats_commands
+from hucrl_ros.bags.course import repeats_commands
 from hucrl_ros.config.edit import NewSetting
 from hucrl_ros.config.robot import RobotSettings
 from hucrl_ros.config.schema import Config, DriverSettings
+from hucrl_ros.controller.passage import Signal
 from hucrl_ros.controller.state_reader import velocity_age, velocity_estimator
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.doctor import Finding, Found

@@ -141,6 +141,7 @@ def _tick(stamp_ns: int, step: int, action: Sequence[float]) -> TickRecord:
         planned_return=math.nan,
         epistemic_std=math.nan,
         aleatoric_std=math.nan,
+        surprise=math.nan,
         hallucination=0.0,
         action=tuple(action),
     )

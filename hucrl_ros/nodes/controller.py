@@ -11,7 +11,7 @@ from hucrl_ros.controller.admission import Admission
 from hucrl_ros.controller.control_loop import Answer, ControlLoop
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.controller.timing import PLANNING_THREAD
-from hucrl_ros.errors import OutageError
+from hucrl_ros.errors import OutageError, SurpriseError
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.bundle_slot import BundleSlot
 from hucrl_ros.nodes.controller_topics import ControllerInputs, ControllerOutputs, Heard
@@ -141,7 +141,7 @@ class Controller(LifecycleNode):
             answer = self._loop.answer(*heard, self._outputs.command)
             if answer is not None and answer.record is not None:
                 self._report(answer, answer.record)
-        except OutageError as error:
+        except (OutageError, SurpriseError) as error:
             self._give_up(str(error))
             return True
         except Exception as error:  # a bug, but the robot must not be left under its last effort

@@ -16,6 +16,7 @@ from std_srvs.srv import SetBool, Trigger
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.controller.surprise import SURPRISE
 from hucrl_ros.controller.timing import OUTAGE
 from hucrl_ros.errors import RunError
 from hucrl_ros.nodes.node_clients import LearnerReport, NodeClients
@@ -216,14 +217,21 @@ class Protocol:
             raise RunError(f"controller: {(clients.loaded or '').removeprefix('error: ')}")
 
     def _play(self, index: int) -> Script[None]:
-        """One episode that counts; after an outage it is played again."""
+        """One episode that counts; after an outage it is played again.
+
+        One that ended by a surprise counts as far as it went: what surprised is to be learned.
+        """
         replays = 0
         while failure := (yield from self._try()):
+            if failure.startswith(SURPRISE):
+                self._ledger.note(f"{self.place}: {failure}")
+                break
             if not failure.startswith(OUTAGE) or replays == REPLAYS:
                 raise RunError(self._stopped_early())
             replays += 1
             self._ledger.note(f"{self.place}: {failure}; playing the episode again")
-        yield from self._change_state(Transition.TRANSITION_DEACTIVATE)
+        if not failure:  # else it has deactivated itself
+            yield from self._change_state(Transition.TRANSITION_DEACTIVATE)
         yield from self._record(False)
         yield Wait(
             lambda: self._run.finished_episodes() > index,

@@ -80,7 +80,7 @@ class Progress:
     @property
     def best_return(self) -> float | None:
         """Best return of the finished episodes."""
-        return max((episode.return_ for episode in self.finished), default=None)
+        return max((e.return_ for e in self.finished if not e.cut), default=None)
 
 
 def describe_phase(progress: Progress) -> str:

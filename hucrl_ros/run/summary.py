@@ -66,6 +66,8 @@ class EpisodeSummary(_Record):
     """Return that the bundle's policies had in the imagined episode; None for a random bundle."""
     steps: int = Field(ge=0)
     """Transitions recorded [1]."""
+    cut: bool = False
+    """It was ended by a surprise before its last step, so its return is no episode's."""
     tick_ms: TickStatistics | None = None
     """From receiving a joint state to sending its command [ms]."""
     misses: int | None = None
@@ -158,7 +160,7 @@ class Summary(_Record):
             seed=config.seed,
             mode="in_process" if in_process else config.mode,
             optimum=optimum,
-            best_return=max((episode.return_ for episode in episodes), default=None),
+            best_return=max((e.return_ for e in episodes if not e.cut), default=None),
             regret=None if optimum is None else sum(optimum - e.return_ for e in episodes),
             complexity=sum(complexities) if complexities else None,
             wall_s=round(wall_s, 3),
@@ -193,6 +195,7 @@ def summarise_episode(
         return_=episode_return(episode, task),
         predicted_return=None if played.random else played.report.predicted_return,
         steps=len(episode.actions),
+        cut=episode.cut,
         tick_ms=TickStatistics.of(ticks["tick_ms"]),
         misses=int(np.count_nonzero(ticks["missed"])),
         fallbacks=count_fallbacks(ticks["source"], played.planner.algorithm),

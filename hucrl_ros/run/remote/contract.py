@@ -30,7 +30,8 @@ CHECKPOINT_BYTES = 2**30
 """Largest file of a learner's weights."""
 _PART = PLAIN_NAME.pattern
 SHARED = re.compile(
-    rf"config\.yaml|robot(?:/{_PART}){{1,9}}|episodes/episode_\d{{3,9}}/{_PART}"
+    rf"config\.yaml|robot(?:/{_PART}){{1,9}}|"
+    rf"episodes/episode_\d{{3,9}}(?:_interrupted_\d{{1,9}})?/{_PART}"
     rf"|bundles/bundle_\d{{3,9}}/{_PART}|checkpoints/episode_\d{{3,9}}\.safetensors",
     re.ASCII,  # so that no path has to be encoded in a URL, and none can be in two ways
 )

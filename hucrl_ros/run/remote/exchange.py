@@ -104,6 +104,8 @@ class Exchange:
         run, root = self._run, self._run.root
         finished = run.finished_episodes()
         folders = [run.robot, *(run.bag(k) for k in range(finished))]
+        if self._config.model.interrupted:
+            folders += [path for k in range(finished) for path in run.interrupted(k)]
         folders += [run.bundle(k) for k in range(finished + 1)]
         paths = [run.config_path.name]
         for folder in folders:
