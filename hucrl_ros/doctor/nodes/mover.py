@@ -20,7 +20,7 @@ from hucrl_ros.controller.pace import Pace
 from hucrl_ros.controller.state_reader import JointStateReader, velocity_estimator
 from hucrl_ros.controller.timing import outage_limit
 from hucrl_ros.doctor.evidence import Array
-from hucrl_ros.doctor.nodes.stopper import NAME, PATIENCE_S, Stopper
+from hucrl_ros.nodes.stopper import NAME, PATIENCE_S, Stopper
 from hucrl_ros.doctor.pulses import Bounds, Pulses
 from hucrl_ros.doctor.record import Record
 from hucrl_ros.errors import StateError

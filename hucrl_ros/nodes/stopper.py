@@ -41,7 +41,7 @@ class Stopper:
             efforts: Length q of a command; topics are those of this process.
         """
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "hucrl_ros.doctor.nodes.stopper", str(efforts), *sys.argv[1:]],
+            [sys.executable, "-m", "hucrl_ros.nodes.stopper", str(efforts), *sys.argv[1:]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # a Ctrl-C on the terminal is not for it
