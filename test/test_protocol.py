@@ -58,7 +58,7 @@ class Robot:
         self.log = []
         self.absent = []
         self.refused = {}
-        self.active = False
+        self.active = self.stopped = False
         self.activity_count = self.loaded_count = 0
         self.loaded = None
         self.report = LearnerReport("idle", False)
@@ -71,6 +71,8 @@ class Robot:
         self.learning_error = ""
         self.reset = ResetClient("reset")
         self.reset.service_is_ready = lambda: not self.reset_gone
+        self.home = ResetClient("home")
+        self.home.service_is_ready = lambda: True
         self.record, self.learn, self.change_state = "record", "learn", "state"
 
     def missing(self):

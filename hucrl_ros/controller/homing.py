@@ -51,7 +51,7 @@ class HomePlan(NamedTuple):
     """`(q,)` effort for an acceleration of 1, the other joints free [kg m² or kg]."""
 
 
-class Homing:
+class HomeMotion:
     """Leads the actuated joints to the start, and looks whether all joints stay there.
 
     Each is led along a straight way with bounded speed and acceleration, by PID control where the
@@ -79,8 +79,8 @@ class Homing:
         self._speed, self._integral = np.zeros((2, spec.action_dim))
         self._begin = self._last = 0.0
         self._seen: deque[tuple[float, Array]] = deque()
-        self._nearest = np.full(spec.action_dim, np.inf)
-        self._nearer = np.zeros(spec.action_dim)
+        self._nearest: Array = np.full(spec.action_dim, np.inf)
+        self._nearer: Array = np.zeros(spec.action_dim)
         self._free, self._left = False, 0
         self.done = False
         """The robot is at the start and stays there."""

@@ -1,14 +1,16 @@
 """What `driver.reset: home` has to know of a robot, and whether its model gets home."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import Draw, sources
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.homing import SETTLE_S, TOLERANCE, HomePlan, Homing
+from hucrl_ros.controller.homing import SETTLE_S, TOLERANCE, HomeMotion, HomePlan
 from hucrl_ros.errors import ConfigError
 
+Array = NDArray[np.float64]
 SAMPLES = 64
 """Places at which the inertias are looked at."""
 REACH = 1.0
@@ -40,7 +42,9 @@ def home_plan(described: Description, config: Config) -> HomePlan:
     ranges, inertias = _body(described, targets)
     limited = np.isfinite(ranges).any(axis=1) | bool(config.safety.position_limits)
     turns = np.array([name in (settings.angles or ()) for name in spec.joint_names]) & ~limited
-    return HomePlan(targets, tolerances, np.maximum(allowed * SETTLE_S, TOLERANCE), turns, inertias)
+    return HomePlan(
+        targets, tolerances, np.maximum(allowed * SETTLE_S, TOLERANCE), turns, inertias
+    )
 
 
 def check_home(described: Description, config: Config) -> None:
@@ -59,14 +63,14 @@ def check_home(described: Description, config: Config) -> None:
         state[:joints] = _somewhere(plan, robot.ranges, draws)
         state[joints : 2 * joints] = 0.0
         robot.set_state(state)
-        homing, guard = Homing(spec, plan, config), Guard(spec, config.safety)
+        motion, guard = HomeMotion(spec, plan, config), Guard(spec, config.safety)
         steps = 0
-        while not (homing.done or homing.problem):
-            action = homing.act(robot.state, steps * spec.period)
+        while not (motion.done or motion.problem):
+            action = motion.act(robot.state, steps * spec.period)
             robot.step(guard.check(action, robot.state).action)
             steps += 1
-        if homing.problem:
-            raise _refusal(f"in the model {homing.problem}")
+        if motion.problem:
+            raise _refusal(f"in the model {motion.problem}")
 
 
 def _refusal(reason: str) -> ConfigError:
@@ -83,13 +87,14 @@ def _spread(draw: Draw) -> tuple[float, float]:
     return draw.origin + draw.first, 2 * draw.spread
 
 
-def _somewhere(plan: HomePlan, ranges: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+def _somewhere(plan: HomePlan, ranges: Array, draws: np.random.Generator) -> Array:
     """Places `(n,)` near the start and within the limits [rad or m]."""
     low, high = np.clip(ranges.T, plan.targets - REACH, plan.targets + REACH)
-    return draws.uniform(low, high)
+    places: Array = draws.uniform(low, high)
+    return places
 
 
-def _body(described: Description, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _body(described: Description, targets: Array) -> tuple[Array, Array]:
     """Limits `(n, 2)` of the joints, and the least inertias `(q,)` with the other joints free."""
     import mujoco
 
