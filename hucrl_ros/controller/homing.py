@@ -22,6 +22,8 @@ LEAD = 0.2
 """[rad or m] By which the place that a joint is led to may be ahead of it."""
 BLOCKED_S = 5.0
 """[s] In which a joint that isn't there yet has to come nearer."""
+INNER = 0.5
+"""Share of what is allowed within which joints have to be before the motors let go."""
 RETURNS = 3
 """Times that a robot may leave the start when its motors let go."""
 STIFFEST = 8.0
@@ -43,12 +45,10 @@ class HomePlan(NamedTuple):
     """`(n,)` [rad or m]"""
     tolerances: Array
     """`(n,)` how far from there the start may be [rad or m]."""
-    moves: Array
-    """`(n,)` by how much a joint may move within `SETTLE_S` [rad or m]."""
     turns: NDArray[np.bool_]
     """`(n,)` whether whole turns don't count."""
     inertias: Array
-    """`(q,)` effort for an acceleration of 1, the other joints free [kg m² or kg]."""
+    """`(q,)` command for an acceleration of 1, the other joints free [kg m² or kg]."""
 
 
 class HomeMotion:
@@ -115,8 +115,9 @@ class HomeMotion:
         while len(seen) > 1 and seen[1][0] <= now - SETTLE_S:
             seen.popleft()
         recent = np.stack([each for _, each in seen])
-        there = bool((np.abs(recent) <= plan.tolerances).all())
-        still = bool((np.ptp(recent, axis=0) <= plan.moves).all())
+        share = 1.0 if self._free else INNER
+        there = bool((np.abs(recent) <= share * plan.tolerances).all())
+        still = bool((np.ptp(recent, axis=0) <= share * TOLERANCE).all())
         settled = there and still and now - seen[0][0] >= SETTLE_S
         if self._free and not (np.abs(away) <= plan.tolerances).all():
             self._free, self._left = False, self._left + 1
@@ -131,7 +132,8 @@ class HomeMotion:
         """Say why it won't get there."""
         plan, motors = self._plan, self._motors
         distance = np.abs(away[motors])
-        nearer = (distance < self._nearest - 0.5 * TOLERANCE) | (distance <= self._allowed)
+        allowed = INNER * plan.tolerances[motors]
+        nearer = (distance < self._nearest - INNER * allowed) | (distance <= allowed)
         self._nearest = np.where(nearer, distance, self._nearest)
         self._nearer = np.where(nearer, now, self._nearer)
         worst = int(np.argmax(np.abs(away) / plan.tolerances))
@@ -143,17 +145,14 @@ class HomeMotion:
         elif self._left > RETURNS:
             self.problem = f"{self._told(worst, away)}: it leaves the start when motors let go"
         elif now - self._begin > self._settings.time:
-            what = "" if abs(away[worst]) > plan.tolerances[worst] else ", and isn't at rest"
+            restless = abs(away[worst]) <= INNER * plan.tolerances[worst]
+            what = ", and not at rest" if restless else ""
             self.problem = f"{self._told(worst, away)}{what} after {self._settings.time:g} s"
-
-    @property
-    def _allowed(self) -> Array:
-        return self._plan.tolerances[self._motors]
 
     def _told(self, joint: int, away: Array) -> str:
         return (
-            f"joint {self._spec.joint_names[joint]!r} is {abs(away[joint]):.3g} from the start, "
-            f"at most {self._plan.tolerances[joint]:.3g} is allowed [rad or m]"
+            f"joint {self._spec.joint_names[joint]!r} is {abs(away[joint]):.3g} from the start "
+            f"({INNER * self._plan.tolerances[joint]:.3g} are allowed) [rad or m]"
         )
 
     def _lead(self, positions: Array, away: Array, step: float) -> None:

@@ -95,8 +95,9 @@ class Homing(Node):
         self, request: Trigger.Request, response: Trigger.Response
     ) -> Trigger.Response:
         response.message = self._begun()
-        if not response.message and self._answer is not None:
-            response.message = str(await self._answer)
+        if not response.message:
+            assert self._answer is not None
+            response.message = await self._answer
         response.success = not response.message
         return response
 
@@ -107,7 +108,7 @@ class Homing(Node):
         if self._active:
             return "an episode is under way"
         if self._stopped:
-            return "stopped on the topic " + self.resolve_topic_name(topics.STOP)
+            return self._stop_line
         try:
             self._guard = Guard(self._spec, override(self._config, self._limits).safety)
         except ConfigError as error:
@@ -130,7 +131,11 @@ class Homing(Node):
     def _on_stop(self, message: Bool) -> None:
         self._stopped = bool(message.data)
         if self._stopped and self._answer is not None:
-            self._end("stopped on the topic " + self.resolve_topic_name(topics.STOP))
+            self._end(self._stop_line)
+
+    @property
+    def _stop_line(self) -> str:
+        return f"stopped on the topic {self.resolve_topic_name(topics.STOP)!r}"
 
     def _on_limits(self, message: ParameterEvent) -> None:
         """Limits were tightened in the controller: they hold here, too, from now on."""

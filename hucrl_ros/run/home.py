@@ -7,7 +7,7 @@ from hucrl_ros.config.robot import Draw, sources
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.homing import SETTLE_S, TOLERANCE, HomeMotion, HomePlan
+from hucrl_ros.controller.homing import TOLERANCE, HomeMotion, HomePlan
 from hucrl_ros.errors import ConfigError
 
 Array = NDArray[np.float64]
@@ -38,13 +38,11 @@ def home_plan(described: Description, config: Config) -> HomePlan:
     for name, speed in zip(spec.joint_names, speeds, strict=True):
         if speed:
             raise _refusal(f"joint {name!r} starts with a velocity of {speed:g}, not at rest")
-    tolerances, allowed = np.split(np.maximum(widths, TOLERANCE), 2)
+    tolerances = np.maximum(widths[: len(targets)], TOLERANCE)
     ranges, inertias = _body(described, targets)
     limited = np.isfinite(ranges).any(axis=1) | bool(config.safety.position_limits)
     turns = np.array([name in (settings.angles or ()) for name in spec.joint_names]) & ~limited
-    return HomePlan(
-        targets, tolerances, np.maximum(allowed * SETTLE_S, TOLERANCE), turns, inertias
-    )
+    return HomePlan(targets, tolerances, turns, inertias)
 
 
 def check_home(described: Description, config: Config) -> None:
@@ -58,10 +56,11 @@ def check_home(described: Description, config: Config) -> None:
     plan, robot = home_plan(described, config), MujocoRobot(described)
     spec, draws = robot.spec, np.random.default_rng(0)
     joints = len(spec.joint_names)
-    for _ in range(TRIALS):
+    for trial in range(TRIALS):
         state = robot.initial_state(draws)
-        state[:joints] = _somewhere(plan, robot.ranges, draws)
-        state[joints : 2 * joints] = 0.0
+        if trial:  # the first one is at the start already
+            state[:joints] = _somewhere(plan, robot.ranges, draws)
+            state[joints : 2 * joints] = 0.0
         robot.set_state(state)
         motion, guard = HomeMotion(spec, plan, config), Guard(spec, config.safety)
         steps = 0
@@ -95,23 +94,29 @@ def _somewhere(plan: HomePlan, ranges: Array, draws: np.random.Generator) -> Arr
 
 
 def _body(described: Description, targets: Array) -> tuple[Array, Array]:
-    """Limits `(n, 2)` of the joints, and the least inertias `(q,)` with the other joints free."""
+    """Limits `(n, 2)` of the joints, and the least inertias `(q,)`."""
     import mujoco
 
     from hucrl_ros.robots.mujoco_robot import MujocoRobot
 
     robot, draws = MujocoRobot(described), np.random.default_rng(0)
-    spec, joints = robot.spec, len(robot.spec.joint_names)
-    ranges = robot.ranges
+    spec, data, joints = robot.spec, robot.data, len(robot.spec.joint_names)
+    if spec.command != "effort":  # its drives know
+        return robot.ranges, np.ones(spec.action_dim)
     dofs = [int(robot.model.joint(name).dofadr[0]) for name in spec.actuated_joints]
-    low, high = np.clip(ranges.T, targets - REACH, targets + REACH)
-    inertias = np.full(len(dofs), np.inf)
-    pushes = np.eye(robot.model.nv)[dofs]
-    accelerations = np.zeros_like(pushes)
+    low, high = np.clip(robot.ranges.T, targets - REACH, targets + REACH)
+    gains = np.zeros(len(dofs))
     for _ in range(SAMPLES):
         state = robot.initial_state(draws)
         state[:joints] = draws.uniform(low, high)
         robot.set_state(state)
-        mujoco.mj_solveM(robot.model, robot.data, accelerations, pushes)
-        inertias = np.minimum(inertias, 1 / np.diag(accelerations[:, dofs]))
-    return ranges, inertias
+        idle = data.qacc.copy()
+        for motor, dof in enumerate(dofs):
+            data.ctrl[motor] = 1.0
+            mujoco.mj_forward(robot.model, data)
+            gains[motor] = max(gains[motor], data.qacc[dof] - idle[dof])
+            data.ctrl[motor] = 0.0
+    for name, gain in zip(spec.actuated_joints, gains, strict=True):
+        if gain <= 0:
+            raise _refusal(f"in the model an effort above 0 doesn't speed up joint {name!r}")
+    return robot.ranges, 1 / gains
