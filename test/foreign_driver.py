@@ -49,15 +49,18 @@ DEFAULTS = {
     "interface": "effort",  # "velocity" or "position": a drive of its own follows the commands
     "named": False,  # whether it has the parameter of a forward_command_controller
     "reset_takes": 0.0,  # [s]
+    "begins_at": math.pi,  # where the joint is at first [rad]
+    "gravity": GRAVITY,  # [m/s²]
+    "stop_at": -math.inf,  # lower end stop of the joint [rad]
 }
 
 
 class Pendulum:
     """Angle from upright."""
 
-    def __init__(self, friction, step):
-        self.friction, self.dt = friction, step
-        self.angle, self.speed = math.pi, 0.0
+    def __init__(self, how, step):
+        self.friction, self.gravity, self.dt = how["friction"], how["gravity"], step
+        self.angle, self.speed, self.stop = how["begins_at"], 0.0, how["stop_at"]
 
     def drive(self, interface, command):
         """The torque for a command."""
@@ -71,9 +74,11 @@ class Pendulum:
         effort = min(max(effort, -LARGEST), LARGEST)
         dry = self.friction * math.tanh(self.speed / 0.02)
         torque = effort - VISCOUS * self.speed - dry
-        pull = GRAVITY / LENGTH * math.sin(self.angle)
+        pull = self.gravity / LENGTH * math.sin(self.angle)
         self.speed += self.dt * (pull + torque / (MASS * LENGTH**2))
         self.angle += self.dt * self.speed
+        if self.angle < self.stop:
+            self.angle, self.speed = self.stop, 0.0
 
 
 class Driver(Node):
@@ -81,7 +86,7 @@ class Driver(Node):
         super().__init__("foreign_driver")
         self.how = {**DEFAULTS, **given}
         self.each = math.ceil(1 / self.how["rate"] / LONGEST_STEP)  # steps for a joint state
-        self.body = Pendulum(self.how["friction"], 1 / self.how["rate"] / self.each)
+        self.body = Pendulum(self.how, 1 / self.how["rate"] / self.each)
         self.lock = threading.Lock()
         self.coming, self.effort = [], self.at_rest()
         if self.how["named"]:
@@ -145,7 +150,7 @@ class Driver(Node):
                 begin += self.how["dies_for"]
 
     def at_rest(self):
-        return math.pi if self.how["interface"] == "position" else 0.0
+        return self.body.angle if self.how["interface"] == "position" else 0.0
 
     def measured(self):
         counts = self.how["counts"]
