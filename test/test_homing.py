@@ -130,6 +130,23 @@ def test_a_blocked_joint_is_named_with_its_way(command):
         assert np.abs(commands).max() <= 0.5 * LIMIT
 
 
+@pytest.mark.parametrize("how", ["late", "the wrong way round"])
+def test_a_joint_that_our_own_efforts_drive_away_is_let_go(how):
+    spec, config = spec_of("effort"), Config()
+    motion, joint = HomeMotion(spec, plan_of(), config), Joint("effort", 1.0)
+    coming = [0.0] * (40 if how == "late" else 0)
+    fastest = 0.0
+    for step in range(10_000):
+        coming.append(float(motion.act(joint.state, step * PERIOD)[0]))
+        if motion.done or motion.problem:
+            break
+        joint.step(coming.pop(0) * (1 if how == "late" else -1))
+        fastest = max(fastest, abs(joint.speed))
+    assert motion.problem.startswith("joint 'joint' is ")
+    assert motion.problem.endswith(", and moves away")
+    assert fastest < 5.0
+
+
 def test_a_robot_that_does_not_stay_when_motors_let_go_is_not_home():
     motion, _ = go_home(Joint("effort", 0.5, load=0.1))
     assert "it leaves the start when motors let go" in motion.problem

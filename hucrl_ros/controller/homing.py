@@ -26,6 +26,9 @@ INNER = 0.5
 """Share of what is allowed within which joints have to be before the motors let go."""
 RETURNS = 3
 """Times that a robot may leave the start when its motors let go."""
+STRAY = 0.5
+"""[rad or m] By which a joint may get further away than where it was slow: beyond, efforts act
+late, or the other way round."""
 STIFFEST = 8.0
 """[rad/s] Largest bandwidth of the position control."""
 DELAY_SHARE = 0.2
@@ -81,6 +84,7 @@ class HomeMotion:
         self._seen: deque[tuple[float, Array]] = deque()
         self._nearest: Array = np.full(spec.action_dim, np.inf)
         self._nearer: Array = np.zeros(spec.action_dim)
+        self._furthest: Array = np.full(spec.action_dim, np.inf)
         self._free, self._left = False, 0
         self.done = False
         """The robot is at the start and stays there."""
@@ -98,6 +102,7 @@ class HomeMotion:
         self._last = now
         away = self._away(positions)
         self._look(away, now)
+        self._judge(away, speeds[self._motors], now)
         if self._free and self._spec.command != "position":
             return np.zeros(self._spec.action_dim)
         self._lead(positions[self._motors], away[self._motors], step)
@@ -126,9 +131,8 @@ class HomeMotion:
         elif settled:
             self._free = True
             seen.clear()
-        self._judge(away, now)
 
-    def _judge(self, away: Array, now: float) -> None:
+    def _judge(self, away: Array, speeds: Array, now: float) -> None:
         """Say why it won't get there."""
         plan, motors = self._plan, self._motors
         distance = np.abs(away[motors])
@@ -136,10 +140,14 @@ class HomeMotion:
         nearer = (distance < self._nearest - INNER * allowed) | (distance <= allowed)
         self._nearest = np.where(nearer, distance, self._nearest)
         self._nearer = np.where(nearer, now, self._nearer)
+        slow = (np.abs(speeds) <= self._settings.speed) & np.isinf(self._furthest)
+        self._furthest = np.where(slow, distance + STRAY, self._furthest)
         worst = int(np.argmax(np.abs(away) / plan.tolerances))
         if self.done:
             return
-        if (now - self._nearer > BLOCKED_S).any():
+        if (strays := distance > self._furthest).any():
+            self.problem = f"{self._told(motors[int(strays.argmax())], away)}, and moves away"
+        elif (now - self._nearer > BLOCKED_S).any():
             motor = motors[int(np.argmin(self._nearer))]
             self.problem = f"{self._told(motor, away)}, and comes no nearer"
         elif self._left > RETURNS:

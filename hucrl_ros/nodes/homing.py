@@ -16,7 +16,7 @@ from hucrl_ros.config.files import override
 from hucrl_ros.controller.guard import Array, Guard
 from hucrl_ros.controller.homing import HomeMotion
 from hucrl_ros.controller.pace import Pace
-from hucrl_ros.controller.state_reader import JointStateReader, velocity_estimator
+from hucrl_ros.controller.state_reader import JointReading, JointStateReader, velocity_estimator
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.controller.timing import outage_limit
 from hucrl_ros.errors import ConfigError, StateError
@@ -35,6 +35,8 @@ from hucrl_ros.run.home import home_plan
 
 LONGEST_TICK = 0.02
 """[s] Between two looks at the clock."""
+GRAPH_PERIOD = 0.1
+"""[s] Between two looks at who publishes commands."""
 MEET_S = 15.0
 """[s] For robot, stopper and this node to find each other."""
 USES = ("task", "mode", "driver", "home", "safety", "control.extra_delay")
@@ -75,12 +77,15 @@ class Homing(Node):
         self._active = self._stopped = self._moving = self._halted = False
         self._begin = self._heard = self._looked = 0.0
         self._commands = self.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
-        self.create_subscription(JointState, topics.JOINT_STATES, self._on_joint_state, MEASURED)
+        self._states = self.create_subscription(
+            JointState, topics.JOINT_STATES, self._on_joint_state, MEASURED
+        )
         self.create_subscription(Bool, topics.ACTIVE, self._on_active, LATCHED)
         self.create_subscription(Bool, topics.STOP, self._on_stop, STREAM)
         self.create_subscription(ParameterEvent, topics.LIMITS, self._on_limits, LATCHED)
         self.create_service(Trigger, topics.HOME, self._on_home)
         self.create_timer(min(spec.period, LONGEST_TICK), self._look, clock=STEADY)
+        self.create_timer(GRAPH_PERIOD, self._look_around, clock=STEADY)
         self._trouble = Health()
         self._diagnostics = DiagnosticsPublisher(self, self._health, spec.name)
 
@@ -146,28 +151,31 @@ class Homing(Node):
     # The motion
 
     def _on_joint_state(self, message: JointState) -> None:
-        if self._answer is None or self._motion is None:
-            return
-        reading = to_reading(message)
+        """One, and all that have come since, as while this node was held up: the newest counts."""
+        due: JointReading | None = None
         period = self._spec.period
-        if self._pace.is_overtaken(reading.stamp_ns, period):
+        for heard in (message, *topics.waiting(self._states)):
+            reading = to_reading(heard)
+            if self._answer is None or self._pace.is_overtaken(reading.stamp_ns, period):
+                continue
+            new = self._pace.see(reading.stamp_ns)
+            self._reader.see(reading)
+            if self._pace.outage:
+                self._end(self._pace.outage)
+            elif new and self._pace.is_due(reading.stamp_ns, period):
+                due = reading
+        if due is None or self._answer is None or self._motion is None:
             return
-        new = self._pace.see(reading.stamp_ns)
-        self._reader.see(reading)
-        if self._pace.outage:
-            self._end(self._pace.outage)
-        if self._answer is None or not new or not self._pace.is_due(reading.stamp_ns, period):
-            return
-        self._pace.answered(reading.stamp_ns, period)
+        self._pace.answered(due.stamp_ns, period)
         try:
-            joints = self._reader.read(reading)
+            joints = self._reader.read(due)
         except StateError as error:
             self._end(str(error))
             return
         self._state[: len(joints)] = joints
         self._heard, self._halted = time.monotonic(), False
         if self._moving:
-            self._tick(self._motion, reading.stamp_ns / NANOSECONDS)
+            self._tick(self._motion, due.stamp_ns / NANOSECONDS)
 
     def _tick(self, motion: HomeMotion, now: float) -> None:
         action = motion.act(self._state, now)
@@ -188,8 +196,6 @@ class Homing(Node):
         limit = outage_limit(self._guard.safety, self._spec.period)
         if self._stopper is not None and not self._stopper.hold():
             self._end("the process that stops the robot in case of need has ended")
-        elif others := self._others():
-            self._end(f"{', '.join(others)} publishes commands, too; stop it first")
         elif held_up > limit:
             self._end(f"held up for {1e3 * held_up:.0f} ms")
         elif not self._moving:
@@ -207,10 +213,14 @@ class Homing(Node):
         if not self._moving and now - self._begin > MEET_S:
             self._end(f"nobody was met on the topics within {MEET_S:g} s; run `hucrl doctor`")
 
-    def _others(self) -> list[str]:
+    def _look_around(self) -> None:
+        """Give up where somebody else may command the robot."""
+        if self._answer is None:
+            return
         known = (self.get_name(), *SPEAKERS, UNKNOWN[0])
         found = self.get_publishers_info_by_topic(self._commands.topic_name)
-        return sorted({str(each.node_name) for each in found} - {*known})
+        if others := {str(each.node_name) for each in found} - {*known}:
+            self._end(f"{', '.join(sorted(others))} publishes commands, too; stop it first")
 
     def _send(self, command: Array | None) -> None:
         if command is not None:
