@@ -261,6 +261,8 @@ class Protocol:
         yield from self._record(True)
         if how == "service":
             yield from self._reset()
+        if clients.stopped:
+            return f"{OUTAGE}: stopped on the topic 'stop' before it began"
         monitor.start()
         count = clients.activity_count
         self._enter(Phase.RUNNING)
