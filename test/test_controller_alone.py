@@ -8,7 +8,7 @@ from bench import STEPS, short_bundle
 from lone_node import alone
 from rclpy.lifecycle import TransitionCallbackReturn
 from sensor_msgs.msg import JointState
-from std_msgs.msg import String
+from std_msgs.msg import Bool, String
 
 from hucrl_ros.controller.surprise import Level
 from hucrl_ros.nodes import controller as module
@@ -212,3 +212,22 @@ def test_real_time_rates_are_measured_before_the_first_command(bundles):
         assert node.on_activate(None) is FAILURE
         assert "the control period is 12.5 ms (80 Hz)" in node._health().message
         assert node.sent["controller/commands"] == []
+
+
+def test_whoever_stops_it_ends_the_episode_and_keeps_it_from_another(bench):
+    assert bench.node.on_activate(None) is SUCCESS
+    bench.state()
+    bench.state()
+    bench.node.heard["stop"](Bool(data=True))
+    assert bench.active == [False, True, False] and bench.commands[-1] == [0.0]
+    health = bench.node._health()
+    assert health.message == "outage: stopped on the topic '/stop'"
+    sent = len(bench.commands)
+    bench.state()
+    assert len(bench.commands) == sent
+    bench.node.on_deactivate(None)
+    assert bench.node.on_activate(None) is FAILURE
+    assert bench.node._health().message == "stopped on the topic '/stop'"
+    bench.node.heard["stop"](Bool(data=False))
+    assert len(bench.commands) == sent, "it is let go on, and nothing moves yet"
+    assert bench.node.on_activate(None) is SUCCESS

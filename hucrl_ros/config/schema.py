@@ -366,9 +366,21 @@ class DriverSettings(Settings):
     velocity_window: float = Field(0.0, ge=0, le=1)
     """`derived`: time that a slope spans; it tells the velocity of half of it ago; 0: a control
     period [s]."""
-    reset: Literal["service", "person", "none"] = "service"
+    reset: Literal["service", "person", "home", "none"] = "service"
     """Who brings the robot to the start of an episode: the service `simulator/reset`; a person,
-    who then calls the service `supervisor/start`; nobody: it goes on from where it is."""
+    who then calls the service `supervisor/start`; a slow motion of ours, as `home` says; nobody:
+    it goes on from where it is."""
+
+
+class HomeSettings(Settings):
+    """The motion to the start of an episode, with `driver.reset: home`."""
+
+    speed: float = Field(0.3, gt=0, le=10)
+    """Largest speed of each joint [rad/s or m/s]."""
+    effort: float = Field(0.5, gt=0, le=1)
+    """Largest effort, of a robot that takes efforts [shares of the effort limit]."""
+    time: float = Field(60.0, gt=0, le=3600)
+    """After which it is given up [s]."""
 
 
 class SimulatorSettings(Settings):
@@ -446,6 +458,7 @@ class Config(Settings):
     safety: SafetySettings = SafetySettings()
     control: ControlSettings = ControlSettings()
     driver: DriverSettings = DriverSettings()
+    home: HomeSettings = HomeSettings()
     simulator: SimulatorSettings = SimulatorSettings()
     body: BodySettings = BodySettings()
 

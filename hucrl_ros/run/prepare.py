@@ -33,6 +33,7 @@ from hucrl_ros.config.task_file import (
 )
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.home import check_home
 from hucrl_ros.run.judged_task import check_remote
 from hucrl_ros.run.on_robot import GENTLE
 from hucrl_ros.run.prior import check_source, keep_prior, open_source
@@ -104,6 +105,8 @@ def prepare_run(options: RunOptions) -> RunFolder:
         )
     if source is not None:
         check_source(source, asked.described)
+    if asked.config.driver.reset == "home" and asked.config.mode == "real_time":
+        check_home(asked.described, asked.config)
     if options.remote_learner:
         check_remote(asked.config, begun_with_another=source is not None)
     else:

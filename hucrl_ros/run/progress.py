@@ -23,6 +23,8 @@ class Phase(Enum):
     WAITING = "waiting for the nodes"
     RESETTING = "resetting the robot"
     PERSON = "put the robot at the start; then press Enter, or call the service supervisor/start"
+    HOMING = "moving the robot to the start"
+    HELD = "stopped on the topic stop; publish false there, and the run goes on with a reset"
     RUNNING = "running"
     FITTING = "fitting the model"
     SEARCHING = "searching policies"
