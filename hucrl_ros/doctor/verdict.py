@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import mujoco
 import numpy as np
 
 from hucrl_ros.config.edit import NewSetting
@@ -12,8 +11,8 @@ from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.doctor import Finding, Found
-from hucrl_ros.doctor.evidence import Array
 from hucrl_ros.doctor.identify import Motion, identify
+from hucrl_ros.doctor.inertia import inertia
 from hucrl_ros.doctor.record import Record
 from hucrl_ros.doctor.senses import judge_efforts, judge_positions, judge_velocities
 from hucrl_ros.robots.mujoco_robot import MujocoRobot
@@ -54,11 +53,11 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
             f"ended early: {record.stopped}", "zero effort was sent at once; change it, then again"
         )
     motions: list[Motion] = []
-    expected = predicted_gains(described, record.positions[-1]).tolist() if record.trials else []
-    for motor, gain in enumerate(expected):
+    model = inertia(described, record.positions[-1] if record.positions else None)
+    for motor, gain in enumerate(model.gains.tolist()):
         name = robot.actuated[motor]
         tried = [abs(trial.effort) for trial in record.trials if trial.motor == motor]
-        motion = identify(record, motor, robot.joints.index(name))
+        motion = identify(record, motor, robot.joints.index(name), model.coupling[motor])
         if motion is not None:
             motions.append(motion)
             findings[f"gain of {name}"] = _gain(motion, gain, name)
@@ -85,34 +84,6 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
         findings[name] = finding
         suggestions += more
     return Verdict(findings, suggestions)
-
-
-def predicted_gains(described: Description, positions: Sequence[float]) -> Array:
-    """`(q,)` acceleration of each actuated joint by a unit of its effort, of the model.
-
-    The other joints are free, and nothing rubs or touches.
-
-    Args:
-        described: The robot.
-        positions: Where its joints are `(n,)` [rad or m].
-    """
-    robot = MujocoRobot(described)
-    state = robot.reset(np.random.default_rng(0))
-    count = len(positions)
-    state[:count], state[count : 2 * count] = positions, 0.0
-    robot.set_state(state)
-    gains = np.zeros(robot.spec.action_dim)
-    for motor, name in enumerate(robot.spec.actuated_joints):
-        moves = int(robot.model.joint(name).dofadr[0])
-        limit = robot.spec.effort_limits[motor]
-        both = []
-        for effort in (limit, -limit):
-            robot.data.ctrl[:] = 0.0
-            robot.data.ctrl[motor] = effort
-            mujoco.mj_forward(robot.model, robot.data)
-            both.append(float(robot.data.qacc_smooth[moves]))
-        gains[motor] = (both[0] - both[1]) / (2.0 * limit)
-    return gains
 
 
 def _gain(motion: Motion, expected: float, name: str) -> Finding:
