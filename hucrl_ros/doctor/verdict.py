@@ -53,6 +53,7 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
             f"ended early: {record.stopped}", "zero effort was sent at once; change it, then again"
         )
     motions: list[Motion] = []
+    ratios = np.ones(len(robot.actuated))
     model = inertia(described, record.positions[-1] if record.positions else None)
     for motor, gain in enumerate(model.gains.tolist()):
         name = robot.actuated[motor]
@@ -60,6 +61,7 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
         motion = identify(record, motor, robot.joints.index(name), model.coupling[motor])
         if motion is not None:
             motions.append(motion)
+            ratios[motor] = motion.gain / gain
             findings[f"gain of {name}"] = _gain(motion, gain, name)
             findings[f"friction of {name}"] = _friction(motion, tried, robot, motor)
         elif tried and not (record.stopped and record.trials[-1].motor == motor):
@@ -72,11 +74,15 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
     if not motions:
         return Verdict(findings, ())
     suggestions: list[NewSetting] = []
+    # Each effort drawn evenly from its range, as random ones are.
+    changes = np.linalg.norm(
+        model.free * (ratios * robot.effort_limits)[:, None] * robot.period / 3**0.5, axis=0
+    )
     delay = float(np.median([motion.dead_time for motion in motions]))
     for name, (finding, more) in {
         "dead time": _dead_time(motions, delay, robot),
         "positions": judge_positions(record, robot),
-        "velocities": judge_velocities(record, robot, config),
+        "velocities": judge_velocities(record, robot, config, changes),
         "efforts": judge_efforts(record, delay),
         "timeout": _timeout(motions, robot),
         "control period": _period(record, delay, described),
