@@ -164,6 +164,17 @@ def test_a_dead_time_longer_than_the_control_period_asks_for_another():
     assert period / 0.00125 == pytest.approx(round(period / 0.00125)), "of the physics' steps"
 
 
+def test_of_a_driver_that_does_not_keep_up_nothing_else_is_said():
+    record = pushed(gain=MODEL, rate=500, **SWINGS)
+    slow = np.linspace(0, 2e9, len(record.stamps_ns)).astype(int)
+    record.stamps_ns = (np.array(record.stamps_ns) - slow).tolist()
+    findings, settings = verdict(record)
+    assert set(findings) == {"stamps"}
+    assert findings["stamps"].level is Level.FAULT
+    assert findings["stamps"].found.startswith("they fell 1.5 s behind")
+    assert settings == {}
+
+
 def test_a_pulse_that_nobody_watched_is_played_again():
     record = Record()
     pulses = Pulses(record, [1.0], [0], {"hinge": REVOLUTE}, 0.05, 0.2, [[1.0]], [[0.0]])

@@ -30,6 +30,8 @@ ODD = 10.0
 """Times the others' squares from which on a pulse doesn't count: a busy machine sent it late."""
 STIFF, DAMPED = 100.0, 10.0
 """[1/s²] and [1/s] Beyond which stiffness and damping are unusual."""
+DAMPING = 0.25
+"""Share of the effort that damping takes where it would stop a joint within a pulse, about."""
 FEWEST = 8
 """Joint states that a pulse has to have."""
 EARLIER = 0.8
@@ -111,7 +113,7 @@ class Departure(NamedTuple):
     way: float
     """0 where it isn't sure [rad or m]."""
     rubbing: float
-    """Share of the effort that friction takes [1]."""
+    """Share of the effort that friction and damping take, about [1]."""
 
 
 def departure(
@@ -127,11 +129,22 @@ def departure(
     fit, _, _ = _best(windows, joint, ROUGH_S)
     gain, error = abs(float(fit.weights[0])), 2.0 * float(fit.errors[0])
     friction, effort = abs(float(fit.weights[1])) / max(gain, 1e-300), abs(trials[0].effort)
-    if SURE * error >= gain:
+    if SURE * error >= gain or fit.weights[0] * _followed(windows, joint) < 0.0:
         return Departure(0.0, 1.0)
     seen = max(float(np.ptp(window.positions[:, joint])) for window in windows)
     way = 0.5 * gain * (effort - friction) * trials[0].pulse ** 2
-    return Departure(min(way, seen), friction / effort)
+    damped = DAMPING * max(-float(fit.weights[-1]), 0.0) * trials[0].pulse
+    return Departure(min(way, seen), friction / effort + damped)
+
+
+def _followed(windows: Sequence[Window], joint: int) -> float:
+    """Whether a joint went along with the first pulses (> 0) or against them (< 0)."""
+    ways = []
+    for window in windows:
+        begin, end = np.searchsorted(window.times, [0.0, window.trial.pulse]).tolist()
+        there = window.positions[min(end, len(window.times) - 1), joint]
+        ways.append(window.trial.effort * (there - window.positions[begin, joint]))
+    return float(np.sum(ways))
 
 
 def _windows(

@@ -27,6 +27,8 @@ STICKY = 0.05
 """Share of the effort limit above which friction is worth a word."""
 LATE = 0.8
 """Share of a dead time that a control period should have at least."""
+DRIFT_S = 0.05
+"""[s] By which the driver's clock may lose or gain while the robot is moved."""
 NEGLIGIBLE = 0.02
 """Share of the control period below which a delay counts for nothing."""
 
@@ -52,6 +54,12 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
         findings["motion"] = Finding.fault(
             f"ended early: {record.stopped}", "zero effort was sent at once; change it, then again"
         )
+    if abs(drift := _drift(record)) > DRIFT_S:
+        findings["stamps"] = Finding.fault(
+            f"they fell {drift:.1f} s behind this machine's clock meanwhile",
+            "nothing else can be told: the driver doesn't keep up, or its clock is wrong",
+        )
+        return Verdict(findings, ())
     motions: list[Motion] = []
     ratios = np.ones(len(robot.actuated))
     model = inertia(described, record.positions[-1] if record.positions else None)
@@ -90,6 +98,13 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
         findings[name] = finding
         suggestions += more
     return Verdict(findings, suggestions)
+
+
+def _drift(record: Record) -> float:
+    """How much later joint states came at the end than at the beginning [s]."""
+    late = np.array(record.received_ns, np.int64) - np.array(record.stamps_ns, np.int64)
+    quarter = max(len(late) // 4, 1)
+    return float(np.median(late[-quarter:]) - np.median(late[:quarter])) / NANOSECONDS
 
 
 def _gain(motion: Motion, expected: float, name: str) -> Finding:
