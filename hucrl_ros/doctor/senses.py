@@ -67,7 +67,7 @@ def judge_velocities(
         shown = f"joint states hold none; slopes of the positions are off by {derived:.2g}"
     else:
         shown = f"off by {measured:.2g} as told, by {derived:.2g} as slopes of the positions"
-    if told and measured <= WORSE * derived:
+    if told and measured <= max(WORSE * derived, NOISY * float(changes.min())):
         return Finding.ok(shown), [NewSetting("driver.velocity", "measured", f"measured: {shown}")]
     suggestions = [NewSetting("driver.velocity", "derived", f"measured: {shown}"), *chosen]
     if config.driver.velocity == "derived":
