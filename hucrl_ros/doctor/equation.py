@@ -103,7 +103,7 @@ def window_of(
     still = bool(len(before) and np.ptp(before) < STILL * step)
     doubt = sensor_step(every, joint, coupling) / 12**0.5
     steps = sent[near], changes[near]
-    speed = np.zeros(len(motion))
+    speed: Array = np.zeros(len(motion))
     if len(motion) > 1:
         speed = _smooth(np.gradient(positions[:, joint], times[chosen]), times[chosen])
     changing = np.flatnonzero(np.diff(positions[:, joint]))

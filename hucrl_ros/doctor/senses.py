@@ -1,5 +1,6 @@
 """What joint states turned out to tell while `hucrl check --move` moved a robot."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -94,7 +95,7 @@ def slope_noise(spread: float, window: float, gap: float) -> float:
         gap: Between two [s].
     """
     count = window / gap + 1.0
-    return spread / window * (12.0 * (count - 1.0) / (count * (count + 1.0))) ** 0.5
+    return spread / window * math.sqrt(12.0 * (count - 1.0) / (count * (count + 1.0)))
 
 
 def _noise(record: Record, column: Array) -> float:

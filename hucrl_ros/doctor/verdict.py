@@ -27,7 +27,7 @@ STICKY = 0.05
 """Share of the effort limit above which friction is worth a word."""
 LATE = 0.8
 """Share of a dead time that a control period should have at least."""
-DRIFT_S = 0.05
+DRIFT_S = 0.1
 """[s] By which the driver's clock may lose or gain while the robot is moved."""
 NEGLIGIBLE = 0.02
 """Share of the control period below which a delay counts for nothing."""
