@@ -148,13 +148,16 @@ class RunFolder:
             self._note_who_plays(on_robot)
             yield
 
-    def lock_until_exit(self) -> None:
+    def lock_until_exit(self, on_robot: bool = False) -> None:
         """Take the lock of `locked` for the rest of this process, on behalf of its children.
+
+        Args:
+            on_robot: As for `locked`.
 
         Raises:
             RunError: as `locked` does.
         """
-        _HELD.enter_context(self.locked())
+        _HELD.enter_context(self.locked(on_robot))
 
     def require_order(self) -> None:
         """Look whether anything came after an episode that isn't there any more.

@@ -82,20 +82,12 @@ class BundledTask:
         return load_bundle(found[0], self.spec)
 
 
-def check_remote(config: Config, begun_with_another: bool = False) -> None:
-    """Look whether a run may learn on another machine.
-
-    Args:
-        config: Its settings.
-        begun_with_another: It began with `--from RUN`.
+def check_remote(config: Config) -> None:
+    """Look whether a run with these settings may learn on another machine.
 
     Raises:
-        ConfigError: its bundles don't tell the task's reward, or it needs more than its episodes.
+        ConfigError: its bundles don't tell the task's reward.
     """
-    if begun_with_another:
-        raise ConfigError(
-            "--from: what a run began with stays on its machine; not with --remote-learner"
-        )
     if config.strategy in OTHER_REWARDS:
         raise ConfigError(
             f"strategy = {config.strategy!r}: its bundles tell another reward than the task's, by "

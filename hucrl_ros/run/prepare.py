@@ -108,7 +108,7 @@ def prepare_run(options: RunOptions) -> RunFolder:
     if asked.config.driver.reset == "home" and asked.config.mode == "real_time":
         check_home(asked.described, asked.config)
     if options.remote_learner:
-        check_remote(asked.config, begun_with_another=source is not None)
+        check_remote(asked.config)
     else:
         if not is_description(options.task):
             _check_choices(options.task, asked.config)
@@ -347,7 +347,7 @@ def _continued(options: RunOptions) -> RunFolder:
                 "option out, or start a new run"
             )
     if options.remote_learner:
-        check_remote(asked, begun_with_another=run.prior.is_dir())
+        check_remote(asked)
     elif "device" in options.overrides:
         _check_device(asked)
     if asked != stored:

@@ -63,7 +63,7 @@ class Mover(Node):
         motors = [spec.joint_names.index(name) for name in spec.actuated_joints]
         limits = self._guard.room[("effort_limits",)].tolist()
         shares = asked["share"], asked["cap"]
-        self._pulses = Pulses(self._record, limits, motors, bounds, *shares)
+        self._pulses = Pulses(self._record, limits, motors, bounds, *shares, *asked["model"])
         self._state: Array = np.zeros(spec.state_dim)
         self._began = self._looked = self._last = time.monotonic()
         self._moving, self._spoilt = False, 0
