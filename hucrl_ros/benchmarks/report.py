@@ -108,8 +108,8 @@ def write_ticks(folder: Path, rows: Sequence[TickRow], output: Output) -> list[P
         "Share: operations of the networks in a tick by its median duration, over the peak rate: "
         "that of a 512 x 512 x 512 matrix product in float32 (torch), measured between the ticks "
         "with as many threads. Critic, reward, sampling and selection take time in a tick but "
-        "don't count as operations. Filter: what the safety filter takes on top, in ms, of a robot "
-        "with constraints. All numbers are in [ticks.json](ticks.json).",
+        "don't count as operations. Filter: what the safety filter takes on top, in ms, of "
+        "a robot with constraints. All numbers are in [ticks.json](ticks.json).",
         "![Median tick of each engine](ticks.png)",
         TICKS.markdown(rows),
     )
