@@ -22,10 +22,11 @@ from typer.main import get_command
 
 from hucrl_ros.cli import COMMANDS, commands
 from hucrl_ros.cli.list import REGISTRIES, entries
+from hucrl_ros.config.constraints import AnyConstraint, ConstraintSettings, Region
 from hucrl_ros.config.defaults import described, docstrings
 from hucrl_ros.config.reward import RewardSettings, SuccessSettings, TaskSettings, TermSettings
 from hucrl_ros.config.robot import Draw, RobotSettings, SiteSettings
-from hucrl_ros.config.schema import Config
+from hucrl_ros.config.schema import Config, Settings
 from hucrl_ros.controller.manifest import LearningReport, Manifest
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.controller.topics import RECORDED
@@ -166,6 +167,10 @@ def _robot() -> Iterator[str]:
     }.items():
         yield from ("", f"## {title}", "")
         yield from fields(model)
+    yield from ("## Entries of `constraints:`", "")
+    yield from fields(ConstraintSettings)
+    yield from _kinds("kind", get_args(get_args(AnyConstraint)[0]), ConstraintSettings)
+    yield from _kinds("shape of a `region`", get_args(get_args(Region)[0]), Settings)
     yield from ("## Terms of a reward", "")
     yield "`of` is a site, an observed body or a goal; `to` also three numbers [m]. ρ is the"
     yield "setting `action_penalty`; tol is 1 in a band and 0.1 at `margin` outside of it. A term"
@@ -181,8 +186,18 @@ def _robot() -> Iterator[str]:
     )
 
 
-def _keys(term: type[TermSettings]) -> str:
-    own = {k: f for k, f in term.model_fields.items() if k not in TermSettings.model_fields}
+def _kinds(title: str, kinds: Iterable[type[Settings]], base: type[Settings]) -> Iterator[str]:
+    """A table of the members of a union, told apart by the field that `title` begins with."""
+    tag = title.split()[0]
+    rows = []
+    for kind in kinds:
+        name = get_args(kind.model_fields[tag].annotation)[0]
+        rows.append((f"`{name}`", _keys(kind, (*base.model_fields, tag)), kind.__doc__ or ""))
+    yield from table((title, "keys (default)", "what it is"), rows)
+
+
+def _keys(term: type[Settings], without: Iterable[str] = tuple(TermSettings.model_fields)) -> str:
+    own = {k: f for k, f in term.model_fields.items() if k not in without}
     return ", ".join(
         f"`{name}`" + ("" if field.is_required() else f" ({_default(field)})")
         for name, field in own.items()

@@ -278,7 +278,7 @@ def test_a_second_task_of_a_robot_has_its_constraints(tmp_path, folder):
 
 
 def test_a_run_keeps_the_constraints(tmp_path, folder):
-    limits = [*[limit for limit, _ in LIMITS if limit["kind"] != "apart"][:1], LIMITS[-1][0]]
+    limits = [LIMITS[0][0], LIMITS[-1][0]]
     found = resolve(read_description(write(folder, described(*limits))))
     store_description(found, tmp_path / "robot")
     kept = find_description(tmp_path / "robot", found.name)

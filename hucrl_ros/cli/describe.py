@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -79,6 +80,7 @@ def _purpose(manifest: Manifest) -> dict[str, str]:
         "control": f"{manifest.steps} steps of {1e3 * manifest.period:g} ms",
         "discount": f"{manifest.discount:g}",
         "robot": manifest.robot,
+        **({"constraints": "\n".join(limits)} if (limits := manifest.constraints) else {}),
     }
 
 
@@ -247,11 +249,12 @@ def describe_robot(path: Path) -> RenderableType:
     }
     return Group(
         Text(f"Robot {described.name}", style="bold"),
-        Text("checked: model, joints, reward and its export to ONNX", style="green"),
+        Text("checked: model, joints, constraints, reward, export to ONNX", style="green"),
         "",
         _pairs(facts),
         "",
         _entries(described, task),
+        *(("", _constraints(task)) if task.constraint_names else ()),
         "",
         Text("All of it, as a run keeps it", style="italic"),
         Text(dump_description(described)),
@@ -289,6 +292,16 @@ def _entries(described: Description, task: Task) -> Table:
         seen += ", stops" if index in stopped else ""
         up_to = "stays" if entry in robot.context else _bound(robot.state_bounds.get(entry))
         table.add_row(entry, _draw(robot.start[entry]), seen, up_to)
+    return table
+
+
+def _constraints(task: Task) -> Table:
+    """What must never happen, and how far from it episodes start."""
+    table = Table("must stay", "", "margin", "margins left at the start", "about", box=None)
+    start = task.room(task.start, torch.zeros(task.spec.action_dim)).tolist()
+    for limit, room in zip(task.described.constraints, start, strict=True):
+        cells = (limit.subject, limit.limit, f"{limit.margin:g}", f"{room:.1f}", limit.about)
+        table.add_row(*map(Text, cells))
     return table
 
 

@@ -20,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
+from hucrl_ros.config.constraints import AnyConstraint
 from hucrl_ros.config.robot import VELOCITY, sources
 from hucrl_ros.experiments.presentation import BLUE, GREY, INK, PALE, VERMILION, signed
+from hucrl_ros.experiments.regions import draw_regions
 from hucrl_ros.experiments.workers import child_environment
-from hucrl_ros.robots import MujocoRobot, make_robot
+from hucrl_ros.robots import MujocoRobot, describe
 from hucrl_ros.robots.mujoco_robot import Array
 
 logger = logging.getLogger(__name__)
@@ -154,23 +156,28 @@ def main(
     source: Path, folder: Path, together: str, task: str, described: Path | None = None
 ) -> None:
     """Render the clips in `source` into `folder`, and a GIF `together` of all of them."""
-    robot = make_robot(task, described)
+    found = describe(task, described)
+    robot = MujocoRobot(found)
     stride = max(1, round(1 / (RATE * robot.spec.period)))
     rate = 1 / (stride * robot.spec.period)
     clips = load_clips(source)
     films = []
     with mujoco.Renderer(robot.model, SIZE, SIZE) as renderer:
         for clip in clips:
-            film = list(draw_clip(robot, renderer, clip, stride))
+            film = list(draw_clip(robot, renderer, clip, stride, found.constraints))
             write_video(folder / f"{clip.name}.mp4", film, rate)
             films.append(film[: round(GIF_S * rate) + 1])
     write_gif(folder / f"{together}.gif", side_by_side(films), rate)
 
 
 def draw_clip(
-    robot: MujocoRobot, renderer: mujoco.Renderer, clip: Clip, stride: int
+    robot: MujocoRobot,
+    renderer: mujoco.Renderer,
+    clip: Clip,
+    stride: int,
+    constraints: Sequence[AnyConstraint] = (),
 ) -> Iterator[Frame]:
-    """Every `stride`-th state of an episode, with its numbers."""
+    """Every `stride`-th state of an episode, with its numbers and the regions of constraints."""
     returns = np.concatenate([[0.0], np.cumsum(clip.rewards)])
     actions = np.concatenate([clip.actions, clip.actions[-1:]])
     camera = camera_of(robot.model)
@@ -182,6 +189,7 @@ def draw_clip(
         if travelled:
             mujoco.mj_forward(robot.model, robot.data)
         renderer.update_scene(robot.data, camera)
+        draw_regions(renderer.scene, robot.model, robot.data, constraints)
         shares = actions[k] / np.asarray(robot.spec.effort_limits)
         yield decorate(
             renderer.render(), clip.title, float(returns[k]), k * robot.spec.period, shares

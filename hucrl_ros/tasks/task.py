@@ -201,6 +201,12 @@ class Task(nn.Module):
             return torch.full(state.shape[:-1], math.nan)
         return self.view.squared_distance(state, success.of, success.to).sqrt()
 
+    @property
+    def start(self) -> Tensor:
+        """Mean state `(p,)` in which episodes start."""
+        robot = self.described.robot
+        return torch.tensor([robot.start[entry].middle for entry in robot.entries])
+
     def imagined_states(self, count: int, generator: torch.Generator) -> Tensor:
         """States `(count, p)` from which imagined trajectories may start.
 
@@ -287,8 +293,7 @@ class Task(nn.Module):
             self.distance(states)
         except ConfigError as error:
             raise ConfigError(f"{self.described.path}: reward.success: {error}") from None
-        start = [self.described.robot.start[entry] for entry in self.described.robot.entries]
-        self._constraints.check(states, actions, torch.tensor([draw.middle for draw in start]))
+        self._constraints.check(states, actions, self.start)
 
     def _range_of_rewards(self) -> float:
         generator = torch.Generator().manual_seed(1)
