@@ -1,4 +1,4 @@
-"""What a run on a robot needs, and one in simulation doesn't: limits, gentle random efforts."""
+"""What a run on a robot needs: limits, and gentle random efforts."""
 
 from typing import Any
 
