@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 from bag_messages import JOINT_STATES, TICKS, Recording, joint_state, record_episode, tick
-from bundle_factory import write_bundle
+from bundle_factory import SHORT_RAIL, write_bundle
 
 from hucrl_ros.cli import main
 from hucrl_ros.config.files import share_directory
@@ -121,3 +121,18 @@ def test_units_in_brackets_are_shown(capsys):
     code, shown, _ = inspect(capsys, path)
     assert code == 0
     assert "over the joints [(rad/s)² or (m/s)²]: move" in shown
+
+
+def test_constraints_are_told_with_the_room_at_the_start(capsys):
+    code, shown, _ = inspect(capsys, SHORT_RAIL)
+    assert code == 0
+    cells = ("position of cart_joint", "-1 … 1", "0.05", "20.0", "the short rail")
+    assert re.search(" +".join(map(re.escape, cells)), shown)
+
+
+def test_constraints_of_a_bundle_are_told(tmp_path, capsys):
+    code, shown, _ = inspect(capsys, write_bundle(tmp_path / "bundle_001", task=SHORT_RAIL))
+    assert code == 0
+    told = r"^constraints +position of cart_joint -1 … 1 \(the short rail\) *$"
+    assert re.search(told, shown, re.MULTILINE)
+    assert "constraints.onnx" in shown

@@ -14,6 +14,7 @@ from hucrl_ros.config.constraints import (
     HalfSpaceSettings,
     InsideConstraint,
     OutsideConstraint,
+    Region,
 )
 from hucrl_ros.config.reward import Point
 
@@ -38,27 +39,36 @@ def draw_regions(
             continue
         if scene.ngeom >= scene.maxgeom:
             return
-        shape = scene.geoms[scene.ngeom]
-        colour = np.array(ALLOWED if isinstance(limit, InsideConstraint) else FORBIDDEN)
-        region, kind = limit.region, mujoco.mjtGeom.mjGEOM_SPHERE
-        size: Array = np.zeros(3)
-        middle: Array = np.zeros(3)
-        turn: Array = np.eye(3)
-        if isinstance(region, BoxSettings):
-            kind, size = mujoco.mjtGeom.mjGEOM_BOX, np.array(region.half_sizes)
-            middle = _place(model, data, region.center)
-        elif isinstance(region, HalfSpaceSettings):
-            kind, size = mujoco.mjtGeom.mjGEOM_BOX, np.array([HALF_PLANE, HALF_PLANE, THICKNESS])
-            middle, turn = _place(model, data, region.point), _turned(region.normal)
-        elif isinstance(region, CapsuleSettings):
-            kind = mujoco.mjtGeom.mjGEOM_CAPSULE
-        else:
-            size, middle = np.full(3, region.radius), _place(model, data, region.center)
-        mujoco.mjv_initGeom(shape, kind, size, middle, turn.ravel(), colour.astype(np.float32))
-        if isinstance(region, CapsuleSettings):
-            ends = [_place(model, data, end) for end in region.ends]
-            mujoco.mjv_connector(shape, kind, region.radius, *ends)
+        colour = ALLOWED if isinstance(limit, InsideConstraint) else FORBIDDEN
+        _draw(scene.geoms[scene.ngeom], model, data, limit.region, np.array(colour, np.float32))
         scene.ngeom += 1
+
+
+def _draw(
+    shape: mujoco.MjvGeom,
+    model: mujoco.MjModel,
+    data: mujoco.MjData,
+    region: Region,
+    colour: NDArray[np.float32],
+) -> None:
+    kind: mujoco.mjtGeom = mujoco.mjtGeom.mjGEOM_BOX
+    size: Array = np.zeros(3)
+    turn: Array = np.eye(3)
+    middle: Array = np.zeros(3)
+    if isinstance(region, BoxSettings):
+        size, middle = np.array(region.half_sizes), _place(model, data, region.center)
+    elif isinstance(region, HalfSpaceSettings):
+        size = np.array([HALF_PLANE, HALF_PLANE, THICKNESS])
+        middle, turn = _place(model, data, region.point), _turned(region.normal)
+    elif isinstance(region, CapsuleSettings):
+        kind = mujoco.mjtGeom.mjGEOM_CAPSULE
+    else:
+        kind = mujoco.mjtGeom.mjGEOM_SPHERE
+        size, middle = np.full(3, region.radius), _place(model, data, region.center)
+    mujoco.mjv_initGeom(shape, kind, size, middle, turn.ravel(), colour)
+    if isinstance(region, CapsuleSettings):
+        first, second = (_place(model, data, end) for end in region.ends)
+        mujoco.mjv_connector(shape, kind, region.radius, first, second)
 
 
 def _place(model: mujoco.MjModel, data: mujoco.MjData, point: Point) -> Array:
