@@ -9,6 +9,7 @@ PACKAGE = "hucrl_ros"
 NODES = (
     "simulator",
     "controller",
+    "homing",
     "recorder",
     "learner",
     "remote_learner",

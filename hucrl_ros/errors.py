@@ -34,6 +34,10 @@ class OutageError(HucrlError):
     """In an episode nobody controlled the robot for too long."""
 
 
+class SurpriseError(HucrlError):
+    """In an episode the robot did something else than its bundle claims."""
+
+
 class LearningError(HucrlError):
     """Fitting or policy search produced something that must not reach a robot."""
 

@@ -1,10 +1,11 @@
-"""Teach a simulated robot a task: `ros2 launch hucrl_ros learn.launch.py task:=pendulum`.
+"""Teach a robot a task: `ros2 launch hucrl_ros learn.launch.py task:=pendulum`.
 
-The same nodes as `hucrl up` starts, from the same list (`hucrl_ros.run.node_list`). When
-the supervisor has finished, or has given up, everything ends.
+The same nodes as `hucrl up` starts, from the same list (`hucrl_ros.run.node_list`), with the same
+options. When the supervisor has finished, or has given up, everything ends.
 """
 
 import os
+import shlex
 from pathlib import Path
 
 import yaml
@@ -13,8 +14,8 @@ from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, Shutd
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
+from hucrl_ros.cli.asked import announce, prepared_run
 from hucrl_ros.run.node_list import PACKAGE, SUPERVISOR, NodeSpec, learning_graph
-from hucrl_ros.run.prepare import RunOptions, prepare_run
 from hucrl_ros.run.session import PARENT_VARIABLE
 
 SETTINGS = {
@@ -27,24 +28,39 @@ SETTINGS = {
 }
 ARGUMENTS = {
     "config": "settings in ROS parameter form; default: the task's file in config/",
+    "set": "any other settings, between spaces: planner.horizon=30 safety.effort_rate=0.2",
     "out": "folder of the run; default: a new one below runs/",
-    "resume": "true: continue the run in `out`",
+    "from": "folder of another run of the task, with whose policies and episodes this one begins",
+    "listen": "HOST:PORT where a learner on another machine is waited for; default: "
+    "127.0.0.1:8642",
 }
+FLAGS = {
+    "resume": "true: continue the run in `out`",
+    "no_simulator": "true: a robot stands in the simulator's place, in real time",
+    "like_hardware": "true: a simulator with the habits of a cheap robot, in real time",
+    "remote_learner": "true: wait for `hucrl learner` on another machine, over HTTP",
+}
+DISCOVERY = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 
 
 def generate_launch_description() -> LaunchDescription:
     """Launch arguments, then the nodes that follow from them."""
     text = "; default: what the settings' file says"
+    optional = {name: meaning + text for name, meaning in SETTINGS.items()}
     return LaunchDescription(
         [
-            DeclareLaunchArgument("task", default_value="pendulum", description="what to learn"),
-            *(
-                DeclareLaunchArgument(name, default_value="", description=meaning + text)
-                for name, meaning in SETTINGS.items()
+            DeclareLaunchArgument(
+                "task",
+                default_value="pendulum",
+                description="what to learn: a name, or the YAML of a robot of your own",
             ),
             *(
                 DeclareLaunchArgument(name, default_value="", description=meaning)
-                for name, meaning in ARGUMENTS.items()
+                for name, meaning in {**optional, **ARGUMENTS}.items()
+            ),
+            *(
+                DeclareLaunchArgument(name, default_value="false", description=meaning)
+                for name, meaning in FLAGS.items()
             ),
             OpaqueFunction(function=start_nodes),
         ]
@@ -55,24 +71,45 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     """Make or open the run's folder; start a process for each node.
 
     Raises:
-        HucrlError: an argument is wrong, or another process plays the run; launch shows the
-            line and ends.
+        HucrlError: an argument is wrong, the robot can't be controlled, or another process plays
+            the run; launch shows the line and ends.
     """
+    # The robot is looked for where the nodes will be: launch gives them this environment.
+    os.environ.setdefault(DISCOVERY, "SUBNET")
+    typed = typed_words(context)
+    run, finished, _, listen = prepared_run(typed)
+    said = LogInfo(msg=f"run: {run.root}")
+    if finished:
+        return [said]
+    simulated = not typed["no_simulator"]
+    run.lock_until_exit(on_robot=not simulated)
+    if listen is not None:
+        announce(run, listen)
+    return [said, *(process(n) for n in learning_graph(run, simulated=simulated, listen=listen))]
+
+
+def typed_words(context: LaunchContext) -> dict[str, object]:
+    """The arguments as `hucrl up` has its options."""
 
     def argument(name: str) -> str:
         return str(LaunchConfiguration(name).perform(context))
 
-    given = {name: yaml.safe_load(argument(name)) for name in SETTINGS if argument(name)}
-    options = RunOptions(
-        task=argument("task"),
-        config=Path(argument("config")) if argument("config") else None,
-        overrides=given,
-        out=Path(argument("out")) if argument("out") else None,
-        resume=argument("resume").lower() in ("true", "1"),
-    )
-    run = prepare_run(options)
-    run.lock_until_exit()
-    return [LogInfo(msg=f"run: {run.root}"), *(process(node) for node in learning_graph(run))]
+    typed: dict[str, object] = {name: yaml.safe_load(argument(name)) for name in SETTINGS}
+    mode, others = typed.pop("mode"), shlex.split(argument("set"))
+    if mode not in (None, "lockstep", "real_time"):
+        others.append(f"mode={mode}")  # for the schema to refuse
+    return {
+        **typed,
+        **{name: argument(name).lower() in ("true", "1") for name in FLAGS},
+        "task": argument("task"),
+        "config": Path(argument("config")) if argument("config") else None,
+        "settings": others,
+        "out": Path(argument("out")) if argument("out") else None,
+        "source": Path(argument("from")) if argument("from") else None,
+        "listen": argument("listen") or None,
+        "real_time": mode == "real_time",
+        "lockstep": mode == "lockstep",
+    }
 
 
 def process(node: NodeSpec) -> Node:
@@ -80,7 +117,6 @@ def process(node: NodeSpec) -> Node:
     return Node(
         package=PACKAGE,
         executable=node.executable,
-        name=node.name,
         parameters=[dict(node.parameters)],
         remappings=list(node.remappings.items()),
         output="screen",

@@ -1,5 +1,6 @@
 """Builds recorded messages and bags for the tests."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def tick(stamp_ns: int, step: int, action: Sequence[float], tick_ms: float = 1.5
         epistemic_std=0.1,
         aleatoric_std=0.2,
         hallucination=0.5,
+        surprise=math.nan,
         action=tuple(action),
     )
     return messages.tick(record)

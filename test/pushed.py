@@ -35,7 +35,7 @@ def pushed(
     """The record of all pulses on q'' = gain (u - friction) - stiffness q - damping q'."""
     rng = np.random.default_rng(0)
     record = Record()
-    pulses = Pulses(record, [limit], [0], {"hinge": bounds}, share, most)
+    pulses = Pulses(record, [limit], [0], {"hinge": bounds}, share, most, [[1.0]], [[0.0]])
     position, speed = start
     coming, acting, heard = [], 0.0, -math.inf
     sums, now, told = [], 0.0, []
@@ -87,3 +87,47 @@ def pushed(
                 record.commands.append(wanted.efforts.tolist())
                 coming.append((now + dead_time, float(wanted.efforts[0])))
     return record
+
+
+def pushed_arm(
+    mass, limits=(2.0, 1.0), friction=(0.0, 0.0), dead_time=0.005, rate=200.0, step=0.0, most=0.2
+):
+    """The record of all pulses on two joints: mass (2, 2) q'' = u - friction - damping q'.
+
+    One with infinite friction stays where it is.
+    """
+    damping, moves = np.array([0.1, 0.05]), np.isfinite(friction)
+    inverse = np.zeros((2, 2))
+    inverse[np.ix_(moves, moves)] = np.linalg.inv(mass[np.ix_(moves, moves)])
+    held = np.where(moves, friction, 0.0)
+    record, coupling = Record(), mass / np.diag(mass)[:, None] - np.eye(2)
+    bounds = {"shoulder": REVOLUTE, "elbow": REVOLUTE}
+    pulses = Pulses(record, limits, [0, 1], bounds, 0.05, most, np.linalg.inv(mass), coupling)
+    position, speed, acting = np.zeros(2), np.zeros(2), np.zeros(2)
+    coming = []
+    for tick in range(round(90 / DT)):
+        now = tick * DT
+        now_ns = round(1e9 * now)
+        while coming and coming[0][0] <= now:
+            acting = coming.pop(0)[1]
+        speed = speed + DT * inverse @ (acting - held * np.tanh(speed / 0.005) - damping * speed)
+        position = position + DT * speed
+        if tick % round(1 / rate / DT) == 0:
+            seen = np.floor(position / step) * step if step else position
+            record.stamps_ns.append(now_ns + SHIFT)
+            record.received_ns.append(now_ns)
+            record.positions.append(seen.tolist())
+            record.velocities.append(speed.tolist())
+            record.efforts.append([])
+            record.stopped = pulses.problem(seen.tolist(), speed.tolist())
+            if record.stopped:
+                return record
+        if tick % round(0.02 / DT) == 0 and len(record.positions) > 20:
+            wanted = pulses.wanted(now_ns)
+            if wanted is None:
+                return record
+            if pulses.is_new(now_ns) or not wanted.silent:
+                record.sent_ns.append(now_ns)
+                record.commands.append(wanted.efforts.tolist())
+                coming.append((now + dead_time, wanted.efforts))
+    raise AssertionError("the pulses never end")

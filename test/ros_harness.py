@@ -1,5 +1,6 @@
 """A node in the test's own process, and the processes of the nodes under test."""
 
+import math
 import os
 import signal
 import subprocess
@@ -191,7 +192,7 @@ class ScriptedController:
 
 def tick_message(message: JointState, step: int, action: Sequence[float]) -> Float64MultiArray:
     stamp = message.header.stamp
-    played = (False, False, False, 1, 0.0, 0.0, 0.0, 0.0, tuple(action))
+    played = (False, False, False, 1, 0.0, 0.0, 0.0, 0.0, math.nan, tuple(action))
     record = TickRecord(stamp.sec, stamp.nanosec, step, 1.0, 0, *played)
     tick = Float64MultiArray(data=encode_tick(record))
     tick.layout.dim = [

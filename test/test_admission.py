@@ -222,6 +222,14 @@ def test_a_tightened_limit_outlives_the_swap_of_a_bundle(in_force, manifest):
     in_force.tighten({"safety.effort_rate": 0.05})
 
 
+def test_a_swap_may_not_drop_a_constraint(manifest):
+    admission = Admission("pendulum", {}, None, "here")
+    admission.admit(PATH, manifest.model_copy(update={"constraints": ("a", "b")}))
+    with pytest.raises(BundleError, match=r"looser than the safety in force: no constraint 'b'"):
+        admission.admit(PATH, manifest.model_copy(update={"constraints": ("a", "c")}))
+    assert admission.admit(PATH, manifest.model_copy(update={"constraints": ("c", "b", "a")}))
+
+
 def test_a_bundle_that_is_stricter_than_what_was_tightened_stays_so(manifest):
     admission = Admission("pendulum", {}, None, "here")
     admission.accept(PATH, admission.admit(PATH, manifest)[1])

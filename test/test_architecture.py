@@ -37,6 +37,7 @@ AT_THE_ROBOT = ("controller", "planners", "bags", "robots")
 """Rooms that load neither torch nor ROS."""
 NODES_AT_THE_ROBOT = (
     "controller",
+    "homing",
     "recorder",
     "remote_learner",
     "simulator",

@@ -8,8 +8,10 @@ import pytest
 from bundle_factory import PLANNER, write_bundle
 from PIL import Image
 
+from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.benchmarks.tick import Size, Timing, parse_size, tick_gflop
 from hucrl_ros.cli import main
+from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import ConfigError
 
@@ -29,6 +31,7 @@ KEYS = [
     "gflops",
     "yardstick_gflops",
     "share",
+    "filter_ms",
 ]
 
 
@@ -56,7 +59,9 @@ def test_operations_are_those_of_the_matrix_products(folder):
 
 
 def test_the_rate_is_that_of_the_median_tick():
-    timing = Timing(np.array([1.0, 2.0, 100.0]), gflop=0.2, peak_gflops=50.0)
+    timing = Timing(
+        np.array([1.0, 2.0, 100.0]), gflop=0.2, peak_gflops=50.0, filter_ms=np.zeros(0)
+    )
     assert timing.gflops == pytest.approx(100.0)
     assert timing.percentile(100) == 100.0
 
@@ -72,6 +77,19 @@ def test_the_table_as_json_has_every_engine_and_number_of_threads(folder, capsys
         assert (row["particles"], row["horizon"], row["iterations"]) == (8, 3, 1)
         assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["p999_ms"] <= row["max_ms"]
         assert row["share"] == pytest.approx(row["gflops"] / row["yardstick_gflops"], abs=0.02)
+
+
+def test_what_the_safety_filter_takes_is_told_of_a_robot_with_constraints(
+    folder, tmp_path, capsys
+):
+    model = ModelSettings(kind="probabilistic_ensemble", layers=(8,), heads=2)
+    limited = untrained_bundle(tmp_path / "bundle", "cartpole", model).path
+    taken = []
+    for path in (folder, limited):
+        assert bench(path, "--sizes", "8x3x1", "--seconds", "0.01", "--json") == 0
+        taken.append([row["filter_ms"] for row in json.loads(capsys.readouterr().out)])
+    assert set(taken[0]) == {None}
+    assert min(taken[1]) > 0.0
 
 
 def test_a_folder_gets_table_figure_and_command(folder, tmp_path, capsys):

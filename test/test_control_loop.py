@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.state_reader import JointReading
+from hucrl_ros.controller.surprise import Level
 from hucrl_ros.controller.ticks import Source, Tick
-from hucrl_ros.errors import OutageError
+from hucrl_ros.errors import OutageError, SurpriseError
 
 SPEC = RobotSpec("one", ("hinge",), ("hinge",), (2.0,), 0.01)
 PERIOD_NS = 10_000_000
@@ -30,6 +32,8 @@ class Echo:
     def __init__(self, clock, duration=0.002):
         self.seeds, self.spent, self.coming, self.periods = [], [], [], []
         self._clock, self.duration = clock, duration
+        self.surprise = SimpleNamespace(level=Level.CALM, value=1.5, reason="surprise: of a test")
+        self.passed = []
         self.filtered = False
 
     def start_episode(self, seed):
@@ -44,7 +48,8 @@ class Echo:
         filtered = self.filtered
         return Tick(action, Source.PLANNED, 2, 5.0, 0.3, np.zeros((4, 2)), filtered=filtered)
 
-    def uncertainty(self, state, action):
+    def uncertainty(self, state, action, passed=()):
+        self.passed += passed
         self.asked = float(state[0]), float(action[0])
         self._clock.now += 0.0004
         return 0.1, 0.2
@@ -88,7 +93,7 @@ def test_a_tick_says_what_was_done_and_how_long_it_took(loop, clock):
     assert answer.optimistic.shape == (4, 2)
     assert (record.stamp_sec, record.stamp_nanosec) == (1, 200_000_000)
     assert record.tick_ms == pytest.approx(2.0)
-    assert record[4:] == (Source.PLANNED, False, False, False, 2, 5.0, 0.1, 0.2, 0.3, (1.5,))
+    assert record[4:] == (Source.PLANNED, False, False, False, 2, 5.0, 0.1, 0.2, 0.3, 1.5, (1.5,))
 
 
 def test_the_command_leaves_before_anything_else_is_computed(loop, clock):
@@ -212,6 +217,47 @@ def test_counters_are_readable(loop, clock):
     assert values["ticks_planned"] == 3
     assert values["ticks_safe"] == 0
     assert values["tick_p50_ms"] == "2.000"
+
+
+def test_what_acted_between_two_states_is_what_the_model_is_asked_about(loop, clock):
+    for step, position in enumerate((1.0, 9.0, 0.5)):
+        tick(loop, clock, 1 + step, position=position)
+    (first, second) = loop.player.passed
+    assert (first.state[0], first.action[0], first.following[0]) == (1.0, 1.0, 9.0)
+    assert (second.state[0], second.action[0], second.following[0]) == (9.0, 2.0, 0.5), "as sent"
+
+
+def test_the_swap_of_a_bundle_loses_no_transition(loop, clock):
+    tick(loop, clock, 1)
+    other = ControlLoop(SPEC, STEPS, Echo(clock), Guard(SPEC, SafetySettings()), clock)
+    other.take_over(loop, seed=9)
+    tick(other, clock, 2, position=1.5)
+    assert [(each.state[0], each.action[0]) for each in other.player.passed] == [(1.0, 1.0)]
+
+
+def test_surprise_is_told_and_counted(loop, clock):
+    loop.player.surprise.level = Level.WARY
+    assert tick(loop, clock, 1)[1].surprise == 1.5
+    loop.player.surprise.level = Level.CALM
+    tick(loop, clock, 2)
+    values = loop.counters.values()
+    assert (values["surprise"], values["surprise_level"], values["wary"]) == ("1.500", 0, 1)
+
+
+def test_too_much_surprise_ends_an_episode_and_the_next_command_is_the_safe_one(loop, clock):
+    tick(loop, clock, 1)
+    loop.player.surprise.level = Level.ALARMED
+    with pytest.raises(SurpriseError, match="surprise: of a test"):
+        loop.answer(reading(2), clock(), refuse)
+    assert loop.step == 1
+    np.testing.assert_array_equal(loop.finish(), [0.0])
+
+
+def test_an_episode_that_is_over_is_not_ended_once_more(loop, clock):
+    for step in range(STEPS):
+        tick(loop, clock, step)
+    loop.player.surprise.level = Level.ALARMED
+    assert loop.answer(reading(STEPS), clock(), refuse).record is None
 
 
 OUTAGE_S = 0.5

@@ -8,8 +8,9 @@ from bench import STEPS, short_bundle
 from lone_node import alone
 from rclpy.lifecycle import TransitionCallbackReturn
 from sensor_msgs.msg import JointState
-from std_msgs.msg import String
+from std_msgs.msg import Bool, String
 
+from hucrl_ros.controller.surprise import Level
 from hucrl_ros.nodes import controller as module
 from hucrl_ros.nodes.controller_topics import to_tick
 
@@ -137,6 +138,25 @@ def test_a_bug_in_a_tick_ends_the_episode_with_zero(bench, monkeypatch, place):
     assert len(bench.ticks) == 1
 
 
+def test_too_much_surprise_ends_the_episode_with_the_safe_command(bench, monkeypatch):
+    bench.node.on_activate(None)
+    bench.state()
+    surprise = bench.node._loop.player.surprise
+    monkeypatch.setattr(type(surprise), "level", Level.ALARMED)
+    surprise._means[:] = 36.0
+    bench.state()
+    assert bench.commands[-1] == [0.0]
+    assert len(bench.commands) == 2, "one for each state"
+    assert bench.active[-1] is False
+    said = bench.node.sent["/diagnostics"][-1].status[0]
+    assert said.level == b"\x02"
+    assert said.message.startswith("surprise: position of joint 'pendulum_joint' was 6.0 standard")
+    told = {entry.key: entry.value for entry in said.values}
+    assert {"surprise", "surprise_level", "wary"} <= set(told)
+    bench.state()
+    assert len(bench.ticks) == 1
+
+
 def test_in_lockstep_silence_is_answered_once(bench, monkeypatch):
     bench.node.on_activate(None)
     bench.state()
@@ -192,3 +212,22 @@ def test_real_time_rates_are_measured_before_the_first_command(bundles):
         assert node.on_activate(None) is FAILURE
         assert "the control period is 12.5 ms (80 Hz)" in node._health().message
         assert node.sent["controller/commands"] == []
+
+
+def test_whoever_stops_it_ends_the_episode_and_keeps_it_from_another(bench):
+    assert bench.node.on_activate(None) is SUCCESS
+    bench.state()
+    bench.state()
+    bench.node.heard["stop"](Bool(data=True))
+    assert bench.active == [False, True, False] and bench.commands[-1] == [0.0]
+    health = bench.node._health()
+    assert health.message == "outage: stopped on the topic '/stop'"
+    sent = len(bench.commands)
+    bench.state()
+    assert len(bench.commands) == sent
+    bench.node.on_deactivate(None)
+    assert bench.node.on_activate(None) is FAILURE
+    assert bench.node._health().message == "stopped on the topic '/stop'"
+    bench.node.heard["stop"](Bool(data=False))
+    assert len(bench.commands) == sent, "it is let go on, and nothing moves yet"
+    assert bench.node.on_activate(None) is SUCCESS

@@ -16,9 +16,14 @@ from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.course import IN_FORCE, REPORTED
 from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.reader import read_episode
+from hucrl_ros.cli import main
+from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.controller.ticks import Source
+from hucrl_ros.learning.prior import prior_episodes
 from hucrl_ros.robots import describe, make_robot
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import read_summary
+from hucrl_ros.tasks import make_task
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
 slow = pytest.mark.slow
@@ -146,6 +151,32 @@ def test_what_can_not_work_is_refused_in_one_line_before_anything_moves(
     assert process.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists(), "nothing half-made is left"
     assert seconds < 60  # patience for a loaded machine; the listener itself waits 3 s
+
+
+@slow
+def test_a_robot_begins_with_what_was_learned_in_simulation(robots_domain, tmp_path):
+    """No random episode; its own transitions count whole, those of the simulator a tenth."""
+    words = ["pendulum", *quick_arguments(), "--no-figures", "--episodes", "1"]
+    simulated = tmp_path / "simulated"
+    assert main(["train", *words, "--out", str(simulated)]) == 0
+    chosen = ("--from", str(simulated), "--set", "driver.velocity=derived")
+    with (
+        driver(rate=500, best_effort=True, velocity="none", effort="none"),
+        up(tmp_path / "run", *chosen) as process,
+    ):
+        assert process.end() == 0, process.stderr + process.logs
+        episode, _ = learned_from(process.run)
+    run = process.run
+    first, second = (read_manifest(run.bundle(k)) for k in range(2))
+    assert not first.random
+    assert first.report.predicted_return is not None
+    assert first.data_hash != second.data_hash
+    assert second.report.surprise is not None, "of the simulator's model in the robot's episode"
+    assert Source.RANDOM not in episode.ticks["source"]
+    assert unexplained(episode) < TYPICAL
+    weights = [each.weight for each in prior_episodes(run, make_task("pendulum", 0.2))]
+    assert weights == [pytest.approx(0.1)]
+    assert run.on_robot.exists()
 
 
 @slow

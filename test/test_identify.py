@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from pushed import pushed
+from pushed import pushed, pushed_arm
+from test_inertia import planar_mass
 
 from hucrl_ros.doctor.identify import identify
 from hucrl_ros.doctor.pulses import REVOLUTE, Bounds
@@ -50,6 +51,39 @@ def test_gain_friction_and_dead_time_are_those_of_the_joint(how, gain, dead_time
     assert motion.friction == pytest.approx(friction, abs=0.1 * friction + gain * 0.2)
     expected = how.get("dead_time", 0.0)
     assert motion.dead_time == pytest.approx(expected, abs=dead_time * MS)
+
+
+@pytest.mark.parametrize(
+    ("friction", "how", "off"),
+    [
+        ((0.0, 0.0), {}, 0.05),
+        ((0.01, 0.003), {}, 0.1),
+        ((0.2, 0.1), {}, 0.25),
+        ((0.0, math.inf), {}, 0.05),  # the elbow's gear can't be turned from outside
+        ((0.01, 0.003), {"step": COUNT / 4, "rate": 500}, 0.15),
+    ],
+    ids=["both free", "both rub", "a tenth of the limit", "the other is held", "an encoder"],
+)
+def test_other_joints_may_follow_or_be_held_by_their_friction(friction, how, off):
+    mass = planar_mass(0.0)
+    record = pushed_arm(mass, friction=friction, **how)
+    assert record.stopped == ""
+    coupling = mass / np.diag(mass)[:, None] - np.eye(2)
+    for joint in range(2):
+        motion = identify(record, joint, joint, coupling[joint])
+        if math.isinf(friction[joint]):
+            assert motion is None, "the largest effort doesn't move it"
+            continue
+        assert motion.gain == pytest.approx(1 / mass[joint, joint], rel=off)
+        assert motion.dead_time == pytest.approx(5 * MS, abs=5 * MS)
+
+
+def test_the_first_efforts_leave_no_joint_fast():
+    """A light elbow would be thrown by what the shoulder may take."""
+    mass = planar_mass(0.0)
+    record = pushed_arm(mass, limits=(10.0, 5.0))
+    assert record.stopped == ""
+    assert np.abs(record.velocities).max() < 0.5 * REVOLUTE.speed
 
 
 def test_a_dead_time_holds_transport_but_no_clock():

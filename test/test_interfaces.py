@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.state_reader import JointReading
+from hucrl_ros.controller.surprise import Level
 from hucrl_ros.controller.ticks import Source, Tick
 from hucrl_ros.controller.timing import DelayCompensation, InForce
 from hucrl_ros.errors import BundleError, OutageError
@@ -337,6 +339,8 @@ def test_a_foreign_bag_tells_what_acted_by_its_commands(command, tmp_path):
 class Mover:
     """Wants to go on by 0.1."""
 
+    surprise = SimpleNamespace(level=Level.CALM, value=1.0)
+
     def start_episode(self, seed):
         pass
 
@@ -344,7 +348,7 @@ class Mover:
         self.coming = coming
         return Tick(np.array([0.1]), Source.PLANNED, 1, 0.0, 0.0, None)
 
-    def uncertainty(self, state, action):
+    def uncertainty(self, state, action, passed=()):
         return 0.0, 0.0
 
 

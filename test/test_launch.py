@@ -1,6 +1,7 @@
 """Launch files: the node list is that of `hucrl up`; where ROS 2 is installed, they really run."""
 
 import importlib.util
+import inspect
 import os
 import runpy
 import signal
@@ -12,8 +13,11 @@ from typing import Any
 
 import psutil
 import pytest
+from foreign_process import driver
 from quick_run import quick_file
+from remote_pair import new_run, play
 
+from hucrl_ros.cli.runs import up
 from hucrl_ros.config.files import share_directory
 from hucrl_ros.errors import HucrlError
 from hucrl_ros.run import folder
@@ -97,14 +101,18 @@ def fake_launch(monkeypatch):
     folder._HELD.close()
 
 
+def declared(file: str) -> dict[str, str | None]:
+    """The launch arguments of a file, and their defaults."""
+    description = runpy.run_path(str(LAUNCH / file))["generate_launch_description"]()
+    parts = [part for part in description.args[0] if part.kind == "DeclareLaunchArgument"]
+    assert all(part.kwargs["description"] for part in parts)
+    return {part.args[0]: part.kwargs.get("default_value") for part in parts}
+
+
 def evaluate(file: str, is_shutdown: bool = False, **given: str) -> list[Part]:
     """What a launch file does with these arguments."""
     description = runpy.run_path(str(LAUNCH / file))["generate_launch_description"]()
-    arguments = {}
-    for part in description.args[0]:
-        if part.kind == "DeclareLaunchArgument":
-            assert part.kwargs["description"]
-            arguments[part.args[0]] = part.kwargs.get("default_value")
+    arguments = declared(file)
     assert set(given) <= set(arguments)
     arguments.update(given)
     assert None not in arguments.values()
@@ -113,7 +121,7 @@ def evaluate(file: str, is_shutdown: bool = False, **given: str) -> list[Part]:
 
 
 def nodes_of(parts: list[Part]) -> dict[str, Part]:
-    return {p.kwargs["name"]: p for p in parts if p.kind in ("Node", "LifecycleNode")}
+    return {p.kwargs["executable"]: p for p in parts if p.kind in ("Node", "LifecycleNode")}
 
 
 @needs_fakes
@@ -125,8 +133,16 @@ def test_learning_starts_exactly_the_nodes_of_the_list(fake_launch, tmp_path):
         spec = expected[name]
         assert node.kwargs["package"] == "hucrl_ros"
         assert node.kwargs["additional_env"] == {PARENT_VARIABLE: str(os.getpid())}
-        assert node.kwargs["executable"] == spec.executable
         assert node.kwargs["parameters"] == [dict(spec.parameters)]
+        assert "name" not in node.kwargs, "nodes name themselves: remote_learner is learner"
+
+
+@needs_fakes
+def test_each_option_of_up_is_a_launch_argument(fake_launch):
+    """But for figures, which a launch doesn't draw."""
+    options = set(inspect.signature(up).parameters) - {"ctx", "no_figures"}
+    others = {"source": "from", "settings": "set", "real_time": "mode", "lockstep": "mode"}
+    assert declared("learn.launch.py").keys() == {others.get(name, name) for name in options}
 
 
 @needs_fakes
@@ -136,6 +152,75 @@ def test_launch_arguments_become_the_runs_settings(fake_launch, tmp_path):
     config = RunFolder.open(tmp_path / "run").config
     assert (config.episodes, config.action_penalty) == (3, 0.1)
     assert (config.strategy, config.seed, config.mode) == ("greedy", 5, "real_time")
+
+
+@needs_fakes
+def test_launch_takes_any_setting_and_a_simulator_with_a_cheap_robots_habits(
+    fake_launch, tmp_path
+):
+    chosen = "planner.horizon=7 safety.velocity_limits=[12.0]"
+    evaluate("learn.launch.py", out=str(tmp_path / "run"), like_hardware="true", set=chosen)
+    config = RunFolder.open(tmp_path / "run").config
+    assert (config.mode, config.simulator.rate) == ("real_time", 500.0)
+    assert (config.planner.horizon, config.safety.velocity_limits) == (7, (12.0,))
+
+
+@needs_fakes
+def test_launch_begins_with_another_run(fake_launch, tmp_path):
+    other = new_run(tmp_path / "other")
+    play(other)
+    evaluate("learn.launch.py", out=str(tmp_path / "run"), **{"from": str(other.root)})
+    run = RunFolder.open(tmp_path / "run")
+    assert RunFolder(run.prior).finished_episodes() == 1
+    assert run.config.exploration.random_episodes == 0
+
+
+@needs_fakes
+def test_launch_waits_for_a_learner_on_another_machine(fake_launch, tmp_path, capsys):
+    address = "127.0.0.1:8699"
+    parts = evaluate(
+        "learn.launch.py", out=str(tmp_path / "run"), remote_learner="true", listen=address
+    )
+    run, started = RunFolder.open(tmp_path / "run"), nodes_of(parts)
+    expected = {node.name: node for node in learning_graph(run, listen=address)}
+    assert list(started) == list(expected)
+    assert "remote_learner" in started and "learner" not in started
+    for name, node in started.items():
+        assert node.kwargs["parameters"] == [dict(expected[name].parameters)]
+    assert f"hucrl learner --robot http://{address}" in capsys.readouterr().out
+
+
+@needs_fakes
+@pytest.mark.ros
+def test_launch_looks_at_a_robot_before_it_begins(fake_launch, ros_domain, tmp_path):
+    given = {"out": str(tmp_path / "run"), "no_simulator": "true"}
+    with pytest.raises(HucrlError, match="nobody publishes on /joint_states"):
+        evaluate("learn.launch.py", **given)
+    assert not (tmp_path / "run").exists()
+    with driver():
+        started = nodes_of(evaluate("learn.launch.py", **given))
+    run = RunFolder.open(tmp_path / "run")
+    assert list(started) == [node.name for node in learning_graph(run, simulated=False)]
+    assert run.on_robot.exists()
+    assert run.config.mode == "real_time"
+
+
+@needs_fakes
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"mode": "nonsense"}, "mode = 'nonsense'"),
+        ({"mode": "lockstep", "like_hardware": "true"}, "--like-hardware: hardware doesn't wait"),
+        ({"no_simulator": "true", "like_hardware": "true"}, "--like-hardware: it is about"),
+        ({"listen": "0.0.0.0:1"}, "--listen: nobody is waited for"),
+        ({"from": "nothing"}, "--from nothing: no run lies there"),
+        ({"set": "planner.horizon"}, "expected KEY=VALUE"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(fake_launch, tmp_path, given, said):
+    with pytest.raises(HucrlError, match=said):
+        evaluate("learn.launch.py", out=str(tmp_path / "run"), **given)
+    assert not (tmp_path / "run").exists()
 
 
 @needs_fakes

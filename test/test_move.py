@@ -128,6 +128,25 @@ def test_what_was_built_in_is_measured(how, code, gain, delay_ms, driver_setting
 
 
 @slow
+def test_each_joint_of_an_arm_has_its_own_gain_though_the_others_follow(log):
+    arm = share_directory() / "config" / "examples" / "planar_arm" / "planar_arm.yaml"
+    how = {"robot": "arm", "goal": [0.2, 0.3, 0.0], "friction": 0.01, "effort": "last"}
+    with driver(**how, rate=200, commands_log=str(log)):
+        got, shown = moved(task=str(arm))
+    assert got == 0, shown
+    outer = 0.006 + 0.7 * 0.15**2  # inertia about the elbow, and of all about the shoulder
+    inner = 0.0085 + 1.0 * 0.15**2 + outer + 0.7 * 0.3**2 + 2 * 0.7 * 0.3 * 0.15
+    for joint, inertia in (("shoulder", inner), ("elbow", outer)):
+        assert number(row(shown, f"gain of {joint}")[1]) == pytest.approx(1 / inertia, rel=0.25)
+    assert settings_in(shown)["driver"]["effort"] == "commanded"
+    sent = commands(log)
+    assert sent[-2:] == [0.0, 0.0]
+    pairs = list(zip(sent[::2], sent[1::2], strict=True))
+    assert not any(first and second for first, second in pairs), "one after the other"
+    assert max(abs(first) for first, _ in pairs) <= 0.4
+
+
+@slow
 def test_a_joint_that_never_moves_gets_one_line(log):
     with driver(gain=0.0, commands_log=str(log)):
         code, shown = moved()

@@ -130,7 +130,7 @@ def test_a_new_phase_forgets_the_old_ones_detail():
 
 
 def tick(stamp_ns, action, tick_ms=1.0, missed=False):
-    played = (missed, False, False, 1, 0.0, 0.0, 0.0, 0.0, (action,))
+    played = (missed, False, False, 1, 0.0, 0.0, 0.0, 0.0, 1.0, (action,))
     return TickRecord(*divmod(stamp_ns, 10**9), 0, tick_ms, 0, *played)
 
 

@@ -30,7 +30,7 @@ TRANSITIONS = {
     Transition.TRANSITION_ACTIVATE: "activate",
     Transition.TRANSITION_DEACTIVATE: "deactivate",
 }
-TICK = TickRecord(0, 0, 0, 1.0, 0, False, False, False, 1, 0.0, 0.0, 0.0, 0.0, (0.0,))
+TICK = TickRecord(0, 0, 0, 1.0, 0, False, False, False, 1, 0.0, 0.0, 0.0, 0.0, 1.0, (0.0,))
 
 
 class Answered:
@@ -58,7 +58,7 @@ class Robot:
         self.log = []
         self.absent = []
         self.refused = {}
-        self.active = False
+        self.active = self.stopped = False
         self.activity_count = self.loaded_count = 0
         self.loaded = None
         self.report = LearnerReport("idle", False)
@@ -71,6 +71,8 @@ class Robot:
         self.learning_error = ""
         self.reset = ResetClient("reset")
         self.reset.service_is_ready = lambda: not self.reset_gone
+        self.home = ResetClient("home")
+        self.home.service_is_ready = lambda: True
         self.record, self.learn, self.change_state = "record", "learn", "state"
 
     def missing(self):
@@ -306,6 +308,16 @@ def test_an_outage_in_each_try_ends_the_run(stage):
     assert stage.run.finished_episodes() == 0
 
 
+def test_an_episode_that_ended_by_a_surprise_counts_as_far_as_it_went(stage):
+    stage.robot.early_ends = ["surprise: velocity of joint 'hinge' was 6.1 off", ""]
+    stage.play()
+    cut = ["record True", "reset", "activate", "record False"]
+    assert stage.robot.log[2:7] == [*cut, "learn"], "the controller has deactivated itself"
+    assert [episode.index for episode in stage.ledger.episodes] == [0, 1]
+    events = read_summary(stage.run.summary).events
+    assert "episode 0, step 30: surprise: velocity of joint 'hinge' was 6.1 off" in events
+
+
 def test_an_early_end_for_another_reason_is_not_tried_again(stage):
     stage.robot.early_ends = ["joint_states: one every 2 ms"]
     assert "stopped after 30 of 400 steps" in complaint_of(stage)
@@ -357,6 +369,76 @@ def test_without_a_reset_an_episode_begins_where_the_robot_is(tmp_path):
     stage.play()
     assert "reset" not in stage.robot.log
     assert len(stage.ledger.episodes) == 1
+
+
+def test_a_motion_to_the_start_comes_before_the_recording(tmp_path):
+    stage = robots_stage(tmp_path, "home")
+    stage.robot.early_ends = ["outage: no new joint state for 1000 ms"]
+    stage.play()
+    again = ["home", "record True", "activate"]
+    assert stage.robot.log[2:] == [*again, *again, "deactivate", "record False", "learn"]
+
+
+def test_where_the_motion_fails_a_person_is_asked(tmp_path):
+    stage = robots_stage(tmp_path, "home")
+    stage.robot.refused["home"] = "joint 'arm' is 0.4 from the start, and comes no nearer"
+    asked = 0
+    for wait in stage.protocol.script():
+        if stage.progress.phase is Phase.PERSON:
+            asked += 1
+            assert stage.robot.log[2:] == ["home"], "nothing moves, or is recorded"
+            assert not wait.ready() and wait.timeout_s == float("inf")
+            stage.protocol.confirm()
+        assert wait.ready()
+    assert asked == 1 and len(stage.ledger.episodes) == 1
+    (note,) = read_summary(stage.run.summary).events
+    assert note.endswith(
+        "homing: joint 'arm' is 0.4 from the start, and comes no nearer; a person has to do it"
+    )
+
+
+def test_a_homing_that_has_gone_ends_the_run(tmp_path):
+    stage = robots_stage(tmp_path, "home")
+    stage.robot.home.service_is_ready = lambda: False
+    call = stage.robot.call
+    gone = SimpleNamespace(done=lambda: False)
+    stage.robot.call = lambda client, request: gone if client == "home" else call(client, request)
+    assert complaint_of(stage) == "homing/home: whoever offered it has gone"
+
+
+@pytest.mark.parametrize("how", ["service", "person", "home", "none"])
+def test_while_somebody_stops_the_robot_nothing_moves(how, tmp_path):
+    stage = robots_stage(tmp_path, how)
+    stage.robot.stopped = True
+    held = 0
+    for wait in stage.protocol.script():
+        if stage.progress.phase is Phase.HELD:
+            held += 1
+            assert stage.robot.log == ["configure", "bundle_000"]
+            assert not wait.ready() and wait.timeout_s == float("inf")
+            stage.robot.stopped = False
+        if stage.progress.phase is Phase.PERSON:
+            stage.protocol.confirm()
+        assert wait.ready()
+    assert held == 1 and len(stage.ledger.episodes) == 1
+
+
+def test_stopped_during_a_reset_the_episode_begins_after_another_one(stage):
+    call, stops = stage.robot.call, [True]
+
+    def stopping(client, request):
+        if client == "reset" and stops:
+            stage.robot.stopped = stops.pop()
+        return call(client, request)
+
+    stage.robot.call = stopping
+    for wait in stage.protocol.script():
+        if stage.progress.phase is Phase.HELD:
+            assert stage.robot.log.count("activate") == 0
+            stage.robot.stopped = False
+        assert wait.ready()
+    assert stage.robot.log[2:6] == ["record True", "reset", "record True", "reset"]
+    assert len(stage.ledger.episodes) == 2
 
 
 def test_a_robots_reset_takes_as_long_as_it_takes(tmp_path, monkeypatch):

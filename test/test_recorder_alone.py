@@ -67,7 +67,7 @@ def hear_state(node, k):
 
 def hear_tick(node, k):
     stamp = divmod((k + 1) * PERIOD_NS, 10**9)
-    record = TickRecord(*stamp, k, 1.0, 0, False, False, False, 1, 0.0, 0.0, 0.0, 0.0, (0.5,))
+    record = TickRecord(*stamp, k, 1.0, 0, False, False, False, 1, 0.0, 0.0, 0.0, 0.0, 1.0, (0.5,))
     hear(node, "controller/ticks", messages.tick(record))
 
 

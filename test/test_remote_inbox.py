@@ -81,6 +81,8 @@ NAMES = [
     "config.yaml",
     "robot/robot.yaml",
     "episodes/episode_000/metadata.yaml",
+    "prior/config.yaml",
+    "checkpoints/prior.safetensors",
     "checkpoints/episode_000.safetensors",
     ".lock",
     "summary.json",

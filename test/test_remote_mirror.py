@@ -11,6 +11,7 @@ from remote_pair import CONFIG, TOKEN, Pair, files_in, half_of, new_run, pair, p
 from hucrl_ros.config.files import override
 from hucrl_ros.controller.manifest import MANIFEST
 from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.run.prior import keep_prior
 from hucrl_ros.run.remote.client import RobotClient, UnreachableError
 from hucrl_ros.run.remote.contract import Listing
 from hucrl_ros.run.remote.mirror import ATTEMPTS, Mirror
@@ -161,6 +162,74 @@ def test_a_robot_can_not_have_files_written_elsewhere(robot, mirror, monkeypatch
     with pytest.raises(RunError, match="offers a file of a strange name"):
         mirror.fetch()
     assert files_in(mirror.run.root) == set()
+
+
+# What the run began with
+
+
+@pytest.fixture
+def begun(robot, tmp_path):
+    """The robot's run began with another one, which had begun with a third."""
+    first, second = new_run(tmp_path / "first"), new_run(tmp_path / "second")
+    for run in (first, second):
+        play(run)
+        run.checkpoint(0).write_bytes(run.root.name.encode())
+    keep_prior(first, second)
+    keep_prior(second, robot.run)
+    return robot.run.prior
+
+
+def test_what_the_run_began_with_is_fetched_with_what_that_one_began_with(robot, mirror, begun):
+    mirror.fetch()
+    assert files_in(mirror.run.prior) == files_in(begun)
+    assert "prior/checkpoints/episode_000.safetensors" in files_in(begun)
+    assert_same(robot, mirror)
+    asked = gets(robot)
+    mirror.fetch()
+    assert asked == []
+
+
+def test_what_the_run_began_with_appears_when_all_of_it_is_here(robot, mirror, begun, monkeypatch):
+    fetch = robot.client.fetch
+
+    def break_off(path, entry, part):
+        if path.startswith("prior/prior/episodes"):
+            raise UnreachableError("the cable")
+        fetch(path, entry, part)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(robot.client, "fetch", break_off)
+        with pytest.raises(UnreachableError):
+            mirror.fetch()
+    assert not mirror.run.prior.exists()
+    assert mirror.run.finished_episodes() == 0
+    mirror.fetch()
+    assert_same(robot, mirror)
+
+
+def test_a_folder_that_began_with_another_run_is_refused(robot, mirror, begun):
+    mirror.fetch()
+    (begun / "checkpoints" / "episode_000.safetensors").write_bytes(b"other weights")
+    with pytest.raises(RunError, match=r"another run than the robot's \(prior differs\)"):
+        mirror.fetch()
+
+
+def test_the_first_bundle_is_waited_for_on_request_and_comes_with_its_weights(
+    robot, mirror, begun, monkeypatch
+):
+    shutil.rmtree(robot.run.bundle(0))
+    shutil.rmtree(robot.run.bag(0))
+    own = override(CONFIG, {"exploration.random_episodes": 0})
+    monkeypatch.setattr(robot.exchange._inbox, "_config", own)
+    assert robot.exchange.wanted is None
+    robot.exchange.request(0)
+    mirror.fetch()
+    write_bundle(mirror.run.bundle(0), 0, random=False)
+    mirror.run.checkpoint(-1).write_bytes(b"weights")
+    mirror.send(0)
+    assert robot.run.checkpoint(-1).read_bytes() == b"weights"
+    assert files_in(robot.run.bundle(0)) == files_in(mirror.run.bundle(0))
+    assert robot.exchange.wanted is None
 
 
 # Another run's folder

@@ -139,6 +139,34 @@ def test_a_learner_elsewhere_gives_the_bundles_that_one_here_gives(tmp_path, wit
     assert_summary_tells_the_bags_returns(robot.run)
 
 
+@pytest.mark.slow
+def test_what_a_run_begins_with_travels_to_the_learner(tmp_path, without_torch):
+    """Bundle 0, learned from another run, and the next one are those that one here learns."""
+    words = [*quick_arguments(), "--episodes", "1", "--lockstep"]
+    with Up("pendulum", "--no-figures", *words, out=tmp_path / "other") as other:
+        assert other.end() == 0, other.stderr
+    source = ("--from", str(other.run.root))
+    port = free_port()
+    with robots_side(
+        port, tmp_path / "robot", *words, *source, environment=without_torch
+    ) as robot:
+        token = token_of(robot)
+        with Elsewhere(port, token, tmp_path / "learner") as learner:
+            assert robot.end() == 0, robot.stderr + robot.logs
+            assert learner.end() == 0, learner.output
+    assert files_in(learner.run.prior) == files_in(robot.run.prior)
+    with Up("pendulum", "--no-figures", *words, *source, out=tmp_path / "alone") as alone:
+        assert alone.end() == 0, alone.stderr
+    for index in range(2):
+        remote, local = (read_manifest(u.run.bundle(index)) for u in (robot, alone))
+        assert remote.files == local.files
+        assert not remote.random
+        theirs, ours = (u.run.checkpoint(index - 1).read_bytes() for u in (robot, alone))
+        assert theirs == ours
+    assert_tidy(robot.run)
+    assert_summary_tells_the_bags_returns(robot.run)
+
+
 def answers(port):
     try:
         socket.create_connection(("127.0.0.1", port)).close()

@@ -30,14 +30,15 @@ def make_summary(returns: list[float]) -> Summary:
 
 
 def make_episode(states, actions, **ticks):
-    names = ("tick_ms", "missed", "source", "clamped")
+    names = ("tick_ms", "missed", "source", "clamped", "filtered")
     count = len(actions)
-    arrays = {name: np.asarray(ticks.get(name, np.zeros(count))) for name in names}
+    arrays = {name: np.asarray(ticks.get(name, np.zeros(count, int))) for name in names}
     return SimpleNamespace(states=states, actions=actions, ticks=arrays)
 
 
-def make_manifest(episode=3, random=False, algorithm="dyna_mpc", promised=250.0):
+def make_manifest(episode=3, random=False, algorithm="dyna_mpc", promised=250.0, constraints=()):
     return SimpleNamespace(
+        constraints=constraints,
         episode=episode,
         random=random,
         planner=SimpleNamespace(algorithm=algorithm),
@@ -94,6 +95,8 @@ def test_the_file_has_exactly_the_keys_of_the_contract(tmp_path):
         "misses",
         "fallbacks",
         "clamps",
+        "filtered",
+        "outside",
         "fit_s",
         "search_s",
         "complexity",
@@ -187,6 +190,19 @@ def test_an_episode_is_summarised_with_paths_relative_to_the_run(tmp_path):
         bag="episodes/episode_003",
         bundle="bundles/bundle_003",
     )
+
+
+def test_what_constraints_asked_for_and_where_they_were_left_is_counted_by_name(tmp_path):
+    run = RunFolder.create(tmp_path / "run", Config())
+    states = np.zeros((5, 4))
+    states[:, 0] = [0.0, 2.6, -2.6, 1.0, 9.0]  # The last one has no action any more.
+    episode = make_episode(states, np.zeros((4, 1)), filtered=[0, 1, 1, 0])
+    task = make_task("cartpole", 0.0)
+    found = summarise_episode(
+        episode, task, make_manifest(constraints=task.constraint_names), None, run
+    )
+    (rail,) = task.constraint_names
+    assert (found.filtered, found.outside) == ({rail: 2}, {rail: 2})
 
 
 def test_a_random_bundle_predicts_nothing(tmp_path):

@@ -1,10 +1,12 @@
+import math
+
 import pytest
 
 from hucrl_ros.controller.ticks import TickRecord, decode_tick, encode_tick, tick_labels
 from hucrl_ros.errors import HucrlError
 
 TICK = TickRecord(
-    12, 987_654_321, 7, 1.5, 1, True, False, True, 2, 30.25, 0.5, 0.25, 0.75, (0.5, -1.0)
+    12, 987_654_321, 7, 1.5, 1, True, False, True, 2, 30.25, 0.5, 0.25, 0.75, 1.25, (0.5, -1.0)
 )
 
 
@@ -12,7 +14,7 @@ def test_fields_come_in_the_order_of_the_contract():
     assert ", ".join(tick_labels(2)) == (
         "stamp_sec, stamp_nanosec, step, tick_ms, source, missed, clamped, filtered, "
         "iterations, planned_return, epistemic_std, aleatoric_std, hallucination, "
-        "action_0, action_1"
+        "surprise, action_0, action_1"
     )
 
 
@@ -40,6 +42,14 @@ def test_ticks_of_before_the_filter_were_not_filtered():
     assert old == TICK._replace(filtered=False)
 
 
+def test_of_older_ticks_nobody_knows_the_surprise():
+    labels, data = list(tick_labels(2)), encode_tick(TICK)
+    place = labels.index("surprise")
+    old = decode_tick(labels[:place] + labels[place + 1 :], data[:place] + data[place + 1 :])
+    assert math.isnan(old.surprise)
+    assert old._replace(surprise=1.25) == TICK
+
+
 def test_labels_must_match_the_data():
-    with pytest.raises(HucrlError, match="14 labels for 15 values"):
+    with pytest.raises(HucrlError, match="15 labels for 16 values"):
         decode_tick(tick_labels(1), encode_tick(TICK))

@@ -1,6 +1,7 @@
 """A command is chosen for where the robot will be when it acts."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.passage import Passage
 from hucrl_ros.controller.state_reader import JointReading
+from hucrl_ros.controller.surprise import Level
 from hucrl_ros.controller.ticks import Source, Tick
 from hucrl_ros.controller.timing import DelayCompensation, InForce
 
@@ -114,7 +117,8 @@ class Foreseer:
 
     def __init__(self, clock):
         self._clock, self._rng = clock, np.random.default_rng(0)
-        self.foreseen = []
+        self.foreseen, self.passed = [], []
+        self.surprise = SimpleNamespace(level=Level.CALM, value=1.0)
 
     def start_episode(self, seed):
         pass
@@ -126,7 +130,8 @@ class Foreseer:
         action = self._rng.uniform(-4.0, 4.0, 1)  # the guard allows 2
         return Tick(action, Source.PLANNED, 1, 0.0, 0.0, None)
 
-    def uncertainty(self, state, action):
+    def uncertainty(self, state, action, passed=()):
+        self.passed += passed
         return 0.0, 0.0
 
     def expected_plan(self):
@@ -143,7 +148,8 @@ def test_an_integrator_is_where_it_was_foreseen_when_the_command_takes_effect(ex
     clock = Clock()
     settings = ControlSettings(latency_compensation="always", extra_delay=extra)
     player, made = Foreseer(clock), DelayCompensation(PERIOD, 1, settings, age)
-    loop = ControlLoop(SPEC, 1000, player, Guard(SPEC, SafetySettings()), clock, made)
+    guard, passage = Guard(SPEC, SafetySettings()), Passage(SPEC, False, age, extra)
+    loop = ControlLoop(SPEC, 1000, player, guard, clock, made, passage=passage)
     loop.start(seed=0)
     changes = [(0.0, 0.0)]  # when which effort begins to act
 
@@ -168,6 +174,10 @@ def test_an_integrator_is_where_it_was_foreseen_when_the_command_takes_effect(ex
     truth = [position(time) for time in effects]
     np.testing.assert_allclose(player.foreseen[known:], truth[known:], atol=1e-9)
     assert loop.counters.clamps > 10
+    # What is compared with the model is what happened, and under what acted then.
+    assert len(player.passed) > 20
+    for each in player.passed:
+        assert each.following[0] == pytest.approx(each.state[0] + PERIOD * each.action[0])
     assert loop.counters.compensated == len(effects) - (extra + age == 0.0)
 
 

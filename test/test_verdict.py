@@ -10,7 +10,8 @@ from hucrl_ros.config.schema import Config, DriverSettings
 from hucrl_ros.doctor import Level
 from hucrl_ros.doctor.pulses import REVOLUTE, Pulses
 from hucrl_ros.doctor.record import Record
-from hucrl_ros.doctor.verdict import examine_motion, predicted_gains
+from hucrl_ros.doctor.senses import slope_noise
+from hucrl_ros.doctor.verdict import examine_motion
 from hucrl_ros.robots.resolve import describe
 
 PENDULUM = describe("pendulum")
@@ -24,15 +25,6 @@ def verdict(record=None, velocity="measured", **how):
     config = Config(driver=DriverSettings(velocity=velocity))
     findings, suggestions = examine_motion(record, PENDULUM, config)
     return findings, {each.key: each.value for each in suggestions}
-
-
-def test_the_model_predicts_what_is_known_in_closed_form():
-    assert predicted_gains(PENDULUM, [math.pi]).tolist() == pytest.approx([MODEL])
-    # Two of equal mass on a line: the cart pushes both, until the pole stands across.
-    cartpole = describe("cartpole")
-    across = predicted_gains(cartpole, [0.0, math.pi / 2])
-    upright = predicted_gains(cartpole, [0.0, 0.0])
-    assert upright[0] > across[0] > 0
 
 
 def test_of_a_good_robot_nothing_is_said_but_that_it_is():
@@ -121,15 +113,32 @@ def test_velocities_are_derived_where_that_is_better():
     findings, settings = verdict(record)
     assert settings["driver.velocity"] == "derived"
     assert findings["velocities"].found.startswith("joint states hold none")
-    assert "driver.velocity_window" not in settings, "a control period is enough"
 
 
-def test_coarse_slow_positions_need_a_longer_window():
-    _, settings = verdict(rate=80, step=2 * math.pi / 2000, velocity="derived")
-    assert settings["driver.velocity"] == "measured"
-    record = pushed(gain=MODEL, rate=80, step=2 * math.pi / 2000, **SWINGS)
+@pytest.mark.parametrize(
+    ("rate", "counts", "periods"), [(500, 16384, 1), (500, 4096, 2), (500, 1024, 3), (80, 2000, 3)]
+)
+def test_velocities_are_derived_over_as_long_as_shows_what_efforts_do(rate, counts, periods):
+    record = pushed(gain=MODEL, rate=rate, step=2 * math.pi / counts, **SWINGS)
     record.velocities = [[] for _ in record.velocities]
-    assert verdict(record)[1]["driver.velocity_window"] == pytest.approx(2 * 0.0125)
+    window = verdict(record)[1].get("driver.velocity_window", 0.0125)
+    assert window == pytest.approx(periods * 0.0125)
+    # By hand: uniform steps, independent readings; efforts drawn evenly from -1 to 1 N m.
+    change = MODEL * 0.0125 / 3**0.5
+    shares = [
+        slope_noise(2 * math.pi / counts / 12**0.5, k * 0.0125, 1 / rate) / change
+        for k in (1, 2, 3)
+    ]
+    assert all(share > 0.25 for share in shares[: periods - 1])
+    assert shares[periods - 1] <= 0.25 or periods == 3
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 21])
+def test_the_noise_of_a_slope_is_that_of_least_squares(count):
+    times = 0.002 * np.arange(count)
+    spread = float(np.sum((times - times.mean()) ** 2))
+    found = slope_noise(0.1, times[-1], 0.002)
+    assert found == pytest.approx(0.1 / spread**0.5)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +164,20 @@ def test_a_dead_time_longer_than_the_control_period_asks_for_another():
     assert period / 0.00125 == pytest.approx(round(period / 0.00125)), "of the physics' steps"
 
 
+def test_of_a_driver_that_does_not_keep_up_nothing_else_is_said():
+    record = pushed(gain=MODEL, rate=500, **SWINGS)
+    slow = np.linspace(0, 2e9, len(record.stamps_ns)).astype(int)
+    record.stamps_ns = (np.array(record.stamps_ns) - slow).tolist()
+    findings, settings = verdict(record)
+    assert set(findings) == {"stamps"}
+    assert findings["stamps"].level is Level.FAULT
+    assert findings["stamps"].found.startswith("they fell 1.5 s behind")
+    assert settings == {}
+
+
 def test_a_pulse_that_nobody_watched_is_played_again():
     record = Record()
-    pulses = Pulses(record, [1.0], [0], {"hinge": REVOLUTE}, 0.05, 0.2)
+    pulses = Pulses(record, [1.0], [0], {"hinge": REVOLUTE}, 0.05, 0.2, [[1.0]], [[0.0]])
     spoilt, begun = 0, []
     for k in range(2000):
         now = k * 5_000_000

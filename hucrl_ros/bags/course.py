@@ -12,15 +12,11 @@ from numpy.typing import NDArray
 
 from hucrl_ros.config.schema import DriverSettings
 from hucrl_ros.controller.pace import TOLERANCE
+from hucrl_ros.controller.passage import LATENESS, MAX_GAP_PERIODS, MIN_GAP_PERIODS, Signal
 from hucrl_ros.controller.ticks import NANOSECONDS
 
 Array = NDArray[np.float64]
 Stamps = NDArray[np.int64]
-MIN_GAP_PERIODS = 0.5
-"""A transition that took less time is not one of a single control period."""
-MAX_GAP_PERIODS = 1.5
-"""A transition that took longer is not one of a single control period, and an object's pose that
-is older than its joint state by more is not one of the same period."""
 REPORTED = "efforts that the robot reports"
 IN_FORCE = "means of the commands in force"
 SENT = "commands"
@@ -33,8 +29,9 @@ SAME_EFFORT = 1e-6
 """Share of the largest effort by which a command that is repeated may differ."""
 REPEATS = 0.9
 """Share of the changes of command after which efforts must be commands to be taken for such."""
-LATENESS = 10
-"""[%] Quantile of how late joint states were recorded: more was the recorder's own."""
+LEAST_SHARE = 0.5
+"""Share of an episode's transitions that must have taken one control period: with fewer, its
+joint states came at another rate."""
 
 
 class Course(NamedTuple):
@@ -96,32 +93,6 @@ def centred(heard: Heard, entries: Sequence[int], age: float) -> Heard:
             heard.states[:, entry],
         )
     return Heard(heard.stamps_ns[:known], states, heard.efforts[:known], heard.recorded_ns[:known])
-
-
-class Signal(NamedTuple):
-    """Commands over time: each holds from its time until the next one's."""
-
-    times_ns: Stamps
-    """`(n,)` rising [ns]."""
-    efforts: Array
-    """`(n, q)` commands, or efforts [N m or N]."""
-    before: Array | None = None
-    """`(q,)` before the first; None: zero."""
-
-    def means(self, stamps_ns: Stamps) -> Array:
-        """Means `(N, q)` between neighbours of `stamps_ns` `(N + 1,)`."""
-        begin = min(int(self.times_ns[0]), int(stamps_ns[0])) if len(self.times_ns) else 0
-        times = np.concatenate([[begin], self.times_ns, [max(begin, int(stamps_ns[-1])) + 1]])
-        before = np.zeros(self.efforts.shape[1]) if self.before is None else self.before
-        values = np.concatenate([before[None], self.efforts])
-        seconds = np.maximum.accumulate(times - begin) / NANOSECONDS
-        sums = np.concatenate(
-            [np.zeros_like(values[:1]), np.cumsum(values * np.diff(seconds)[:, None], axis=0)]
-        )
-        at = (stamps_ns - begin) / NANOSECONDS
-        integral = np.stack([np.interp(at, seconds, column) for column in sums.T], axis=1)
-        means: Array = np.diff(integral, axis=0) / np.diff(at)[:, None]
-        return means
 
 
 def is_faster(stamps_ns: Stamps, period: float) -> bool:

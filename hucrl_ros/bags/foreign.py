@@ -11,11 +11,12 @@ from rosbags.interfaces import Connection
 from rosbags.typesys import Stores, get_typestore
 
 from hucrl_ros.bags.contents import RawMessage
-from hucrl_ros.bags.course import IN_FORCE, Course, Signal, clocked_course
+from hucrl_ros.bags.course import IN_FORCE, Course, clocked_course
 from hucrl_ros.bags.messages import deserialize, floats, joint_state, serialize, stamp_ns
 from hucrl_ros.bags.reader import decode_commands, decode_states, heard_of, with_actions
 from hucrl_ros.config.robot import RobotSettings, plural, sources
 from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.passage import Signal
 from hucrl_ros.controller.state_reader import PoseBuffer, velocity_age
 from hucrl_ros.controller.topics import is_named
 from hucrl_ros.errors import BagError, ConfigError

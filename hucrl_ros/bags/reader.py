@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 
 from hucrl_ros.bags.contents import RawMessage, read_contents
 from hucrl_ros.bags.course import (
-    MAX_GAP_PERIODS,
     REPORTED,
     Course,
     Heard,
-    Signal,
     centred,
     clocked_course,
     commands_in_force,
@@ -26,6 +24,8 @@ from hucrl_ros.bags.messages import Message, deserialize, stamp_ns
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config, DriverSettings
+from hucrl_ros.controller.pace import OVERTAKEN
+from hucrl_ros.controller.passage import MAX_GAP_PERIODS, Signal
 from hucrl_ros.controller.state_reader import (
     JointReading,
     Pose,
@@ -178,6 +178,9 @@ class Episode:
     """`(T + 1,)` stamps of the states [ns]."""
     ticks: NDArray[np.void]
     """`(N,)` structured: `stamp_ns` and the fields of `hucrl_ros.controller.ticks.TickRecord`."""
+    cut: bool
+    """The controller ended it before its last step, as the robot surprised too much. So its
+    return isn't one of a whole episode."""
     interrupted: bool
     """The recording ended before the episode did."""
     events: list[str]
@@ -209,6 +212,8 @@ def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None 
         stepped = config is None or config.mode == "lockstep"
     clocked = None if stepped else config
     heard = {name: _select(contents.messages, name) for name in (JOINT_STATES, OBJECT_POSE, GOAL)}
+    if contents.outcome is Outcome.INTERRUPTED:
+        heard[JOINT_STATES] = _on_one_clock(heard[JOINT_STATES], start_ns, spec.period)
     poses = decode_poses(heard[OBJECT_POSE], heard[GOAL])
     count, driver = (math.inf, clocked.driver) if clocked else (steps + 1, None)
     samples, refused = decode_states(heard[JOINT_STATES], poses, spec, start_ns, count, driver)
@@ -224,6 +229,8 @@ def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None 
         commands = _select(contents.messages, COMMANDS)
         course = _clocked(samples, commands, ticks, spec, steps, clocked)
     interrupted = contents.outcome is Outcome.INTERRUPTED
+    reached, surprise = int(ticks["step"][-1]) + 1, float(ticks["surprise"][-1])
+    cut = reached < steps and math.isfinite(surprise) and not interrupted
     rough = clocked is not None and clocked.driver.velocity == "measured"
     events = [
         *(_rough_velocities(course, spec) if rough else []),
@@ -231,8 +238,30 @@ def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None 
         *refused,
         *_gaps(course.stamps_ns, course.contiguous, ticks),
         *(["the recording was interrupted"] if interrupted else []),
+        *([_cut(reached, steps, surprise)] if cut else []),
     ]
-    return Episode(**course._asdict(), ticks=ticks, interrupted=interrupted, events=events)
+    return Episode(
+        **course._asdict(), ticks=ticks, cut=cut, interrupted=interrupted, events=events
+    )
+
+
+def _cut(reached: int, steps: int, surprise: float) -> str:
+    return (
+        f"ended after {reached} of {steps} steps, at a surprise of {surprise:.1f} standard "
+        "deviations; its return doesn't count"
+    )
+
+
+def _on_one_clock(messages: list[RawMessage], start_ns: int, period: float) -> list[RawMessage]:
+    """Joint states from the first one up to where their clock went back: that was an outage.
+
+    What follows has stamps of moments that have been, and would pass for what was then.
+    """
+    stamps = [stamp_ns(deserialize(raw.data, raw.type).header) for raw in messages]
+    first = stamps.index(start_ns) if start_ns in stamps else 0
+    newest = np.maximum.accumulate(np.array(stamps[first:], dtype=np.int64))
+    back = newest - stamps[first:] >= OVERTAKEN * period * NANOSECONDS
+    return messages[first : first + int(back.argmax())] if back.any() else messages[first:]
 
 
 def _select(messages: list[RawMessage], name: str) -> list[RawMessage]:

@@ -43,6 +43,7 @@ TICKS = Table[TickRow](
         Column("GFLOP/s", lambda row: f"{row.gflops:.1f}", ">8"),
         Column("peak", lambda row: f"{row.peak_gflops:.1f}", ">8"),
         Column("share", lambda row: f"{row.share:.0%}", ">6"),
+        Column("filter", lambda row: f"{row.filter_ms:.3f}" if row.filter_ms else "", ">7"),
     )
 )
 LOOPS = Table[LoopRow](
@@ -107,7 +108,8 @@ def write_ticks(folder: Path, rows: Sequence[TickRow], output: Output) -> list[P
         "Share: operations of the networks in a tick by its median duration, over the peak rate: "
         "that of a 512 x 512 x 512 matrix product in float32 (torch), measured between the ticks "
         "with as many threads. Critic, reward, sampling and selection take time in a tick but "
-        "don't count as operations. All numbers are in [ticks.json](ticks.json).",
+        "don't count as operations. Filter: what the safety filter takes on top, in ms, of "
+        "a robot with constraints. All numbers are in [ticks.json](ticks.json).",
         "![Median tick of each engine](ticks.png)",
         TICKS.markdown(rows),
     )

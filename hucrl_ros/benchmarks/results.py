@@ -39,6 +39,8 @@ class TickRow(NamedTuple):
     peak_gflops: float
     share: float
     """`gflops` over `peak_gflops` [1]."""
+    filter_ms: float | None
+    """Median of what the safety filter took on top; None: the robot has no constraints."""
 
     @property
     def case(self) -> tuple[str, str]:

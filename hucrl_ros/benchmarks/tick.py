@@ -21,6 +21,7 @@ from hucrl_ros.config.schema import ModelSettings, PlannerSettings
 from hucrl_ros.controller.bundle import Bundle, load_bundle
 from hucrl_ros.controller.engines.engine import make_engine
 from hucrl_ros.controller.engines.networks import Networks
+from hucrl_ros.controller.safety_filter import make_safety_filter
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.planners import make_planner
 
@@ -43,6 +44,8 @@ class Timing:
     """Of one tick, see `tick_gflop` [1e9 operations]."""
     peak_gflops: float
     """Median rate of a square matrix product between the ticks [1e9 operations a second]."""
+    filter_ms: NDArray[np.float64]
+    """`(n,)` what the safety filter took for each state on top; empty without constraints."""
 
     def percentile(self, percent: float) -> float:
         """Of the ticks [ms]."""
@@ -91,18 +94,26 @@ def time_engine(
     rng = np.random.default_rng(0)
     planner.reset(rng)
     states = 0.5 * rng.standard_normal((64, spec.state_dim))
+    safety = make_safety_filter(bundle, bundle.manifest.safety, name == "compiled")
+    filtered = list[float]()
 
     def tick(index: int) -> float:
         began = time.perf_counter()
         engine.set_state(states[index % len(states)])
-        planner.plan(engine, lambda: True)
-        return time.perf_counter() - began
+        plan = planner.plan(engine, lambda: True)
+        planned = time.perf_counter()
+        if safety is not None and plan is not None:
+            wanted = plan.actions[0, : spec.action_dim].astype(np.float64)
+            safety.check(states[index % len(states)], wanted)
+            filtered.append(time.perf_counter() - planned)
+        return planned - began
 
     torch.set_num_threads(threads)
     square = torch.rand(PRODUCT_SIZE, PRODUCT_SIZE)
     typical = float(np.median([tick(index) for index in range(WARM_UP_TICKS)]))
     count = int(np.clip(seconds / typical, FEWEST_TICKS, MOST_TICKS))
     ticks, rates = list[float](), list[float]()
+    filtered.clear()
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -115,7 +126,8 @@ def time_engine(
     finally:
         gc.unfreeze()
         gc.enable()
-    return Timing(1e3 * np.array(ticks), gflop, float(np.median(rates)))
+    peak = float(np.median(rates))
+    return Timing(1e3 * np.array(ticks), gflop, peak, 1e3 * np.array(filtered))
 
 
 def _rate(square: torch.Tensor) -> float:
@@ -135,6 +147,7 @@ class System(NamedTuple):
 
 SYSTEMS = (
     System("pendulum", 5, (64, 64)),
+    System("cartpole", 5, (64, 64)),
     System("reacher", 5, (200, 200)),
     System("reacher", 5, (200, 200, 200, 200)),
 )
@@ -217,6 +230,7 @@ def _row(
         gflops=round(timed.gflops, 2),
         peak_gflops=round(timed.peak_gflops, 2),
         share=round(timed.gflops / timed.peak_gflops, 4),
+        filter_ms=round(float(np.median(timed.filter_ms)), 4) if len(timed.filter_ms) else None,
     )
 
 

@@ -1,6 +1,7 @@
 """`hucrl check`: whether a robot's driver tells and takes what a run needs."""
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -73,7 +74,9 @@ def run(
         environment, efforts = environment_of(robots_domain()), (effort_share, effort_cap)
         if move_robot(robot, environment, efforts, path, yes, write):
             raise typer.Exit(1)
-    print("\na run can begin: hucrl up", task, "--no-simulator")
+    typed = ["--config", str(config)] if config else []
+    typed += [word for setting in settings or () for word in ("--set", setting)]
+    print("\na run can begin:", shlex.join(["hucrl", "up", task, *typed, "--no-simulator"]))
 
 
 def _listened(robot: "AskedRun") -> "Iterator[tuple[str, Finding]]":

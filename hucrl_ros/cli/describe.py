@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hucrl_ros.bags.contents import BagContents, RawMessage, read_contents
+from hucrl_ros.bags.interrupted import sound_part
 from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import Episode, read_episode
@@ -123,6 +124,9 @@ def describe_bag(path: Path) -> RenderableType:
     except BagError as error:
         return Group(*parts, Text(f"no episode: {error}", style="yellow"))
     parts += ["", _pairs(_episode(episode, spec, task), "Episode")]
+    if task is not None and config is not None and episode.interrupted:
+        line = sound_part(path, spec, task.steps, config).line
+        parts.append(_pairs({"sound": f"{line}, where model.interrupted = true"}))
     parts += ["", _joints(episode, spec), ""]
     if spec.observed or spec.context:
         parts += [_others(episode, spec), ""]

@@ -74,6 +74,8 @@ class ModelSettings(Settings):
     from_weight: float = Field(0.1, ge=0, le=1)
     """Weight of a transition of the run that `--from` names, one of the robot's own having 1; 0:
     only its policies are used [1]."""
+    interrupted: bool = False
+    """Learn from what is sound of interrupted attempts at an episode, too, once it is finished."""
     bootstrap: bool = True
     """Give each head its own Poisson(1) weight of every transition."""
     holdout: float = Field(0.1, ge=0, lt=1)
@@ -303,10 +305,27 @@ class SafetySettings(Settings):
     outage_periods: float = Field(10.0, ge=1, le=1e6)
     """In real time, control periods without a new joint state, or of a controller that was held
     up, after which the episode is over; at least half a second [1]."""
+    surprise: float = Field(0.0, ge=0, lt=10)
+    """Root mean square, over half a second, of how far states are from what the bundle predicts,
+    at which the episode is over, unless it is the first learned one; from 2 on, as less is
+    chance; 0: no episode [standard deviations that the bundle claims]."""
     safe_command: Literal["zero", "damping"] = "zero"
     """The safe command: no effort (no velocity, hold), or efforts against present velocities."""
     damping: float = Field(0.0, ge=0, le=1e6)
     """Effort against a unit of velocity in the safe command [N m s/rad or N s/m]."""
+    filter: bool = True
+    """Where a robot has constraints, send an action of a learned bundle only if the model can stop
+    the robot behind it without leaving them."""
+    filter_beta: float = Field(2.0, ge=0, le=1000)
+    """Deviations of the model that the filter holds possible, all to the worse [1]."""
+    backup_time: float = Field(0.6, gt=0, le=10)
+    """Time in which the filter has to see the robot stop; 5 to 60 control periods count [s]."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> "SafetySettings":
+        if 0 < self.surprise < 2:
+            raise ValueError(f"surprise = {self.surprise:g}: expected 0, or 2 to 10")
+        return self
 
 
 class ControlSettings(Settings):
@@ -347,9 +366,21 @@ class DriverSettings(Settings):
     velocity_window: float = Field(0.0, ge=0, le=1)
     """`derived`: time that a slope spans; it tells the velocity of half of it ago; 0: a control
     period [s]."""
-    reset: Literal["service", "person", "none"] = "service"
+    reset: Literal["service", "person", "home", "none"] = "service"
     """Who brings the robot to the start of an episode: the service `simulator/reset`; a person,
-    who then calls the service `supervisor/start`; nobody: it goes on from where it is."""
+    who then calls the service `supervisor/start`; a slow motion of ours, as `home` says; nobody:
+    it goes on from where it is."""
+
+
+class HomeSettings(Settings):
+    """The motion to the start of an episode, with `driver.reset: home`."""
+
+    speed: float = Field(0.3, gt=0, le=10)
+    """Largest speed of each joint [rad/s or m/s]."""
+    effort: float = Field(0.5, gt=0, le=1)
+    """Largest effort, of a robot that takes efforts [shares of the effort limit]."""
+    time: float = Field(60.0, gt=0, le=3600)
+    """After which it is given up [s]."""
 
 
 class SimulatorSettings(Settings):
@@ -427,6 +458,7 @@ class Config(Settings):
     safety: SafetySettings = SafetySettings()
     control: ControlSettings = ControlSettings()
     driver: DriverSettings = DriverSettings()
+    home: HomeSettings = HomeSettings()
     simulator: SimulatorSettings = SimulatorSettings()
     body: BodySettings = BodySettings()
 

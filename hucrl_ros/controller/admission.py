@@ -47,6 +47,7 @@ class Admission:
         """
         self._task, self._given, self._robot, self._source = task, given, robot, source
         self._lock = Lock()
+        self._constraints: tuple[str, ...] = ()
         self.guard: Guard | None = None
         """In force; None before the first bundle."""
         self.tightened: Mapping[str, object] = {}
@@ -60,10 +61,18 @@ class Admission:
             ConfigError: the settings don't fit each other or the robot.
         """
         manifest = override(manifest, self._given, f"{path} with {self._source}")
+        for name in self._constraints:
+            if name not in manifest.constraints:
+                raise BundleError(
+                    f"{path}: looser than the safety in force: no constraint "
+                    f"{shortened(repr(name))}; start the node anew to loosen it"
+                )
         safety = manifest.safety
         if self.tightened:
             safety = self._stricter(Guard(manifest.spec, safety), self.tightened).safety
-        return manifest, admit(path, manifest, self._task, safety, self._robot, self.guard)
+        guard = admit(path, manifest, self._task, safety, self._robot, self.guard)
+        self._constraints = manifest.constraints
+        return manifest, guard
 
     def accept(self, path: Path, guard: Guard) -> Guard:
         """Put an admitted guard in force, with what was tightened in the meantime.

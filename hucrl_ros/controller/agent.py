@@ -4,15 +4,20 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from typing import NamedTuple
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.braking import braking_rule
 from hucrl_ros.controller.bundle import Bundle
-from hucrl_ros.controller.engines.engine import make_engine
+from hucrl_ros.controller.engines.engine import OnnxEngine, make_engine
+from hucrl_ros.controller.passage import Transition
 from hucrl_ros.controller.random_efforts import RandomEfforts
+from hucrl_ros.controller.safety_filter import make_safety_filter
+from hucrl_ros.controller.surprise import Surprise
 from hucrl_ros.controller.ticks import Source, Tick
 from hucrl_ros.controller.timing import Budget, DeadlinePlanner, InForce, Planned
 from hucrl_ros.planners import Plan, make_planner
@@ -69,6 +74,23 @@ class BundleSystem:
         }
 
 
+class Claim(NamedTuple):
+    """What a bundle claims of an action in a state."""
+
+    pair: NDArray[np.float32]
+    """`(p + q,)` state and action."""
+    mean: NDArray[np.float32]
+    """`(m,)`"""
+    epistemic: NDArray[np.float32]
+    """`(m,)`"""
+    aleatoric: NDArray[np.float32]
+    """`(m,)`"""
+
+
+def _pair(state: Array, action: Array) -> NDArray[np.float32]:
+    return np.concatenate([state, action]).astype(np.float32)
+
+
 class Agent:
     """Plans each tick within a budget.
 
@@ -85,6 +107,7 @@ class Agent:
         executor: Executor | None = None,
         engine: str = "auto",
         threads: int = 1,
+        safety: SafetySettings | None = None,
     ) -> None:
         """Play `bundle`.
 
@@ -97,11 +120,14 @@ class Agent:
                 there is no limit, and nothing to plan.
             engine: Engine that rolls out, and
             threads: its threads; see `engines.engine.make_engine`.
+            safety: What is in force; None: the bundle's.
         """
         self.bundle = bundle
         self.fallbacks = 0
         """Ticks of this episode that had no time to plan, or no finite plan."""
         manifest = bundle.manifest
+        self.surprise = Surprise(manifest)
+        """Whether the robot does what the bundle claims."""
         self._spec = manifest.spec
         self._limits = np.asarray(manifest.effort_limits)
         self._target_std = np.asarray(manifest.target_std, np.float32)
@@ -110,6 +136,10 @@ class Agent:
         self._engine = make_engine(
             bundle, self._planner.particles, manifest.planner.horizon, engine, threads
         )
+        self._filter = make_safety_filter(
+            bundle, safety or manifest.safety, not isinstance(self._engine, OnnxEngine)
+        )
+        self._clock, self._filter_s = clock, 0.0
         self._budget = Budget(budget_s, clock)
         largest = manifest.random_share * self._limits
         self._random = RandomEfforts(largest, manifest.random_bandwidth, manifest.period)
@@ -118,6 +148,8 @@ class Agent:
         waits = budget_s is not None and manifest.planner.algorithm != "policy"
         self._deadline = DeadlinePlanner(executor if waits else None)
         self._grace_s = GRACE * (manifest.period - (budget_s or 0.0))
+        nothing = np.zeros(0, np.float32)
+        self._claim = Claim(nothing, nothing, nothing, nothing)
         self._plan: Plan | None = None
         self._plan_state: Array = np.zeros(manifest.spec.state_dim)
         self._asked_state: Array = self._plan_state
@@ -130,8 +162,11 @@ class Agent:
         self._rng = np.random.default_rng((seed, self.bundle.manifest.episode))
         self._planner.reset(self._rng)
         self._random.reset()
+        if self._filter is not None:
+            self._filter.start_episode()
         if self._braking is not None:
             self._braking.reset()
+        self.surprise.reset()
         self._plan, self._plan_age = None, 0
         self.fallbacks = 0
 
@@ -146,7 +181,8 @@ class Agent:
         for _ in range(WARM_UP_TICKS):
             self._budget.forget()  # The first iterations take longer than the later ones will,
             tick = self.act(np.zeros_like(self._plan_state), coming=coming)
-            self.uncertainty(self._plan_state, tick.action)
+            still = Transition(self._plan_state, tick.action, self._plan_state, 0.0)
+            self.uncertainty(self._plan_state, tick.action, [still])
             self.expected_plan()
         self._budget.forget()  # and all of them longer than in a thread with priority.
         self._deadline = deadline
@@ -168,16 +204,17 @@ class Agent:
             periods: Since the last call, by the stamps [control periods].
         """
         if self.bundle.manifest.random:
-            action, changed = self._random.draw(self._rng), False
-            if self._braking is not None:
-                action, changed, _ = self._braking.check(state, action, coming)
-            return Tick(action, Source.RANDOM, 0, math.nan, 0.0, None, filtered=changed)
+            tick = Tick(self._random.draw(self._rng), Source.RANDOM, 0, math.nan, 0.0, None)
+            if self._braking is None:
+                return tick
+            found = self._braking.check(state, tick.action, coming)
+            return tick._replace(action=found.action, filtered=found.constraint + 1)
         self._grow_older(periods)
         busy = self._deadline.busy
         if not busy:
-            self._budget.start(spent_s)
+            self._budget.start(spent_s + self._filter_s)
         ahead = self._predict(state, coming)
-        tick = self._choose(ahead, busy)
+        tick = self._filtered(self._choose(ahead, busy), ahead)
         if not coming:
             return tick
         # Of a position it is the way from where the robot will be; whoever sends it goes by where
@@ -196,22 +233,45 @@ class Agent:
         source = Source.PLANNED if planned else Source.POLICY
         return self._tick(plan.actions[0], source, plan)
 
-    def uncertainty(self, state: Array, action: Array) -> tuple[float, float]:
+    def _filtered(self, tick: Tick, ahead: Array) -> Tick:
+        """The tick with an action behind which the robot can stop, from the state `(p,)`."""
+        if self._filter is None:
+            return tick
+        began = self._clock()
+        found = self._filter.check(ahead, tick.action / self._limits, wary=self.surprise.level > 0)
+        self._filter_s = self._clock() - began
+        if not found.overruled:
+            return tick
+        return tick._replace(
+            action=found.share * self._limits,
+            filtered=found.constraint + 1,
+            proved=found.proved,
+        )
+
+    def uncertainty(
+        self, state: Array, action: Array, passed: Sequence[Transition] = ()
+    ) -> tuple[float, float]:
         """Epistemic and aleatoric deviation of what efforts `(q,)` do in a state `(p,)`.
 
         Means over the state's entries, in standard deviations of the normalised targets; NaN for
-        a random bundle. It takes a run of the model, so ask when the command has been sent.
+        a random bundle. It takes a run of the model, so ask when the command has been sent. The
+        same run tells how surprising the transitions that have `passed` were: see `surprise`.
         """
         if self.bundle.manifest.random:
             return math.nan, math.nan
-        _, epistemic, aleatoric = self.bundle.run(
-            "dynamics",
-            state=state[None].astype(np.float32),
-            action=action[None].astype(np.float32),
-        )
+        pairs = [_pair(each.state, each.action) for each in passed]
+        # Where physics waits, what has passed is what was asked in the tick before.
+        known = [np.array_equal(pair, self._claim.pair) for pair in pairs]
+        others = [pair for pair, told in zip(pairs, known, strict=True) if not told]
+        run, cut = np.stack([_pair(state, action), *others]), self._spec.state_dim
+        found = self.bundle.run("dynamics", state=run[:, :cut], action=run[:, cut:])
+        newest, *fresh = map(Claim, run, *found)
+        for each, told in zip(passed, known, strict=True):
+            self.surprise.see(each, *(self._claim if told else fresh.pop(0))[1:])
+        self._claim = newest
         return (
-            float(np.mean(epistemic / self._target_std)),
-            float(np.mean(aleatoric / self._target_std)),
+            float(np.mean(newest.epistemic / self._target_std)),
+            float(np.mean(newest.aleatoric / self._target_std)),
         )
 
     def expected_plan(self) -> NDArray[np.float32] | None:

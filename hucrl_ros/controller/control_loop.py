@@ -14,10 +14,12 @@ from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.passage import Passage
 from hucrl_ros.controller.state_reader import JointReading, PoseBuffer, StateReader, velocity_age
+from hucrl_ros.controller.surprise import Level
 from hucrl_ros.controller.ticks import NANOSECONDS, Counters, Source, Tick, TickRecord
 from hucrl_ros.controller.timing import OUTAGE, DelayCompensation, InForce, outage_limit
-from hucrl_ros.errors import OutageError, StateError
+from hucrl_ros.errors import OutageError, StateError, SurpriseError
 
 Array = NDArray[np.float64]
 Send = Callable[[Array], None]
@@ -43,6 +45,7 @@ class ControlLoop:
 
     An episode in which nobody controlled the robot for longer than `outage_s` doesn't go on from
     wherever the robot is by then: both `answer` and `stale` raise an error instead of sending.
+    Nor does one in which the robot surprised too much: then `answer` does.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class ControlLoop:
         compensation: DelayCompensation | None = None,
         reader: StateReader | None = None,
         outage_s: float = math.inf,
+        passage: Passage | None = None,
     ) -> None:
         """Build a loop; `start` has to follow.
 
@@ -68,6 +72,7 @@ class ControlLoop:
                 no delay.
             reader: Puts states together; None: joint states tell all.
             outage_s: Longest time from an answered joint state to the next command [s].
+            passage: Knows what the robot did; None: physics waits for each command.
         """
         self.spec = spec
         self.steps = steps
@@ -80,6 +85,7 @@ class ControlLoop:
         self.reader = reader or StateReader(spec)
         self._clock = clock
         self._outage_s = outage_s
+        self.passage = passage or Passage(spec)
         self._idle = np.zeros(spec.action_dim)
         self._heard: float | None = None
         self._state: Array | None = None
@@ -97,6 +103,7 @@ class ControlLoop:
         self.player.start_episode(seed)
         self.guard.reset()
         self.compensation.reset()
+        self.passage.reset()
         self.reader.reset()
         self._step, self._stamp_ns = 0, None
         self._heard = self._state = None
@@ -106,7 +113,7 @@ class ControlLoop:
         self.player.start_episode(seed)
         self.guard.reset(other.guard)
         self.counters, self.reader = other.counters, other.reader
-        self.compensation = other.compensation
+        self.compensation, self.passage = other.compensation, other.passage
         self._step, self._stamp_ns = other._step, other._stamp_ns
         self._heard, self._looked = other._heard, other._looked
         self._state = other._state
@@ -134,6 +141,7 @@ class ControlLoop:
 
         Raises:
             OutageError: it took too long to come, or to be answered; nothing was sent.
+            SurpriseError: the robot hasn't done what the bundle claims; nothing was sent.
         """
         if self.reader.joints.is_repetition(reading.stamp_ns):
             self.counters.repeated_joint_states += 1
@@ -146,6 +154,8 @@ class ControlLoop:
             periods = self._periods_until(reading.stamp_ns)
         if self._step >= self.steps:
             return Answer(None)
+        if self.player.surprise.level is Level.ALARMED:
+            raise SurpriseError(self.player.surprise.reason)
         if state is None:
             tick = Tick(self._idle, Source.SAFE, 0, math.nan, 0.0, None)
             action, clamped, command = tick.action, False, self.guard.safe_command(None)
@@ -164,12 +174,15 @@ class ControlLoop:
             send(command)
         sent = self._clock()
         self.compensation.ticked(sent - received)
+        passed = self.passage.see(reading.stamp_ns, state, received)
         if command is not None:
-            self.compensation.sent(command, sent)
-        nan = math.nan
-        std = self.player.uncertainty(state, tick.action) if state is not None else (nan, nan)
+            self._note_sent(command, sent)
+        std = (math.nan, math.nan)
+        if state is not None:
+            std = self.player.uncertainty(state, tick.action, passed)
         record = self._record(reading.stamp_ns, tick, action, clamped, sent - received, std)
-        self.counters.count(record, tick.overrun, self.compensation.delay)
+        level = self.player.surprise.level
+        self.counters.count(record, tick, self.compensation.delay, level)
         self._step += 1
         return Answer(record, problem, tick.optimistic)
 
@@ -184,12 +197,17 @@ class ControlLoop:
         command = self.guard.safe_command(None)
         self.counters.stale_commands += 1
         if command is not None:
-            self.compensation.sent(command, self._clock())
+            self._note_sent(command, self._clock())
         return command
 
     def finish(self) -> Array | None:
         """The command `(q,)` that the robot stays under from now on; None: it is already."""
         return self.guard.last_command(self._state)
+
+    def _note_sent(self, command: Array, at: float) -> None:
+        """A command `(q,)` was sent at `at` [s]."""
+        self.compensation.sent(command, at)
+        self.passage.sent(command, at)
 
     def _choose(
         self, state: Array, received: float, coming: tuple[InForce, ...], periods: int
@@ -266,6 +284,7 @@ class ControlLoop:
             epistemic_std=std[0],
             aleatoric_std=std[1],
             hallucination=tick.hallucination,
+            surprise=self.player.surprise.value,
             action=tuple(action.tolist()),
         )
 
@@ -300,6 +319,7 @@ def build_control_loop(
         executor=planning,
         engine=control.engine,
         threads=control.threads,
+        safety=safety,
     )
     agent.warm_up()
     age = velocity_age(manifest.driver, spec.period)
@@ -315,4 +335,5 @@ def build_control_loop(
         if lockstep
         else StateReader(spec, poses, safety.stale_periods, manifest.driver),
         outage_s=math.inf if lockstep else outage_limit(safety, spec.period),
+        passage=Passage(spec) if lockstep else Passage(spec, False, age, control.extra_delay),
     )

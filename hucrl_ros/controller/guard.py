@@ -98,8 +98,12 @@ class Guard:
             ("velocity_limits",): self._speed,
             ("stale_periods",): np.array([self.safety.stale_periods]),
             ("outage_periods",): np.array([self.safety.outage_periods]),
+            ("surprise",): np.array([self.safety.surprise or np.inf]),
             # Neither more nor less damping is safer.
             ("safe_command", "damping"): np.array([-self._damping, self._damping]),
+            ("filter",): np.array([0.0 if self.safety.filter else 1.0]),
+            ("filter_beta",): np.array([-self.safety.filter_beta]),
+            ("backup_time",): np.array([self.safety.backup_time]),
         }
 
     def reset(self, before: "Guard | None" = None) -> None:

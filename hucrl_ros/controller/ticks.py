@@ -3,6 +3,7 @@
 Nodes, bags and scripts share this one definition of field names, encoding and decoding.
 """
 
+import math
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,8 +35,8 @@ class TickRecord(NamedTuple):
     """The tick took longer than the control period."""
     clamped: bool
     """The guard changed the command."""
-    filtered: bool
-    """The safety filter or the braking rule changed the action."""
+    filtered: int
+    """Number, from 1, of the constraint for which the action was changed; 0: it wasn't."""
     iterations: int
     """Planner iterations done in this tick."""
     planned_return: float
@@ -46,6 +47,8 @@ class TickRecord(NamedTuple):
     """Mean over state entries, in standard deviations of the normalised targets."""
     hallucination: float
     """Mean |η|."""
+    surprise: float
+    """Of the last transitions, see `controller.surprise.Surprise.value` [standard deviations]."""
     action: tuple[float, ...]
     """Efforts as sent, in the order of `actuated_joints` [N m or N]."""
 
@@ -57,7 +60,7 @@ class TickRecord(NamedTuple):
 
 SCALAR_FIELDS: tuple[str, ...] = TickRecord._fields[:-1]
 """Names of the entries before the action, in order."""
-LATER: dict[str, float] = {"filtered": 0.0}
+LATER: dict[str, float] = {"filtered": 0.0, "surprise": math.nan}
 """Entries that ticks recorded before them lack, and what holds there."""
 
 
@@ -118,8 +121,10 @@ class Tick(NamedTuple):
     """`(H + 1, p)` trajectory that the plan imagines."""
     overrun: bool = False
     """The plan was not ready at the tick's deadline."""
-    filtered: bool = False
-    """The safety filter or the braking rule changed the action."""
+    filtered: int = 0
+    """Number, from 1, of the constraint for which the action was changed; 0: it wasn't."""
+    proved: bool = True
+    """No filter looked, or it knows how to stop the robot afterwards."""
 
 
 RECENT_TICKS = 1000
@@ -135,6 +140,8 @@ class Counters:
     clamps: int = 0
     filtered: int = 0
     """Ticks whose action the safety filter or the braking rule changed."""
+    unproved: int = 0
+    """Of them those in which the filter didn't know how to stop the robot within bounds."""
     bad_joint_states: int = 0
     repeated_joint_states: int = 0
     skipped_joint_states: int = 0
@@ -145,26 +152,36 @@ class Counters:
     """Safe commands sent because no joint state came."""
     compensated: int = 0
     """Ticks that planned from where the robot would be when the command took effect."""
+    wary: int = 0
+    """Ticks at which the robot didn't do what the bundle claims."""
+    surprise_level: int = 0
+    """`controller.surprise.Level` of the last tick."""
+    surprise: float = math.nan
+    """That of the last tick."""
     delay_ms: float = 0.0
     """Expected from the receipt of a joint state until its command takes effect."""
     tick_ms: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT_TICKS))
 
-    def count(self, record: TickRecord, overrun: bool, delay_s: float) -> None:
+    def count(self, record: TickRecord, tick: Tick, delay_s: float, level: int = 0) -> None:
         """Take in a tick.
 
         Args:
-            record: The tick.
-            overrun: Whether its plan was not ready at the deadline.
+            record: What is told of it.
+            tick: What the agent knows of it.
             delay_s: Expected from now on until a command takes effect [s].
+            level: `Level` of the surprise.
         """
         self.ticks += 1
         self.sources[Source(record.source)] += 1
         self.misses += record.missed
         self.clamps += record.clamped
-        self.filtered += record.filtered
-        self.overruns += overrun
+        self.filtered += record.filtered > 0
+        self.unproved += not tick.proved
+        self.overruns += tick.overrun
         self.tick_ms.append(record.tick_ms)
         self.delay_ms = 1e3 * delay_s
+        self.surprise, self.surprise_level = record.surprise, int(level)
+        self.wary += level > 0
 
     def values(self) -> dict[str, object]:
         """By name, for `/diagnostics`; tick times over the last `RECENT_TICKS` ticks."""
@@ -175,5 +192,6 @@ class Counters:
             "ticks": self.ticks,
             **sources,
             **{name: value for name, value in vars(self).items() if isinstance(value, int)},
+            "surprise": f"{self.surprise:.3f}",
             **{name: f"{value:.3f}" for name, value in measured.items()},
         }

@@ -1,21 +1,25 @@
 """How a joint answers tiny pulses of effort, as a linear equation.
 
-Around where it is, a joint's acceleration is taken for
+Around where it is, a joint's own equation of motion is taken for
 
-    q'' = b u(t - d) - f sign(q') + c + k_1 q_1 + ... + k_n q_n + v q'
+    q'' + c_1 q_1'' + ... + c_n q_n''
+        = b u(t - d) - f sign(q') + c + k_1 q_1 + ... + k_n q_n + v q'
 
-with the effort u. Constant, stiffness and damping stand for gravity, springs and the swinging of
-the other joints, so that this passive motion isn't taken for an answer. Integrated twice, the
-equation is linear in positions and in all unknowns but the dead time d, and needs no velocities
-or accelerations: noise and an encoder's steps average out. d is that with the least squares.
+with the effort u. The c_j, by which the other joints take part, are told by the model
+(`inertia`): so it doesn't count whether these follow or friction holds them. Constant, stiffness
+and damping stand for gravity, springs and the swinging of the other joints, so that this passive
+motion isn't taken for an answer. Integrated twice, the equation is linear in positions and in all
+unknowns but the dead time d, and needs no velocities or accelerations: noise and an encoder's
+steps average out. d is that with the least squares.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.bags.course import LATENESS
+from hucrl_ros.controller.passage import LATENESS
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.doctor.evidence import Array, least_step
 from hucrl_ros.doctor.record import Record, Trial
@@ -36,6 +40,19 @@ def transport_ns(record: Record) -> int:
     return round(float(np.percentile(late, LATENESS)))
 
 
+def sensor_step(positions: Array, joint: int, coupling: Sequence[float] | Array = ()) -> float:
+    """Step of the sensors in a joint's q + c_1 q_1 + ... + c_n q_n [rad or m].
+
+    Args:
+        positions: Of all joints `(k, joints)` [rad or m].
+        joint: Its index.
+        coupling: c_j `(joints,)`; empty: all are 0.
+    """
+    steps = np.array([least_step(column) for column in positions.T])
+    others = steps * np.array(coupling) if len(coupling) else np.zeros(0)
+    return float(np.linalg.norm([steps[joint], *others]))
+
+
 class Window(NamedTuple):
     """Motion around a trial."""
 
@@ -46,23 +63,37 @@ class Window(NamedTuple):
     """`(k,)` since the first pulse was sent [s]."""
     positions: Array
     """`(k, joints)` [rad or m]."""
+    motion: Array
+    """`(k,)` q + c_1 q_1 + ... + c_n q_n [rad or m]."""
     steps: tuple[Array, Array]
     """Times `(s,)` [s] and sizes `(s,)` of the changes of the joint's effort [N m or N]."""
     still: bool
     """The joint stood still before."""
+    doubt: float
+    """Deviation of the motion that the sensors' steps make [rad or m]."""
     changes: NDArray[np.intp]
     """`(c,)` where the joint's position differs from the next one."""
     speed: Array
     """`(k,)` of the joint, of which only the sign counts [rad/s or m/s]."""
 
 
-def window_of(record: Record, trial: Trial, joint: int) -> Window:
-    """What a joint did around a trial, by this machine's clock."""
+def window_of(
+    record: Record, trial: Trial, joint: int, coupling: Sequence[float] | Array = ()
+) -> Window:
+    """What a joint did around a trial, by this machine's clock.
+
+    Args:
+        record: Of all joints.
+        trial: That is looked at.
+        joint: Index in the positions.
+        coupling: c_j of each joint `(joints,)`; empty: all are 0.
+    """
     stamps = np.array(record.stamps_ns, np.int64) + transport_ns(record)
     times = (stamps - trial.sent_ns) / NANOSECONDS
     chosen = (times >= -BEFORE * trial.pulse) & (times <= 2.0 * trial.pulse)
     every = np.array(record.positions)
     positions = every[chosen]
+    motion = positions[:, joint] + (positions @ np.array(coupling) if len(coupling) else 0.0)
     efforts = np.array(record.commands)[:, trial.motor]
     changes = np.diff(efforts, prepend=0.0)
     sent = (np.array(record.sent_ns, np.int64) - trial.sent_ns) / NANOSECONDS
@@ -70,10 +101,14 @@ def window_of(record: Record, trial: Trial, joint: int) -> Window:
     before = every[(times >= -2.0 * BEFORE * trial.pulse) & (times < 0.0)][:, joint]
     step = max(least_step(every[:, joint]), 1e-6)
     still = bool(len(before) and np.ptp(before) < STILL * step)
+    doubt = sensor_step(every, joint, coupling) / 12**0.5
     steps = sent[near], changes[near]
-    speed = _smooth(np.gradient(positions[:, joint], times[chosen]), times[chosen])
+    speed: Array = np.zeros(len(motion))
+    if len(motion) > 1:
+        speed = _smooth(np.gradient(positions[:, joint], times[chosen]), times[chosen])
     changing = np.flatnonzero(np.diff(positions[:, joint]))
-    return Window(trial, every[0], times[chosen], positions, steps, still, changing, speed)
+    times = times[chosen]
+    return Window(trial, every[0], times, positions, motion, steps, still, doubt, changing, speed)
 
 
 def unexplained(
@@ -89,7 +124,9 @@ def refined(window: Window, joint: int, dead_time: float, weights: Array) -> Win
     columns, motion = equation(window, joint, dead_time)
     explained = columns @ weights
     uniform = np.polyfit(window.times, motion - explained, 1)[0]
-    return window._replace(speed=np.gradient(explained, window.times) + uniform)
+    others = np.gradient(motion - window.positions[:, joint], window.times)
+    speed = np.gradient(explained, window.times) + uniform - _smooth(others, window.times)
+    return window._replace(speed=speed)
 
 
 def equation(
@@ -112,7 +149,7 @@ def equation(
     accelerations = [-sign * free, 1.0 * free, *(away * free[:, None]).T]
     columns = [_integral(_integral(each, times), times) for each in accelerations]
     damping = _integral(away[:, joint] - away[0, joint], times)
-    return np.stack([answered, *columns, damping], axis=1), positions[:, joint]
+    return np.stack([answered, *columns, damping], axis=1), window.motion
 
 
 def independent_rows(window: Window, columns: Array) -> Array:

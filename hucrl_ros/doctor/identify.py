@@ -28,6 +28,12 @@ REFINEMENTS = 3
 """Of that velocity, by the equation itself."""
 ODD = 10.0
 """Times the others' squares from which on a pulse doesn't count: a busy machine sent it late."""
+STIFF, DAMPED = 100.0, 10.0
+"""[1/s²] and [1/s] Beyond which stiffness and damping are unusual."""
+DAMPING = 0.25
+"""Share of the effort that damping takes where it would stop a joint within a pulse, about."""
+FEWEST = 8
+"""Joint states that a pulse has to have."""
 EARLIER = 0.8
 """Share of a silent pulse before which its effect must end to be the driver's timeout."""
 BETTER = 0.2
@@ -38,7 +44,7 @@ class Motion(NamedTuple):
     """What was found of an actuated joint; errors are two standard deviations."""
 
     gain: float
-    """b [rad/s² per N m, m/s² per N]."""
+    """b, the other joints held [rad/s² per N m, m/s² per N]."""
     gain_error: float
     friction: float
     """f / b [N m or N]."""
@@ -55,7 +61,9 @@ class Motion(NamedTuple):
     """How long it was waited [s]."""
 
 
-def identify(record: Record, motor: int, joint: int) -> Motion | None:
+def identify(
+    record: Record, motor: int, joint: int, coupling: Sequence[float] | Array = ()
+) -> Motion | None:
     """What pulses say of an actuated joint; None: it never clearly moved.
 
     Only those like the last ones count: the ones before did not move it clearly.
@@ -64,17 +72,15 @@ def identify(record: Record, motor: int, joint: int) -> Motion | None:
         record: Of all joints.
         motor: Index of the joint among the actuated ones.
         joint: Its index in the positions.
+        coupling: Of the joints `(joints,)`, see `inertia.Inertia`; empty: all are 0.
     """
     trials = [trial for trial in record.trials if trial.motor == motor]
-    silent = [window_of(record, trial, joint) for trial in trials if trial.silent]
-    if not silent:
-        return None
+    silent = _windows(record, [trial for trial in trials if trial.silent], joint, coupling)
     loud = [trial for trial in trials if not trial.silent]
-    windows = [
-        window_of(record, trial, joint)
-        for trial in loud
-        if abs(trial.effort) == abs(loud[-1].effort) and trial.pulse == loud[-1].pulse
-    ]
+    last = [t for t in loud if (abs(t.effort), t.pulse) == (abs(loud[-1].effort), loud[-1].pulse)]
+    windows = _windows(record, last, joint, coupling)
+    if not (silent and windows):
+        return None
     fit, dead_time, dead_time_error = _best(windows, joint, STEP_S)
     for _ in range(REFINEMENTS):
         left = np.array([unexplained(each, joint, dead_time, fit.weights) for each in windows])
@@ -85,6 +91,8 @@ def identify(record: Record, motor: int, joint: int) -> Motion | None:
         ]
         fit, dead_time, dead_time_error = _best(windows, joint, STEP_S)
     gain, friction = fit.weights[:2].tolist()
+    if not gain:
+        return None
     gain_error, friction_error = (2.0 * fit.errors[:2]).tolist()
     return Motion(
         gain,
@@ -99,13 +107,52 @@ def identify(record: Record, motor: int, joint: int) -> Motion | None:
     )
 
 
-def departure(record: Record, trials: Sequence[Trial], joint: int) -> float:
-    """How far a pulse brings a joint, as far as that is sure; 0 where it isn't [rad or m]."""
-    windows = [window_of(record, trial, joint) for trial in trials]
+class Departure(NamedTuple):
+    """What a pulse does to a joint."""
+
+    way: float
+    """0 where it isn't sure [rad or m]."""
+    rubbing: float
+    """Share of the effort that friction and damping take, about [1]."""
+
+
+def departure(
+    record: Record, trials: Sequence[Trial], joint: int, coupling: Sequence[float] | Array = ()
+) -> "Departure":
+    """How far a pulse brings a joint, as far as that is sure.
+
+    With `coupling`, see `identify`, that is with the other joints held.
+    """
+    windows = _windows(record, trials, joint, coupling)
+    if len(windows) < len(trials):
+        return Departure(0.0, 1.0)
     fit, _, _ = _best(windows, joint, ROUGH_S)
     gain, error = abs(float(fit.weights[0])), 2.0 * float(fit.errors[0])
-    push = abs(trials[0].effort) - abs(float(fit.weights[1])) / max(gain, 1e-300)
-    return 0.5 * gain * push * trials[0].pulse ** 2 if SURE * error < gain else 0.0
+    friction, effort = abs(float(fit.weights[1])) / max(gain, 1e-300), abs(trials[0].effort)
+    if SURE * error >= gain or fit.weights[0] * _followed(windows, joint) < 0.0:
+        return Departure(0.0, 1.0)
+    seen = max(float(np.ptp(window.positions[:, joint])) for window in windows)
+    way = 0.5 * gain * (effort - friction) * trials[0].pulse ** 2
+    damped = DAMPING * max(-float(fit.weights[-1]), 0.0) * trials[0].pulse
+    return Departure(min(way, seen), friction / effort + damped)
+
+
+def _followed(windows: Sequence[Window], joint: int) -> float:
+    """Whether a joint went along with the first pulses (> 0) or against them (< 0)."""
+    ways = []
+    for window in windows:
+        begin, end = np.searchsorted(window.times, [0.0, window.trial.pulse]).tolist()
+        there = window.positions[min(end, len(window.times) - 1), joint]
+        ways.append(window.trial.effort * (there - window.positions[begin, joint]))
+    return float(np.sum(ways))
+
+
+def _windows(
+    record: Record, trials: Sequence[Trial], joint: int, coupling: Sequence[float] | Array
+) -> list[Window]:
+    """Of the trials that enough joint states tell of: a busy machine may have heard none."""
+    found = (window_of(record, trial, joint, coupling) for trial in trials)
+    return [window for window in found if len(window.times) >= FEWEST]
 
 
 def _best(windows: Sequence[Window], joint: int, finest: float) -> tuple["_Fit", float, float]:
@@ -145,6 +192,11 @@ def _fit(windows: Sequence[Window], joint: int, dead_time: float, with_friction:
         columns, motion = equation(window, joint, dead_time)
         parts.append(independent_rows(window, np.column_stack([columns, motion])))
     every = np.concatenate(parts)
+    # Of few sensor steps any stiffness explains something: none is large without need.
+    passive = every.shape[1] - 4
+    usual = np.zeros((passive, every.shape[1]))
+    usual[:, 3:-1] = windows[0].doubt * np.diag([1 / STIFF] * (passive - 1) + [1 / DAMPED])
+    every = np.concatenate([every, usual])
     matrix, motion = every[:, :-1], every[:, -1]
     matrix[:, 1] *= with_friction
     scale = np.maximum(np.sqrt((matrix**2).sum(axis=0)), 1e-12)

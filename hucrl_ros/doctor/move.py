@@ -13,6 +13,7 @@ import mujoco
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.doctor.evidence import remappings
+from hucrl_ros.doctor.inertia import inertia
 from hucrl_ros.doctor.pulses import PRISMATIC, REVOLUTE, Bounds
 from hucrl_ros.doctor.record import Record, Trial
 from hucrl_ros.errors import RunError
@@ -56,7 +57,7 @@ def move(
     Raises:
         RunError: the process that moves ended by itself, or hangs.
     """
-    robot = described.robot
+    robot, model = described.robot, inertia(described)
     asked = {
         "spec": dataclasses.asdict(robot.spec),
         "safety": config.safety.model_dump(),
@@ -64,6 +65,7 @@ def move(
         "bounds": bounds,
         "share": share,
         "cap": cap,
+        "model": [model.free.tolist(), model.coupling.tolist()],
     }
     # A shell that starts this in the background has the signal ignored; a motion must end by it.
     signal.signal(signal.SIGINT, signal.default_int_handler)

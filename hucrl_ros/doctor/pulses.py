@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hucrl_ros.doctor.evidence import Array, least_step
+from hucrl_ros.doctor.equation import sensor_step
+from hucrl_ros.doctor.evidence import Array
 from hucrl_ros.doctor.identify import departure
 from hucrl_ros.doctor.record import Record, Trial
 
@@ -24,6 +25,8 @@ LOOK_S = 0.02
 """[s] Between two looks whether it has."""
 GROWTH = 1.5
 """Of the effort, until a joint clearly moves; then of the pulses, twice."""
+GENTLE = 0.3
+"""Share of the speeds that joints may have to which the first effort brings them, by the model."""
 REPEATS = 3
 """Further pulses of each sign with the effort that moved a joint."""
 SILENCE_S = 1.0
@@ -32,6 +35,8 @@ RESTLESS = 0.25
 """Share of the way that a joint may go by which it may move in the first rest."""
 LEAST_MOTION = 0.01
 """The same share, below which it doesn't clearly move."""
+RUBBING = 0.5
+"""Share of the effort that friction may take from a joint that others follow."""
 COUNTS = 8.0
 """Nor does it below so many steps of its sensor."""
 
@@ -72,6 +77,8 @@ class Pulses:
         bounds: Mapping[str, Bounds],
         share: float,
         most: float,
+        free: Sequence[Sequence[float]],
+        coupling: Sequence[Sequence[float]],
     ) -> None:
         """Prepare.
 
@@ -82,10 +89,13 @@ class Pulses:
             bounds: Of each joint, by its name, in the order of the positions.
             share: First effort, as a share of the limit.
             most: Largest effort, likewise.
+            free: Acceleration of each joint by a unit of each effort `(q, n)`, as the model says.
+            coupling: How the others take part in the motion of each joint `(q, n)`, likewise.
         """
         self._record, self._limits, self._joints = record, limits, joints
         self._bounds, self._names = tuple(bounds.values()), tuple(bounds)
         self._share, self._most = share, most
+        self._free, self._coupling = np.abs(np.array(free)), coupling
         self._segments = self._all()
         self._segment = Segment(np.zeros(len(limits)), 0.0)
         self._began = self._end = 0
@@ -141,13 +151,20 @@ class Pulses:
             yield from self._move(motor, limit, pulse)
 
     def _move(self, motor: int, limit: float, pulse: float) -> Iterator[Segment]:
-        share, joint = min(self._share, self._most), self._joints[motor]
-        longest = GROWTH * pulse
+        joint, longest = self._joints[motor], GROWTH * pulse
+        gentle = GENTLE * min(
+            speed / max(pulse * acceleration, 1e-300)
+            for (_, speed), acceleration in zip(self._bounds, self._free[motor], strict=True)
+        )
+        share = min(self._share, self._most, gentle / limit)
         while True:
             for sign in (1.0, -1.0):
                 yield from self._trial(motor, sign * share * limit, pulse)
-            gone = departure(self._record, self._record.trials[-2:], joint)
-            if gone > self._clear(joint):
+            trials, coupling = self._record.trials[-2:], self._coupling[motor]
+            gone = departure(self._record, trials, joint, coupling)
+            # What friction does isn't told from what other joints do, where it is most of it.
+            enough = not np.any(coupling) or gone.rubbing < RUBBING or share >= self._most
+            if gone.way > self._clear(motor) and enough:
                 break
             if share < self._most:
                 share = min(GROWTH * share, self._most)
@@ -157,9 +174,13 @@ class Pulses:
                 return
         for sign in (1.0, -1.0) * REPEATS:
             yield from self._trial(motor, sign * share * limit, pulse)
-        # So long that the two take it half the way, or to half the speed.
-        (way, speed), acceleration = self._bounds[joint], 2.0 * gone / pulse**2
-        silence = min((way / acceleration / 2.0) ** 0.5, speed / acceleration / 2.0, SILENCE_S)
+        # So long that the two take no joint further than half the way, or to half the speed.
+        own = 2.0 * departure(self._record, trials, joint).way / pulse**2
+        ratios = self._free[motor] / max(self._free[motor][joint], 1e-300)
+        silence = SILENCE_S
+        for (way, speed), ratio in zip(self._bounds, ratios.tolist(), strict=True):
+            acceleration = max(own * ratio, 1e-300)
+            silence = min(silence, (way / acceleration / 2.0) ** 0.5, speed / acceleration / 2.0)
         for sign in (1.0, -1.0):
             yield from self._trial(motor, sign * share * limit, max(silence, pulse), silent=True)
 
@@ -190,7 +211,8 @@ class Pulses:
     def _gone(self, joint: int) -> float:
         return self._record.positions[-1][joint] - self._record.positions[0][joint]
 
-    def _clear(self, joint: int) -> float:
+    def _clear(self, motor: int) -> float:
         """How far a pulse brings a joint that clearly moves."""
-        step = least_step(np.array(self._record.positions)[:, joint])
+        joint, positions = self._joints[motor], np.array(self._record.positions)
+        step = sensor_step(positions, joint, self._coupling[motor])
         return max(COUNTS * step, LEAST_MOTION * self._bounds[joint].way)

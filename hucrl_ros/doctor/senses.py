@@ -1,29 +1,35 @@
 """What joint states turned out to tell while `hucrl check --move` moved a robot."""
 
+import math
+from functools import partial
+
 import numpy as np
 
-from hucrl_ros.bags.course import Signal, repeats_commands
+from hucrl_ros.bags.course import repeats_commands
 from hucrl_ros.config.edit import NewSetting
 from hucrl_ros.config.robot import RobotSettings
 from hucrl_ros.config.schema import Config, DriverSettings
+from hucrl_ros.controller.passage import Signal
 from hucrl_ros.controller.state_reader import velocity_age, velocity_estimator
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.doctor import Finding, Found
 from hucrl_ros.doctor.equation import transport_ns
 from hucrl_ros.doctor.evidence import Array, least_step
 from hucrl_ros.doctor.record import Record
-from hucrl_ros.doctor.robot import COARSE, TURN
+from hucrl_ros.doctor.robot import TURN
 
 SMOOTHING_S = 0.03
 """[s] To each side, positions that tell the velocity with which others are compared."""
 WORSE = 2.0
 """Times by which measured velocities must be worse than derived ones to be given up."""
-WINDOWS = 4
+NOISY = 0.25
+"""Share of what efforts change a velocity by in a control period that its noise may be."""
+WINDOWS = 3
 """Control periods that velocities are derived from, at most."""
 NEAR, LIKE = 0.25, 0.5
 """Share of the largest command within which an effort is near the commands' mean, and share of
 efforts that must be; a busy machine delays some."""
-WINDOW = "[s] measured: shorter ones make much of the positions' noise and steps"
+WINDOW = "[s] measured: in shorter ones noise and steps of the positions hide what efforts do"
 
 
 def judge_positions(record: Record, robot: RobotSettings) -> Found:
@@ -40,10 +46,21 @@ def judge_positions(record: Record, robot: RobotSettings) -> Found:
     return Finding.ok("; ".join(parts)), ()
 
 
-def judge_velocities(record: Record, robot: RobotSettings, config: Config) -> Found:
-    """Whether slopes of the positions would be better, and over which window."""
+def judge_velocities(
+    record: Record, robot: RobotSettings, config: Config, changes: Array
+) -> Found:
+    """Whether slopes of the positions would be better, and over which window.
+
+    Args:
+        record: Of the motion.
+        robot: What was moved.
+        config: Its settings.
+        changes: What efforts typically change each velocity by in a control period `(n,)`
+            [rad/s or m/s].
+    """
     told = all(record.velocities) and np.isfinite(np.concatenate(record.velocities)).all()
-    step = max(_coarse(record, joint, column, robot) for joint, column in _columns(record, robot))
+    columns = np.array(record.positions).T
+    step = max(map(partial(_periods, record, robot.period), columns, changes.tolist()))
     window = robot.period * step
     driver = DriverSettings(velocity="derived", velocity_window=window)
     derived, measured = _errors(record, robot, driver, told)
@@ -52,7 +69,7 @@ def judge_velocities(record: Record, robot: RobotSettings, config: Config) -> Fo
         shown = f"joint states hold none; slopes of the positions are off by {derived:.2g}"
     else:
         shown = f"off by {measured:.2g} as told, by {derived:.2g} as slopes of the positions"
-    if told and measured <= WORSE * derived:
+    if told and measured <= max(WORSE * derived, NOISY * float(changes.min())):
         return Finding.ok(shown), [NewSetting("driver.velocity", "measured", f"measured: {shown}")]
     suggestions = [NewSetting("driver.velocity", "derived", f"measured: {shown}"), *chosen]
     if config.driver.velocity == "derived":
@@ -60,21 +77,26 @@ def judge_velocities(record: Record, robot: RobotSettings, config: Config) -> Fo
     return Finding.note(shown, "have them derived: driver.velocity: derived"), suggestions
 
 
-def _columns(record: Record, robot: RobotSettings) -> list[tuple[str, Array]]:
-    return list(zip(robot.joints, np.array(record.positions).T, strict=True))
-
-
-def _coarse(record: Record, joint: str, column: Array, robot: RobotSettings) -> int:
-    """Control periods that a velocity must be derived from not to jump much."""
+def _periods(record: Record, period: float, column: Array, change: float) -> int:
+    """Control periods from which a joint's velocity must be derived to show what efforts do."""
     spread = max(least_step(column) / 12**0.5, _noise(record, column))
     gap = float(np.median(np.diff(record.stamps_ns))) / NANOSECONDS
-    accepted = COARSE * robot.scales.get(f"{joint}_velocity", 1.0)
     for periods in range(1, WINDOWS):
-        window = periods * robot.period
-        # The deviation of a slope by least squares through so many positions.
-        if spread * 12**0.5 / (window * (window / gap + 1.0) ** 0.5) <= accepted:
+        if slope_noise(spread, periods * period, gap) <= NOISY * change:
             return periods
     return WINDOWS
+
+
+def slope_noise(spread: float, window: float, gap: float) -> float:
+    """Deviation of a slope by least squares [rad/s or m/s].
+
+    Args:
+        spread: Deviation of each position [rad or m].
+        window: From the first to the last of them [s].
+        gap: Between two [s].
+    """
+    count = window / gap + 1.0
+    return spread / window * math.sqrt(12.0 * (count - 1.0) / (count * (count + 1.0)))
 
 
 def _noise(record: Record, column: Array) -> float:

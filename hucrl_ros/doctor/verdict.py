@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import mujoco
 import numpy as np
 
 from hucrl_ros.config.edit import NewSetting
@@ -12,8 +11,8 @@ from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.doctor import Finding, Found
-from hucrl_ros.doctor.evidence import Array
 from hucrl_ros.doctor.identify import Motion, identify
+from hucrl_ros.doctor.inertia import inertia
 from hucrl_ros.doctor.record import Record
 from hucrl_ros.doctor.senses import judge_efforts, judge_positions, judge_velocities
 from hucrl_ros.robots.mujoco_robot import MujocoRobot
@@ -28,6 +27,8 @@ STICKY = 0.05
 """Share of the effort limit above which friction is worth a word."""
 LATE = 0.8
 """Share of a dead time that a control period should have at least."""
+DRIFT_S = 0.1
+"""[s] By which the driver's clock may lose or gain while the robot is moved."""
 NEGLIGIBLE = 0.02
 """Share of the control period below which a delay counts for nothing."""
 
@@ -53,14 +54,22 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
         findings["motion"] = Finding.fault(
             f"ended early: {record.stopped}", "zero effort was sent at once; change it, then again"
         )
+    if abs(drift := _drift(record)) > DRIFT_S:
+        findings["stamps"] = Finding.fault(
+            f"they fell {drift:.1f} s behind this machine's clock meanwhile",
+            "nothing else can be told: the driver doesn't keep up, or its clock is wrong",
+        )
+        return Verdict(findings, ())
     motions: list[Motion] = []
-    expected = predicted_gains(described, record.positions[-1]).tolist() if record.trials else []
-    for motor, gain in enumerate(expected):
+    ratios = np.ones(len(robot.actuated))
+    model = inertia(described, record.positions[-1] if record.positions else None)
+    for motor, gain in enumerate(model.gains.tolist()):
         name = robot.actuated[motor]
         tried = [abs(trial.effort) for trial in record.trials if trial.motor == motor]
-        motion = identify(record, motor, robot.joints.index(name))
+        motion = identify(record, motor, robot.joints.index(name), model.coupling[motor])
         if motion is not None:
             motions.append(motion)
+            ratios[motor] = motion.gain / gain
             findings[f"gain of {name}"] = _gain(motion, gain, name)
             findings[f"friction of {name}"] = _friction(motion, tried, robot, motor)
         elif tried and not (record.stopped and record.trials[-1].motor == motor):
@@ -73,11 +82,15 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
     if not motions:
         return Verdict(findings, ())
     suggestions: list[NewSetting] = []
+    # Each effort drawn evenly from its range, as random ones are.
+    changes = np.linalg.norm(
+        model.free * (ratios * robot.effort_limits)[:, None] * robot.period / 3**0.5, axis=0
+    )
     delay = float(np.median([motion.dead_time for motion in motions]))
     for name, (finding, more) in {
         "dead time": _dead_time(motions, delay, robot),
         "positions": judge_positions(record, robot),
-        "velocities": judge_velocities(record, robot, config),
+        "velocities": judge_velocities(record, robot, config, changes),
         "efforts": judge_efforts(record, delay),
         "timeout": _timeout(motions, robot),
         "control period": _period(record, delay, described),
@@ -87,32 +100,11 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
     return Verdict(findings, suggestions)
 
 
-def predicted_gains(described: Description, positions: Sequence[float]) -> Array:
-    """`(q,)` acceleration of each actuated joint by a unit of its effort, of the model.
-
-    The other joints are free, and nothing rubs or touches.
-
-    Args:
-        described: The robot.
-        positions: Where its joints are `(n,)` [rad or m].
-    """
-    robot = MujocoRobot(described)
-    state = robot.reset(np.random.default_rng(0))
-    count = len(positions)
-    state[:count], state[count : 2 * count] = positions, 0.0
-    robot.set_state(state)
-    gains = np.zeros(robot.spec.action_dim)
-    for motor, name in enumerate(robot.spec.actuated_joints):
-        moves = int(robot.model.joint(name).dofadr[0])
-        limit = robot.spec.effort_limits[motor]
-        both = []
-        for effort in (limit, -limit):
-            robot.data.ctrl[:] = 0.0
-            robot.data.ctrl[motor] = effort
-            mujoco.mj_forward(robot.model, robot.data)
-            both.append(float(robot.data.qacc_smooth[moves]))
-        gains[motor] = (both[0] - both[1]) / (2.0 * limit)
-    return gains
+def _drift(record: Record) -> float:
+    """How much later joint states came at the end than at the beginning [s]."""
+    late = np.array(record.received_ns, np.int64) - np.array(record.stamps_ns, np.int64)
+    quarter = max(len(late) // 4, 1)
+    return float(np.median(late[-quarter:]) - np.median(late[:quarter])) / NANOSECONDS
 
 
 def _gain(motion: Motion, expected: float, name: str) -> Finding:

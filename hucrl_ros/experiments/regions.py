@@ -40,8 +40,10 @@ def draw_regions(
             return
         shape = scene.geoms[scene.ngeom]
         colour = np.array(ALLOWED if isinstance(limit, InsideConstraint) else FORBIDDEN)
-        region, kind, size = limit.region, mujoco.mjtGeom.mjGEOM_SPHERE, np.zeros(3)
-        middle, turn = np.zeros(3), np.eye(3)
+        region, kind = limit.region, mujoco.mjtGeom.mjGEOM_SPHERE
+        size: Array = np.zeros(3)
+        middle: Array = np.zeros(3)
+        turn: Array = np.eye(3)
         if isinstance(region, BoxSettings):
             kind, size = mujoco.mjtGeom.mjGEOM_BOX, np.array(region.half_sizes)
             middle = _place(model, data, region.center)

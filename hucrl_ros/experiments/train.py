@@ -3,6 +3,7 @@
 A sweep starts a process for each training: `python -m hucrl_ros.experiments.train RUN`.
 """
 
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from hucrl_ros.controller.control_loop import Array, ControlLoop, build_control_
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.state_reader import FRAME, JointReading, Pose, PoseBuffer
 from hucrl_ros.controller.topics import ACTIVE, COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS
-from hucrl_ros.errors import HucrlError
+from hucrl_ros.errors import HucrlError, SurpriseError
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.robots.mujoco_robot import Plant, Sample
 from hucrl_ros.run.folder import RunFolder
@@ -24,6 +25,8 @@ from hucrl_ros.run.recording import Recording
 from hucrl_ros.run.summary import EpisodeSummary, Summary, read_summary
 from hucrl_ros.run.summary_writer import Ledger
 from hucrl_ros.tasks import Task, make_task
+
+logger = logging.getLogger(__name__)
 
 
 def play_episode(task: Task, config: Config, run: RunFolder) -> Path:
@@ -73,7 +76,11 @@ def _control(plant: Plant, loop: ControlLoop, poses: PoseBuffer, recording: Reco
         reading = JointReading(
             plant.joints, sample.positions.tolist(), sample.velocities.tolist(), sample.stamp_ns
         )
-        answer = loop.answer(reading, time.monotonic(), send)
+        try:
+            answer = loop.answer(reading, time.monotonic(), send)
+        except SurpriseError as error:
+            logger.warning("step %d: %s", loop.step, error)
+            break
         assert answer is not None  # Time has passed, so no joint state is a repetition.
         if answer.record is None:
             break

@@ -9,12 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hucrl_ros.bags.course import LEAST_SHARE
 from hucrl_ros.errors import LearningError
 from hucrl_ros.models import Transitions
-
-LEAST_SHARE = 0.5
-"""Share of an episode's transitions that must have taken one control period: with fewer, its
-joint states came at another rate."""
 
 
 class RecordedEpisode(NamedTuple):
@@ -28,6 +25,10 @@ class RecordedEpisode(NamedTuple):
     """`(T,)` whether a transition took one control period."""
     weight: float = 1.0
     """Of its transitions in a fit [1]."""
+    finished: bool = True
+    """Otherwise it is the sound part of an attempt that was interrupted, which earns nothing."""
+    cut: bool = False
+    """It was ended by a surprise; it counts as an episode, but its return tells nothing."""
 
 
 def join_transitions(episodes: Sequence[RecordedEpisode], origin: Path) -> Transitions:
@@ -42,7 +43,7 @@ def join_transitions(episodes: Sequence[RecordedEpisode], origin: Path) -> Trans
     """
     parts = []
     weighs = any(episode.weight != 1.0 for episode in episodes)
-    for index, (states, actions, kept, weight) in enumerate(episodes):
+    for index, (states, actions, kept, weight, *_) in enumerate(episodes):
         if kept.sum() < max(LEAST_SHARE * len(kept), 1):
             raise LearningError(
                 f"{origin}: episode {index}: {kept.sum()} of {len(kept)} transitions took one "

@@ -136,11 +136,12 @@ def _tick(stamp_ns: int, step: int, action: Sequence[float]) -> TickRecord:
         source=int(Source.RANDOM),
         missed=False,
         clamped=False,
-        filtered=False,
+        filtered=0,
         iterations=0,
         planned_return=math.nan,
         epistemic_std=math.nan,
         aleatoric_std=math.nan,
+        surprise=math.nan,
         hallucination=0.0,
         action=tuple(action),
     )

@@ -3,7 +3,7 @@
 import logging
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import BundleFields, LearningReport, read_manifest
 from hucrl_ros.errors import LearningError
@@ -134,18 +133,22 @@ class Learner:
             BagError: a bag can't be read.
             LearningError: nothing finite came out.
         """
-        for index in range(len(self._recorded), self.run.finished_episodes()):
-            bag = self.run.bag(index)
-            episode = read_episode(bag, self.task.spec, self.task.steps, self.config)
-            self._recorded.append(recorded(episode))
+        known = sum(each.finished for each in self._recorded)
+        for index in range(known, self.run.finished_episodes()):
+            self._recorded += recorded(self.run, index, self.task, self.config)
         return self.learn_from(self._recorded, progress)
 
-    def learn_from(self, episodes: Sequence[RecordedEpisode], progress: Progress) -> Path:
+    def learn_from(self, played: Sequence[RecordedEpisode], progress: Progress) -> Path:
         """Learn from episodes 0, 1, ... in order; returns the folder of the next bundle.
+
+        Args:
+            played: The episodes, each after its interrupted attempts, if these count.
+            progress: Is told how far it is.
 
         Raises:
             LearningError: there is nothing finite to learn from, or nothing finite came out.
         """
+        episodes = [each for each in played if each.finished]
         if not episodes and self._initial is self._untrained and not self._prior:
             raise LearningError(f"{self.run.root}: no finished episode to learn from")
         last, following = len(episodes) - 1, len(episodes)
@@ -156,14 +159,14 @@ class Learner:
         if following < self.config.exploration.random_episodes:
             self._exporter.write(path, self._fields(following, LearningReport(), ""), None)
             return path
-        every = [*self._prior, *episodes]
+        every = [*self._prior, *played]
         transitions = join_transitions(every, self.run.root) if every else self._nothing
         error = self._error_in(episodes[-1], following) if episodes else None
         if following == 1 and not self._prior:
             self._forget_model()
-        returns = [self._return_of(episode) for episode in episodes]
+        returns = {k: self._return_of(each) for k, each in enumerate(episodes) if not each.cut}
         # Where the task's reward is none, returns tell nothing of what is searched.
-        known = [*returns, *self._last_promise(last)] if self.dynamics.for_task else []
+        known = [*returns.values(), *self._last_promise(last)] if self.dynamics.for_task else []
         began = time.perf_counter()
         progress("fitting", 0.0)
         with moved_to(device, self._modules):
@@ -184,7 +187,7 @@ class Learner:
         self.actor_critic.load_state_dict(found.weights)
         report = report_of(self.model, quality, error, found, fitted - began, searched - fitted)
         if returns:
-            log_account(self.task, returns, report)
+            log_account(self.task, list(returns.values()), report)
         progress("exporting", 0.0)
         earned = self._earned(returns) if self._judges else {}
         new = path.with_name(f".new_{path.name}") if earned else path
@@ -196,7 +199,8 @@ class Learner:
         if earned:
             progress("judging", 0.0)
             # What a difference of returns is worth, the other run's tell, too.
-            scale = [*returns, *map(self._return_of, self._prior)]
+            whole = [each for each in self._prior if each.finished and not each.cut]
+            scale = [*returns.values(), *map(self._return_of, whole)]
             self._judge.choose(new, path, earned, self.run.bundle, max(scale) - min(scale))
         return path
 
@@ -214,15 +218,21 @@ class Learner:
             models = {k: v for k, v in self._untrained.items() if not k.startswith("actors.")}
             self._modules.load_state_dict(models, strict=False)
 
-    def _earned(self, returns: Sequence[float]) -> dict[int, float]:
-        """Mean return of each bundle by the episode that it was made for; the last one last."""
+    def _earned(self, returns: Mapping[int, float]) -> dict[int, float]:
+        """Mean return of each bundle by the episode that it was made for; the last one last.
+
+        Args:
+            returns: Of the episodes, by their numbers.
+        """
         flights: dict[int, list[float]] = {}
-        for index in range(self.config.exploration.random_episodes, len(returns)):
+        for index, earned in returns.items():
+            if index < self.config.exploration.random_episodes:
+                continue
             if not self.run.bundle(index).is_dir():
                 continue  # The episodes may be another run's.
             repeats = read_manifest(self.run.bundle(index)).repeats
             origin = index if repeats is None else repeats
-            flights[origin] = [*flights.pop(origin, []), returns[index]]
+            flights[origin] = [*flights.pop(origin, []), earned]
         return {origin: sum(found) / len(found) for origin, found in flights.items()}
 
     def _last_promise(self, episode: int) -> list[float]:

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from hucrl_ros.bags.reader import Episode, read_episode
+from hucrl_ros.bags.interrupted import sound_part
+from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, LearningError
 from hucrl_ros.learning.dataset import RecordedEpisode
@@ -28,16 +29,32 @@ def prior_episodes(run: RunFolder, task: Task) -> list[RecordedEpisode]:
     prior = RunFolder(run.prior)
     config = prior.config
     own = [
-        recorded(read_episode(prior.bag(index), task.spec, task.steps, config))
+        episode
         for index in range(prior.finished_episodes())
+        for episode in recorded(prior, index, task, config)
     ]
     found = [*prior_episodes(prior, task), *own]
     return [episode._replace(weight=weight * episode.weight) for episode in found]
 
 
-def recorded(episode: Episode) -> RecordedEpisode:
-    """What is learned from of an episode."""
-    return RecordedEpisode(episode.states, episode.actions, episode.contiguous)
+def recorded(run: RunFolder, index: int, task: Task, config: Config) -> list[RecordedEpisode]:
+    """What is learned from of a finished episode, after its interrupted attempts, if they count.
+
+    It stays the same from then on, so that all that is learned later can be learned again.
+
+    Raises:
+        BagError: the episode's bag can't be read.
+    """
+    attempts = run.interrupted(index) if config.model.interrupted else []
+    parts = [sound_part(path, task.spec, task.steps, config).episode for path in attempts]
+    whole = read_episode(run.bag(index), task.spec, task.steps, config)
+    return [
+        RecordedEpisode(
+            each.states, each.actions, each.contiguous, finished=each is whole, cut=each.cut
+        )
+        for each in (*parts, whole)
+        if each is not None
+    ]
 
 
 def prior_weights(run: RunFolder) -> Path | None:

@@ -124,7 +124,7 @@ class RemoteLearner:
         if run.bundle(wanted).is_dir():
             self._mirror.send(wanted)
             logger.info("bundle %d was sent", wanted)
-        elif wanted != run.finished_episodes() or not wanted:
+        elif wanted != run.finished_episodes():
             raise RunError(
                 f"{run.root}: the robot waits for bundle {wanted} and has "
                 f"{run.finished_episodes()} finished episodes"

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from std_msgs.msg import Bool
 
 from hucrl_ros.controller.admission import Admission
 from hucrl_ros.controller.control_loop import Answer, ControlLoop
 from hucrl_ros.controller.ticks import TickRecord
-from hucrl_ros.controller.timing import PLANNING_THREAD
-from hucrl_ros.errors import OutageError
+from hucrl_ros.controller.timing import OUTAGE, PLANNING_THREAD
+from hucrl_ros.errors import OutageError, SurpriseError
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.bundle_slot import BundleSlot
 from hucrl_ros.nodes.controller_topics import ControllerInputs, ControllerOutputs, Heard
@@ -56,10 +57,11 @@ class Controller(LifecycleNode):
         poses = self._inputs.poses
         self._slot = BundleSlot(self, self._config, self._admission, self._planning, poses)
         self._loop: ControlLoop | None = None
-        self._active = self._prepared = False
+        self._active = self._prepared = self._stopped = False
         self._trouble = Health()
         self._outputs = ControllerOutputs(self)
         self._plan = PlanPublisher(self)
+        self.create_subscription(Bool, topics.STOP, self._on_stop, topics.STREAM)
         self.create_timer(0.05, self._swap, clock=topics.STEADY)
         self._liveness = ProcessLiveness(
             liveness_name(self.context.get_domain_id(), self._outputs.activity_topic)
@@ -87,7 +89,7 @@ class Controller(LifecycleNode):
             return self._refuse(
                 f"no bundle: give the parameter 'bundle' or publish its path on {topics.BUNDLE!r}"
             )
-        if problem := self._inputs.wrong_rate():
+        if problem := self._inputs.wrong_rate() or self._stop_line * self._stopped:
             return self._refuse(problem)
         if self._loop.reader.needs_goal:
             topic = self.resolve_topic_name(topics.GOAL)
@@ -141,7 +143,7 @@ class Controller(LifecycleNode):
             answer = self._loop.answer(*heard, self._outputs.command)
             if answer is not None and answer.record is not None:
                 self._report(answer, answer.record)
-        except OutageError as error:
+        except (OutageError, SurpriseError) as error:
             self._give_up(str(error))
             return True
         except Exception as error:  # a bug, but the robot must not be left under its last effort
@@ -214,6 +216,16 @@ class Controller(LifecycleNode):
         self._outputs.limits(self._admission.tightened)
         told = ", ".join(f"{name} = {value}" for name, value in limits.items())
         self.get_logger().info(f"stricter from now on: {told}")
+
+    @property
+    def _stop_line(self) -> str:
+        return f"stopped on the topic {self.resolve_topic_name(topics.STOP)!r}"
+
+    def _on_stop(self, message: Bool) -> None:
+        """Somebody stops the robot (True), or lets it be moved again after a reset (False)."""
+        self._stopped = bool(message.data)
+        if self._stopped and self._active:
+            self._give_up(f"{OUTAGE}: {self._stop_line}")
 
     def _finish(self) -> None:
         """Leave the robot without effort, at rest or holding, and say so."""

@@ -15,9 +15,9 @@ from std_srvs.srv import SetBool, Trigger
 
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import speaker
-from hucrl_ros.nodes.topics import LATCHED
+from hucrl_ros.nodes.topics import LATCHED, STREAM
 
-PEERS = ("simulator", "controller", "watchdog", "recorder", "learner")
+PEERS = ("simulator", "controller", "watchdog", "recorder", "learner", "homing")
 SILENCE_S = 30.0
 """[s] Without diagnostics, which come every second, a node counts as lost."""
 
@@ -34,16 +34,22 @@ class LearnerReport:
 class NodeClients:
     """What the supervisor knows of the other nodes, and how it speaks to them."""
 
-    def __init__(self, node: Node, changed: Callable[[], None], resets: bool = True) -> None:
+    def __init__(
+        self, node: Node, changed: Callable[[], None], resets: bool = True, homes: bool = False
+    ) -> None:
         """Connect.
 
         Args:
             node: The supervisor.
             changed: Called after each message or answer.
             resets: Whether the robot has a service that resets it.
+            homes: Whether there is the node `homing`, which moves it to the start.
         """
-        self._node, self._changed, self._resets = node, changed, resets
+        self._node, self._changed = node, changed
+        self._resets, self._homes = resets, homes
         self.active: bool | None = None
+        self.stopped = False
+        """Somebody has stopped the robot on the topic `stop`, and not let it go on."""
         self.activity_count = 0
         """Messages on `controller/active` so far."""
         self.loaded: str | None = None
@@ -57,6 +63,7 @@ class NodeClients:
         self._trouble: dict[str, str] = {}
         self._failure: dict[str, str] = {}
         self.reset = node.create_client(Trigger, topics.RESET)
+        self.home = node.create_client(Trigger, topics.HOME)
         self.record = node.create_client(SetBool, topics.RECORD)
         self.learn = node.create_client(Trigger, topics.LEARN)
         self.change_state = node.create_client(ChangeState, topics.CHANGE_STATE)
@@ -65,6 +72,7 @@ class NodeClients:
         self._joint_states = node.resolve_topic_name(topics.JOINT_STATES)
         self._subscriptions = [
             node.create_subscription(Bool, topics.ACTIVE, self._on_active, LATCHED),
+            node.create_subscription(Bool, topics.STOP, self._on_stop, STREAM),
             node.create_subscription(String, topics.LOADED_BUNDLE, self._on_loaded, LATCHED),
             node.create_subscription(
                 DiagnosticStatus, topics.LEARNER_REPORT, self._on_report, LATCHED
@@ -82,6 +90,7 @@ class NodeClients:
             "watchdog": self._node.count_publishers(topics.TRIPPED) > 0,
             "recorder": self.record.service_is_ready(),
             "learner": self.learn.service_is_ready(),
+            "homing": self.home.service_is_ready() or not self._homes,
         }
         return [name for name, there in found.items() if not there]
 
@@ -121,6 +130,10 @@ class NodeClients:
     def _on_active(self, message: Bool) -> None:
         self.active = bool(message.data)
         self.activity_count += 1
+        self._changed()
+
+    def _on_stop(self, message: Bool) -> None:
+        self.stopped = bool(message.data)
         self._changed()
 
     def _on_loaded(self, message: String) -> None:

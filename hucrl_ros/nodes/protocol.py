@@ -16,6 +16,7 @@ from std_srvs.srv import SetBool, Trigger
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.controller.surprise import SURPRISE
 from hucrl_ros.controller.timing import OUTAGE
 from hucrl_ros.errors import RunError
 from hucrl_ros.nodes.node_clients import LearnerReport, NodeClients
@@ -53,6 +54,8 @@ ANSWER_S = 30.0
 LOAD_S = 300.0
 """[s] For a bundle to load: for the first one the planner's kernel may have to be compiled, which
 takes minutes on a loaded machine."""
+HOME_S = 60.0
+"""[s] For the motion to the start to begin and to end, on top of its own time."""
 STALL_S = 30.0
 """[s] Longest time between two ticks."""
 PREPARE_S = 600.0
@@ -76,6 +79,11 @@ LEARNING = {
     AWAY: Phase.AWAY,
 }
 """What the learner reports while it is busy."""
+
+
+def reset_of(config: Config) -> str:
+    """Who brings the robot to the start; in lockstep the simulator does."""
+    return config.driver.reset if config.mode == "real_time" else "service"
 
 
 class Protocol:
@@ -216,14 +224,21 @@ class Protocol:
             raise RunError(f"controller: {(clients.loaded or '').removeprefix('error: ')}")
 
     def _play(self, index: int) -> Script[None]:
-        """One episode that counts; after an outage it is played again."""
+        """One episode that counts; after an outage it is played again.
+
+        One that ended by a surprise counts as far as it went: what surprised is to be learned.
+        """
         replays = 0
         while failure := (yield from self._try()):
+            if failure.startswith(SURPRISE):
+                self._ledger.note(f"{self.place}: {failure}")
+                break
             if not failure.startswith(OUTAGE) or replays == REPLAYS:
                 raise RunError(self._stopped_early())
             replays += 1
             self._ledger.note(f"{self.place}: {failure}; playing the episode again")
-        yield from self._change_state(Transition.TRANSITION_DEACTIVATE)
+        if not failure:  # else it has deactivated itself
+            yield from self._change_state(Transition.TRANSITION_DEACTIVATE)
         yield from self._record(False)
         yield Wait(
             lambda: self._run.finished_episodes() > index,
@@ -239,8 +254,14 @@ class Protocol:
         the next one is opened.
         """
         clients, monitor, steps = self._clients, self._monitor, self._progress.steps
-        how = self._config.driver.reset if self._config.mode == "real_time" else "service"
-        if how == "person":
+        how = reset_of(self._config)
+        if clients.stopped:
+            self._enter(Phase.HELD)
+            yield Wait(lambda: not clients.stopped, float("inf"), lambda: "nobody let it go on")
+        away = (yield from self._home()) if how == "home" else ""
+        if away:
+            self._ledger.note(f"{self.place}: homing: {away}; a person has to do it")
+        if how == "person" or away:
             self._placed = False
             self._enter(Phase.PERSON)
             yield Wait(lambda: self._placed, float("inf"), lambda: "nobody came")
@@ -248,6 +269,8 @@ class Protocol:
         yield from self._record(True)
         if how == "service":
             yield from self._reset()
+        if clients.stopped:
+            return f"{OUTAGE}: stopped on the topic 'stop' before it began"
         monitor.start()
         count = clients.activity_count
         self._enter(Phase.RUNNING)
@@ -266,6 +289,21 @@ class Protocol:
             activity=lambda: monitor.steps,
         )
         return "" if monitor.steps >= steps else clients.failure("controller")
+
+    def _home(self) -> Script[str]:
+        """Have the robot moved to the start; returns why it isn't there, or nothing."""
+        self._enter(Phase.HOMING)
+        client, name = self._clients.home, "homing/home"
+        future = self._clients.call(client, Trigger.Request())
+        yield Wait(
+            lambda: future.done() or not client.service_is_ready(),
+            self._config.home.time + HOME_S,
+            lambda: f"{name}: no answer",
+        )
+        if not future.done():
+            raise RunError(f"{name}: whoever offered it has gone")
+        answer = future.result()
+        return "" if answer.success else str(answer.message)
 
     def _reset(self) -> Script[None]:
         """Have the robot put at the start; a real one takes as long as it takes."""

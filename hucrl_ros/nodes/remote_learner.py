@@ -67,7 +67,7 @@ class RemoteLearner(Node):
         episodes = self._run.finished_episodes()
         if self._exchange.wanted is not None:
             response.message = f"busy: bundle {self._exchange.wanted} hasn't come"
-        elif not episodes:
+        elif not episodes and not self._run.prior.is_dir():
             response.message = "no finished episode to learn from"
         else:
             self._exchange.request(episodes)

@@ -19,7 +19,7 @@ from hucrl_ros.nodes.delivery import undelivered
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.node_clients import PEERS, NodeClients
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
-from hucrl_ros.nodes.protocol import Protocol, Wait
+from hucrl_ros.nodes.protocol import Protocol, Wait, reset_of
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.topics import ARCHIVE, MEASURED_ARCHIVE, STEADY
@@ -73,8 +73,8 @@ class Supervisor(Node):
         self._progress.earlier_notes = len(self._ledger.events)
         self._progress.steps, self._progress.optimum = task.steps, task.optimum
         self._progress.finished = list(self._ledger.episodes)
-        resets = self._lockstep or config.driver.reset == "service"
-        self._others = NodeClients(self, self._advance, resets)
+        how = reset_of(config)
+        self._others = NodeClients(self, self._advance, how == "service", how == "home")
         self._protocol = Protocol(
             run, config, self._others, self._ledger, self._monitor, self._progress
         )

@@ -148,13 +148,16 @@ class RunFolder:
             self._note_who_plays(on_robot)
             yield
 
-    def lock_until_exit(self) -> None:
+    def lock_until_exit(self, on_robot: bool = False) -> None:
         """Take the lock of `locked` for the rest of this process, on behalf of its children.
+
+        Args:
+            on_robot: As for `locked`.
 
         Raises:
             RunError: as `locked` does.
         """
-        _HELD.enter_context(self.locked())
+        _HELD.enter_context(self.locked(on_robot))
 
     def require_order(self) -> None:
         """Look whether anything came after an episode that isn't there any more.
@@ -194,7 +197,18 @@ class RunFolder:
             self.on_robot.unlink(missing_ok=True)
 
     def next_unfinished_name(self, episode: int) -> Path:
-        """Where the bag of an interrupted episode is kept: `episode_003_interrupted_1`."""
-        taken = re.compile(rf"episode_{episode:03d}_interrupted_(\d+)")
-        numbers = [int(m[1]) for p in self.episodes.iterdir() if (m := taken.fullmatch(p.name))]
-        return self.episodes / f"episode_{episode:03d}_interrupted_{max(numbers, default=0) + 1}"
+        """Where the bag of an interrupted attempt is kept: `episode_003_interrupted_1`."""
+        number = max(self._attempts(episode), default=0) + 1
+        return self.episodes / f"episode_{episode:03d}_interrupted_{number}"
+
+    def interrupted(self, episode: int) -> list[Path]:
+        """rosbag2 folders of the interrupted attempts at an episode, in their order.
+
+        Once the episode is finished no other comes.
+        """
+        return [path for _, path in sorted(self._attempts(episode).items())]
+
+    def _attempts(self, episode: int) -> dict[int, Path]:
+        name = re.compile(rf"episode_{episode:03d}_interrupted_(\d+)")
+        found = ((name.fullmatch(path.name), path) for path in self.episodes.iterdir())
+        return {int(match[1]): path for match, path in found if match}

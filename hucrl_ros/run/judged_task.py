@@ -33,6 +33,9 @@ class JudgedTask(Protocol):
     def rewards(self, states: Array, actions: Array) -> Array:
         """Of states `(T, p)` and actions `(T, q)`: `(T,)`."""
 
+    def rooms(self, states: Array, actions: Array) -> Array:
+        """Room that each constraint leaves there, `(T, K)` [margins]."""
+
 
 class BundledTask:
     """A task whose reward is computed by a bundle, in float32."""
@@ -63,6 +66,13 @@ class BundledTask:
         rewards = self._bundle.run("step", **{k: v.astype(np.float32) for k, v in given.items()})
         return np.asarray(rewards[1], dtype=np.float64)
 
+    def rooms(self, states: Array, actions: Array) -> Array:
+        """As of `JudgedTask`; raises what `rewards` raises."""
+        if "constraints" not in self._bundle.graphs or not len(states):
+            return np.zeros((len(states), len(self._bundle.manifest.constraints)))
+        both = {"state": states.astype(np.float32), "action": actions.astype(np.float32)}
+        return np.asarray(self._bundle.run("constraints", **both)[0], dtype=np.float64)
+
     @cached_property
     def _bundle(self) -> Bundle:
         """The first one that the run has; all have the same reward."""
@@ -72,20 +82,12 @@ class BundledTask:
         return load_bundle(found[0], self.spec)
 
 
-def check_remote(config: Config, begun_with_another: bool = False) -> None:
-    """Look whether a run may learn on another machine.
-
-    Args:
-        config: Its settings.
-        begun_with_another: It began with `--from RUN`.
+def check_remote(config: Config) -> None:
+    """Look whether a run with these settings may learn on another machine.
 
     Raises:
-        ConfigError: its bundles don't tell the task's reward, or it needs more than its episodes.
+        ConfigError: its bundles don't tell the task's reward.
     """
-    if begun_with_another:
-        raise ConfigError(
-            "--from: what a run began with stays on its machine; not with --remote-learner"
-        )
     if config.strategy in OTHER_REWARDS:
         raise ConfigError(
             f"strategy = {config.strategy!r}: its bundles tell another reward than the task's, by "

@@ -12,8 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from hucrl_ros.run.progress import (
+    CONSTRAINED,
     Phase,
     Progress,
+    constrained,
     describe_episode,
     describe_learning,
     describe_phase,
@@ -154,12 +156,14 @@ def _episode_bar(progress: Progress) -> Table:
 
 def _table(progress: Progress) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in _HEADINGS:
+    limited = any(episode.filtered is not None for episode in progress.finished)
+    for heading in (*_HEADINGS, *(CONSTRAINED if limited else ())):
         table.add_column(heading, justify="right", no_wrap=True)
     best = progress.best_return
     for episode in progress.finished:
         style = "bold green" if episode.return_ == best else ""
-        table.add_row(*_finished_cells(episode, progress), style=style)
+        further = constrained(episode) if limited else ()
+        table.add_row(*_finished_cells(episode, progress), *further, style=style)
     if progress.episode == len(progress.finished) < progress.config.episodes:
         table.add_row(*_present_cells(progress), style="cyan")
     return table

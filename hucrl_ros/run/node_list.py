@@ -14,6 +14,8 @@ PACKAGE = "hucrl_ros"
 SUPERVISOR = "supervisor"
 CONTROLLER = "controller"
 SIMULATOR = "simulator"
+HOMING = "homing"
+"""Moves the robot to the start, where `driver.reset` is `home`."""
 REMOTE_LEARNER = "remote_learner"
 """Stands in for the learner that runs on another machine."""
 
@@ -86,10 +88,13 @@ def learning_graph(
         simulated: With our simulator; otherwise a robot stands in its place.
         listen: HOST:PORT where a learner on another machine is waited for; None: it runs here.
     """
-    described = find_description(run.robot, run.config.task)
+    config = run.config
+    described = find_description(run.robot, config.task)
     topics = described.robot.topics if described else {}
     learner = "learner" if listen is None else REMOTE_LEARNER
-    names = (SIMULATOR, "recorder", "watchdog", CONTROLLER, learner, SUPERVISOR)
+    names = [SIMULATOR, "recorder", "watchdog", CONTROLLER, learner, SUPERVISOR]
+    if config.driver.reset == "home" and config.mode == "real_time":
+        names.insert(-1, HOMING)
     own: dict[str, dict[str, Value]] = {SUPERVISOR: {"parent_reports": parent_reports}}
     if listen is not None:
         own[SUPERVISOR]["remote_learner"] = True

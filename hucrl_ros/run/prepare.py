@@ -33,6 +33,7 @@ from hucrl_ros.config.task_file import (
 )
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.home import check_home
 from hucrl_ros.run.judged_task import check_remote
 from hucrl_ros.run.on_robot import GENTLE
 from hucrl_ros.run.prior import check_source, keep_prior, open_source
@@ -104,8 +105,10 @@ def prepare_run(options: RunOptions) -> RunFolder:
         )
     if source is not None:
         check_source(source, asked.described)
+    if asked.config.driver.reset == "home" and asked.config.mode == "real_time":
+        check_home(asked.described, asked.config)
     if options.remote_learner:
-        check_remote(asked.config, begun_with_another=source is not None)
+        check_remote(asked.config)
     else:
         if not is_description(options.task):
             _check_choices(options.task, asked.config)
@@ -344,7 +347,7 @@ def _continued(options: RunOptions) -> RunFolder:
                 "option out, or start a new run"
             )
     if options.remote_learner:
-        check_remote(asked, begun_with_another=run.prior.is_dir())
+        check_remote(asked)
     elif "device" in options.overrides:
         _check_device(asked)
     if asked != stored:

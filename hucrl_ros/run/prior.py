@@ -76,7 +76,8 @@ def keep_prior(source: RunFolder, run: RunFolder) -> None:
         kept.checkpoints.mkdir(parents=True)
         shutil.copyfile(source.config_path, kept.config_path)
         for index in range(source.finished_episodes()):
-            shutil.copytree(source.bag(index), kept.bag(index))
+            for bag in (source.bag(index), *source.interrupted(index)):
+                shutil.copytree(bag, kept.episodes / bag.name)
         if newest is not None:
             shutil.copyfile(source.checkpoint(newest), kept.checkpoint(newest))
         if source.prior.is_dir():

@@ -23,6 +23,8 @@ class Phase(Enum):
     WAITING = "waiting for the nodes"
     RESETTING = "resetting the robot"
     PERSON = "put the robot at the start; then press Enter, or call the service supervisor/start"
+    HOMING = "moving the robot to the start"
+    HELD = "stopped on the topic stop; publish false there, and the run goes on with a reset"
     RUNNING = "running"
     FITTING = "fitting the model"
     SEARCHING = "searching policies"
@@ -80,7 +82,7 @@ class Progress:
     @property
     def best_return(self) -> float | None:
         """Best return of the finished episodes."""
-        return max((episode.return_ for episode in self.finished), default=None)
+        return max((e.return_ for e in self.finished if not e.cut), default=None)
 
 
 def describe_phase(progress: Progress) -> str:
@@ -101,7 +103,23 @@ def describe_episode(episode: EpisodeSummary) -> str:
         f"tick p50 {p50} p99 {p99} ms",
         f"{episode.misses or 0} misses",
     ]
+    if episode.filtered is not None:
+        parts += [
+            f"{word} {count}"
+            for word, count in zip(CONSTRAINED, constrained(episode), strict=True)
+        ]
     return ", ".join(parts)
+
+
+CONSTRAINED = ("filtered", "outside")
+"""Headings of `constrained`."""
+
+
+def constrained(episode: EpisodeSummary) -> tuple[str, str]:
+    """Ticks that were changed for a constraint, and states beyond one."""
+    counts = (episode.filtered, episode.outside)
+    filtered, outside = ("–" if x is None else str(sum(x.values())) for x in counts)
+    return filtered, outside
 
 
 def describe_learning(progress: Progress, index: int) -> str:

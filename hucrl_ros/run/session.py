@@ -143,7 +143,8 @@ class Session:
         """
         self._run, self._listen = run, listen
         self._simulated = simulated
-        self._asks = not simulated and run.config.driver.reset == "person"
+        how = run.config.driver.reset
+        self._asks = how == "home" or (how == "person" and not simulated)
         self._group = ProcessGroup(run.logs, node_environment(run, domain))
         self._stop: int | None = None
 

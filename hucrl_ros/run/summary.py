@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from hucrl_ros.controller.manifest import LearningReport, Manifest
     from hucrl_ros.run.judged_task import JudgedTask
 
+STOPPABLE = "speed from which the motors can stop"
+"""What the braking rule keeps besides the constraints."""
 _REPORTED_PACKAGES = ("hucrl_ros", "numpy", "torch", "mujoco", "onnxruntime", "ros-rclpy")
 
 
@@ -64,6 +66,8 @@ class EpisodeSummary(_Record):
     """Return that the bundle's policies had in the imagined episode; None for a random bundle."""
     steps: int = Field(ge=0)
     """Transitions recorded [1]."""
+    cut: bool = False
+    """It was ended by a surprise before its last step, so its return is no episode's."""
     tick_ms: TickStatistics | None = None
     """From receiving a joint state to sending its command [ms]."""
     misses: int | None = None
@@ -72,6 +76,11 @@ class EpisodeSummary(_Record):
     """Ticks that sent something else than they were asked for: no fresh plan in time [1]."""
     clamps: int | None = None
     """Ticks whose command the guard changed [1]."""
+    filtered: dict[str, int] | None = None
+    """Ticks whose action was changed for a constraint, by the constraint [1]; None: the robot has
+    none."""
+    outside: dict[str, int] | None = None
+    """States beyond a constraint, by the constraint [1]; like `filtered`."""
     fit_s: float | None = None
     """Model fit that followed the episode [s]."""
     search_s: float | None = None
@@ -151,7 +160,7 @@ class Summary(_Record):
             seed=config.seed,
             mode="in_process" if in_process else config.mode,
             optimum=optimum,
-            best_return=max((episode.return_ for episode in episodes), default=None),
+            best_return=max((e.return_ for e in episodes if not e.cut), default=None),
             regret=None if optimum is None else sum(optimum - e.return_ for e in episodes),
             complexity=sum(complexities) if complexities else None,
             wall_s=round(wall_s, 3),
@@ -178,22 +187,31 @@ def summarise_episode(
         learned: Report of the learning that followed; None where none did (yet).
         run: The run's folder, for relative paths.
     """
-    index, ticks = played.episode, episode.ticks
+    index, ticks, names = played.episode, episode.ticks, played.constraints
+    asked = np.bincount(np.maximum(ticks["filtered"], 0), minlength=len(names) + 2)[1:]
+    beyond = (task.rooms(episode.states[:-1], episode.actions) < 0.0).sum(axis=0)
     return EpisodeSummary(
         index=index,
         return_=episode_return(episode, task),
         predicted_return=None if played.random else played.report.predicted_return,
         steps=len(episode.actions),
+        cut=episode.cut,
         tick_ms=TickStatistics.of(ticks["tick_ms"]),
         misses=int(np.count_nonzero(ticks["missed"])),
         fallbacks=count_fallbacks(ticks["source"], played.planner.algorithm),
         clamps=int(np.count_nonzero(ticks["clamped"])),
+        filtered=_by_name((*names, STOPPABLE), asked) if names else None,
+        outside=_by_name(names, beyond) if names else None,
         fit_s=learned.fit_s if learned else None,
         search_s=learned.search_s if learned else None,
         complexity=learned.complexity if learned else None,
         bag=str(run.bag(index).relative_to(run.root)),
         bundle=str(run.bundle(index).relative_to(run.root)),
     )
+
+
+def _by_name(names: Sequence[str], counts: NDArray[np.integer]) -> dict[str, int]:
+    return {name: int(count) for name, count in zip(names, counts, strict=False) if count}
 
 
 def episode_return(episode: Episode, task: JudgedTask) -> float:

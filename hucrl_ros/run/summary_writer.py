@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from hucrl_ros.bags.interrupted import sound_part
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import LearningReport, read_manifest
@@ -114,6 +115,9 @@ class Ledger:
         if len(events) > MAX_BAG_EVENTS:
             more = len(events) - MAX_BAG_EVENTS
             events[MAX_BAG_EVENTS:] = [f"episode {index}: {more} more, see `hucrl inspect`"]
+        for path in run.interrupted(index) if self._config.model.interrupted else ():
+            part = sound_part(path, task.spec, task.steps, self._config)
+            events.append(f"episode {index}: {path.name}: {part.line}")
         self.events += [event for event in events if event not in self.events]
         return summarise_episode(
             episode, task, read_manifest(run.bundle(index)), self.learning_report(index), run

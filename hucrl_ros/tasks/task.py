@@ -229,6 +229,12 @@ class Task(nn.Module):
             reward = self.reward(torch.as_tensor(states), torch.as_tensor(actions))
         return np.asarray(reward.numpy(), dtype=np.float64)
 
+    def rooms(self, states: Array, actions: Array) -> Array:
+        """`room` for numpy arrays: `(T, p)` and `(T, q)` to `(T, K)`."""
+        with torch.no_grad():
+            room = self.room(torch.as_tensor(states), torch.as_tensor(actions))
+        return np.asarray(room.numpy(), dtype=np.float64)
+
     def _geometry(self, robot: MujocoRobot) -> Geometry | None:
         """Stops of limited joints, vectors to bodies, and contacts."""
         joints, seen = self.spec.joint_names, self.described.robot.stops

@@ -20,13 +20,13 @@ from hucrl_ros.controller.pace import Pace
 from hucrl_ros.controller.state_reader import JointStateReader, velocity_estimator
 from hucrl_ros.controller.timing import outage_limit
 from hucrl_ros.doctor.evidence import Array
-from hucrl_ros.doctor.nodes.stopper import NAME, PATIENCE_S, Stopper
 from hucrl_ros.doctor.pulses import Bounds, Pulses
 from hucrl_ros.doctor.record import Record
 from hucrl_ros.errors import StateError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import nanoseconds, to_reading
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.stopper import NAME, PATIENCE_S, Stopper
 from hucrl_ros.nodes.topics import ARRIVAL_WAIT, MEASURED, STEADY, STREAM
 
 LONGEST_TICK = 0.02
@@ -63,7 +63,7 @@ class Mover(Node):
         motors = [spec.joint_names.index(name) for name in spec.actuated_joints]
         limits = self._guard.room[("effort_limits",)].tolist()
         shares = asked["share"], asked["cap"]
-        self._pulses = Pulses(self._record, limits, motors, bounds, *shares)
+        self._pulses = Pulses(self._record, limits, motors, bounds, *shares, *asked["model"])
         self._state: Array = np.zeros(spec.state_dim)
         self._began = self._looked = self._last = time.monotonic()
         self._moving, self._spoilt = False, 0

@@ -29,9 +29,12 @@ LISTING_BYTES = 2**24
 CHECKPOINT_BYTES = 2**30
 """Largest file of a learner's weights."""
 _PART = PLAIN_NAME.pattern
+_LEARNED = (
+    rf"config\.yaml|episodes/episode_\d{{3,9}}(?:_interrupted_\d{{1,9}})?/{_PART}"
+    r"|checkpoints/(?:episode_\d{3,9}|prior)\.safetensors"
+)
 SHARED = re.compile(
-    rf"config\.yaml|robot(?:/{_PART}){{1,9}}|episodes/episode_\d{{3,9}}/{_PART}"
-    rf"|bundles/bundle_\d{{3,9}}/{_PART}|checkpoints/episode_\d{{3,9}}\.safetensors",
+    rf"(?:prior/){{0,9}}(?:{_LEARNED})|robot(?:/{_PART}){{1,9}}|bundles/bundle_\d{{3,9}}/{_PART}",
     re.ASCII,  # so that no path has to be encoded in a URL, and none can be in two ways
 )
 """Paths of the files that may travel, relative to the run's folder."""
@@ -90,9 +93,12 @@ class Missing(_Message):
 
 
 def unit_of(path: str) -> str:
-    """What has to be complete before any of it counts: a bag, a bundle, a description, a file."""
+    """What has to be complete before any of it counts.
+
+    That is a bag, a bundle, a description, all that the run began with, or a file.
+    """
     parts = path.split("/")
-    return parts[0] if parts[0] in ("robot", "config.yaml") else "/".join(parts[:2])
+    return parts[0] if parts[0] in ("robot", "prior", "config.yaml") else "/".join(parts[:2])
 
 
 def files_below(root: Path, relative: str) -> Iterator[str]:

@@ -57,7 +57,9 @@ class Exchange:
     @property
     def wanted(self) -> int | None:
         """Number of the bundle that is waited for; None: none is."""
-        for index in (0, self._requested):
+        # The first one is random efforts, without a request, unless it is learned from `prior/`.
+        first = None if self._run.prior.is_dir() else 0
+        for index in (first, self._requested):
             if index is not None and not self._run.bundle(index).is_dir():
                 return index
         return None
@@ -103,12 +105,14 @@ class Exchange:
         """
         run, root = self._run, self._run.root
         finished = run.finished_episodes()
-        folders = [run.robot, *(run.bag(k) for k in range(finished))]
+        folders = [run.robot, run.prior, *(run.bag(k) for k in range(finished))]
+        if self._config.model.interrupted:
+            folders += [path for k in range(finished) for path in run.interrupted(k)]
         folders += [run.bundle(k) for k in range(finished + 1)]
         paths = [run.config_path.name]
         for folder in folders:
             paths += files_below(root, str(folder.relative_to(root)))
-        kept = (run.checkpoint(k) for k in range(finished))
+        kept = (run.checkpoint(k) for k in range(-1, finished))
         paths += [str(path.relative_to(root)) for path in kept if path.is_file()]
         for path in paths:
             if not SHARED.fullmatch(path):

@@ -122,7 +122,7 @@ class Inbox:
         return self._run.incoming / self._run.bundle(index).name
 
     def _weights(self, index: int) -> Path:
-        """Weights after learning from the episode before; there are none before episode 0."""
+        """Weights after learning from the episode before, or, of bundle 0, from `prior/` alone."""
         return self._run.incoming / self._run.checkpoint(index - 1).name
 
     def _place(self, path: str, index: int) -> tuple[Path, int]:
@@ -136,7 +136,8 @@ class Inbox:
                 if name in self._listed(staged):
                     held = sum(p.stat().st_size for p in staged.iterdir() if p.name != name)
                     return staged / name, BUNDLE_BYTES - held
-            elif index and path == f"{self._run.checkpoints.name}/{self._weights(index).name}":
+            learns = index > 0 or self._run.prior.is_dir()
+            if learns and path == f"{self._run.checkpoints.name}/{self._weights(index).name}":
                 return self._weights(index), CHECKPOINT_BYTES
         raise RefusedError(HTTPStatus.NOT_FOUND, "nobody waits for such a file")
 

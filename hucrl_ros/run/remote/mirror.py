@@ -15,7 +15,7 @@ ATTEMPTS = 3
 """Times that a file is fetched, or a bundle sent, before damage is taken for no accident."""
 MAY_CHANGE = {"episodes", "device"}
 """Settings that may change when a run is resumed."""
-ORDER = ("config.yaml", "robot", "episodes", "checkpoints", "bundles")
+ORDER = ("config.yaml", "robot", "prior", "episodes", "checkpoints", "bundles")
 """What is fetched first: nothing may come after an episode that isn't there."""
 
 
@@ -58,7 +58,7 @@ class Mirror:
     def _send(self, index: int) -> None:
         run, bundle = self.run, self.run.bundle(index)
         weights = run.checkpoint(index - 1)
-        if index and weights.is_file():
+        if weights.is_file():
             self._client.send(self._name(weights), weights)
         missing = self._client.send(self._name(bundle / MANIFEST), bundle / MANIFEST)
         for name in missing:
@@ -86,10 +86,10 @@ class Mirror:
         return all((root / p).is_file() and self._digests.entry(p) == e for p, e in files.items())
 
     def _require_same_run(self, units: dict[str, dict[str, FileEntry]]) -> None:
-        """An episode or a robot never changes: where one differs, this is another run's copy."""
-        here = self.run.finished_episodes()
-        bags = [self._name(self.run.bag(index)) for index in range(here)]
-        for unit in bags if not self.run.robot.is_dir() else [self.run.robot.name, *bags]:
+        """What is here of these never changes: where one differs, this is another run's copy."""
+        run = self.run
+        kept = [run.robot, run.prior, *(run.bag(k) for k in range(run.finished_episodes()))]
+        for unit in (self._name(folder) for folder in kept if folder.is_dir()):
             if unit not in units or not self._has(units[unit]):
                 raise RunError(
                     f"{self.run.root}: holds another run than the robot's ({unit} differs); "

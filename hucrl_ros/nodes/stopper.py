@@ -1,8 +1,9 @@
-"""A dead man's handle for `hucrl check --move`: sends zero effort when the mover falls silent.
+"""A dead man's handle for whoever moves a robot: sends zeros when that process falls silent.
 
-The mover starts it and writes a byte to its standard input again and again. When none comes,
-zero effort is sent until one does; when the mover ends, whatever ended it, the kernel closes the
-pipe, and zero effort is the last thing that is sent.
+It is for efforts and velocities. The mover (`hucrl check --move`, or the node `homing`) starts it
+and writes a byte to its standard input again and again. When none comes, zeros are sent until one
+does; when the mover ends, whatever ended it, the kernel closes the pipe, and zeros are the last
+thing that is sent.
 """
 
 import os
@@ -41,7 +42,7 @@ class Stopper:
             efforts: Length q of a command; topics are those of this process.
         """
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "hucrl_ros.doctor.nodes.stopper", str(efforts), *sys.argv[1:]],
+            [sys.executable, "-m", "hucrl_ros.nodes.stopper", str(efforts), *sys.argv[1:]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # a Ctrl-C on the terminal is not for it
@@ -65,6 +66,11 @@ class Stopper:
         except OSError:
             return False
         return self._process.poll() is None
+
+    def dismiss(self) -> None:
+        """Let it end at once and send nothing: somebody else commands the robot now."""
+        self._process.kill()
+        self._process.wait()
 
     def release(self) -> None:
         """Let it send zero effort and end."""

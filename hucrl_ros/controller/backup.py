@@ -1,0 +1,100 @@
+"""Backup policies: how the robot would come to rest, if nothing better could be done."""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.config.robot import RobotSpec
+
+Array = NDArray[np.float64]
+
+BRAKING = 0.3
+"""Share of its speed that a joint is to lose in a control period."""
+PROBE = 0.5
+"""[shares of the limits] Actions by which the model is asked what they do."""
+RIDGE = 1e-3
+"""Of the regression for what actions do, where some do next to nothing [share of the largest]."""
+
+
+class Expect(Protocol):
+    """The model's mean."""
+
+    def __call__(self, states: Array, shares: Array) -> Array:
+        """Predicted entries `(N, m)` after a period of actions `(N, q)` [shares of the limits]."""
+
+
+class Backup(NamedTuple):
+    """Feedback u = bias − damping q̇ − stiffness e(q − place), in shares of the limits.
+
+    q are the n actuated joints; e is the sine for those that networks see as angles.
+    """
+
+    stiffness: Array
+    """`(q, q)` [1/rad or 1/m]"""
+    damping: Array
+    """`(q, q)` [s/rad or s/m]"""
+    place: Array
+    """`(q,)` [rad or m]"""
+    bias: Array
+    """`(q,)` what holds the joints against gravity and springs."""
+
+
+class Joints:
+    """The actuated joints in a robot's states."""
+
+    def __init__(self, spec: RobotSpec, angles: tuple[int, ...]) -> None:
+        """Find them; `angles` are the entries that networks see as cosine and sine."""
+        self.positions = np.array([spec.joint_names.index(j) for j in spec.actuated_joints])
+        self.velocities = self.positions + len(spec.joint_names)
+        self.turns = np.isin(self.positions, angles)
+
+    def shares(self, backup: Backup, states: Array) -> Array:
+        """What the backup does in states `(..., p)`: `(..., q)`, not clipped."""
+        away = states[..., self.positions] - backup.place
+        away = np.where(self.turns, np.sin(away), away)
+        speed = states[..., self.velocities]
+        held: Array = backup.bias - speed @ backup.damping.T - away @ backup.stiffness.T
+        return held
+
+
+def backups(
+    spec: RobotSpec, joints: Joints, state: Array, home: Array, expect: Expect
+) -> list[Backup]:
+    """Two ways to come to rest from a state `(p,)`: to brake on the way to `home`, or at once.
+
+    What an action does to the joints' speeds is asked of the model, around the state. A robot
+    that takes velocities or positions comes to rest by the action zero.
+
+    Args:
+        spec: The robot.
+        joints: Its actuated joints.
+        state: Where it is.
+        home: `(q,)` positions where it was safe.
+        expect: The model's mean.
+    """
+    count = spec.action_dim
+    still = Backup(np.zeros((count, count)), np.zeros((count, count)), home, np.zeros(count))
+    if spec.command != "effort":
+        return [still]
+    gain, bias = _response(joints, state, expect, count)
+    scale = np.abs(gain).max()
+    if not np.isfinite(gain).all() or not np.isfinite(bias).all() or scale == 0.0:
+        return [still]
+    # Ridge regression: a joint that no action moves isn't braked by all of them at once.
+    inverse = gain.T @ np.linalg.inv(gain @ gain.T + (RIDGE * scale) ** 2 * np.eye(count))
+    hold = np.clip(-inverse @ bias, -PROBE, PROBE)
+    # Δq̇ = −κ q̇ − κ²/4 (q − place)/Δt, which doesn't overshoot.
+    pull = BRAKING**2 / 4.0 / spec.period
+    brake = still._replace(damping=BRAKING * inverse, place=state[joints.positions], bias=hold)
+    return [brake._replace(stiffness=pull * inverse, place=home), brake]
+
+
+def _response(joints: Joints, state: Array, expect: Expect, count: int) -> tuple[Array, Array]:
+    """What a unit of each share adds to the speeds `(q, q)`; what they gain at rest `(q,)`."""
+    probes = PROBE * np.concatenate([np.eye(count), -np.eye(count), np.zeros((1, count))])
+    states = np.repeat(state[None], len(probes), axis=0)
+    states[-1, joints.velocities] = 0.0
+    speeds = expect(states, probes)[:, joints.velocities]
+    gain = (speeds[:count] - speeds[count : 2 * count]).T / (2.0 * PROBE)
+    return gain, speeds[-1]

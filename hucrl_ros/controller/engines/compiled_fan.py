@@ -1,0 +1,145 @@
+"""Fans by the planning kernel, with a backup policy in the place of π."""
+
+import numpy as np
+
+from hucrl_ros.controller.backup import Array, Backup, Joints
+from hucrl_ros.controller.engines import kernel
+from hucrl_ros.controller.engines.fan import Fan, noise_shares
+from hucrl_ros.controller.engines.networks import Dense, Floats, Networks
+from hucrl_ros.controller.engines.program import (
+    NONE,
+    Program,
+    compile_program,
+    pack,
+    padded,
+    scratch_memory,
+)
+
+
+class CompiledFans:
+    """Rolls out one program for each head, and one for the mean and η."""
+
+    def __init__(self, networks: Networks, horizon: int, joints: Joints) -> None:
+        """Prepare for `horizon` periods."""
+        self._joints, self._horizon = joints, horizon
+        self._angles = networks.angles
+        features = networks.policy[0].weights.shape[0]
+        self._scales = networks.constants["scales"]
+        predicted, count = len(networks.constants["target_mean"]), len(joints.positions)
+        nothing = np.zeros((features, count), np.float32)
+        self._policy = Dense(nothing, np.zeros(count, np.float32))
+        held = Dense(np.zeros((features, predicted), np.float32), np.zeros(predicted, np.float32))
+        heads = len(networks.constants["choice"])
+        # Of a model with a prior, η stands for all doubt.
+        alone = networks.process is None and not len(networks.whitener)
+        mean = networks.constants | {
+            "choice": np.full(heads, 1.0 / heads, np.float32),
+            "total": np.zeros((), np.float32),
+        }
+        base = networks._replace(policy=[self._policy], hallucination=[held], constants=mean)
+        self._shifted = _linear(base)
+        self._heads = [_linear(_one_head(base, head)) for head in range(heads if alone else 0)]
+        self._state_dim = len(networks.angles) + len(self._scales)
+        self._width = count + predicted
+        self._scratch = [
+            scratch_memory(program, self._state_dim, self._width)
+            for program in (self._shifted, *self._heads[:1])
+        ]
+
+    def __call__(
+        self, state: Array, first: Array, backup: Backup, patterns: Array, beta: float
+    ) -> Fan:
+        """Imagine; see `FanEngine`."""
+        policy = self._dense(backup)
+        packed = pack(policy.weights)  # It is the first layer of each program.
+        for program in (self._shifted, *self._heads):
+            first_bias = program.layers[0, 1]
+            program.weights[: packed.size] = packed
+            program.weights[first_bias : first_bias + len(policy.biases)] = policy.biases
+        before = self._joints.shares(backup, state)
+        offsets = (first - before).astype(np.float32)
+        fans = [self._roll(head, 1, state, offsets[:, None], None) for head in self._heads]
+        shifted = self._shifted._replace(beta=np.float32(beta))
+        every = np.broadcast_to(offsets[:, None], (len(first), len(patterns), offsets.shape[1]))
+        fans.append(self._roll(shifted, 0, state, every, patterns.astype(np.float32)))
+        return Fan(*(np.concatenate(arrays, axis=1) for arrays in zip(*fans, strict=True)))
+
+    def _roll(
+        self,
+        program: Program,
+        scratch: int,
+        state: Array,
+        first: Floats,
+        patterns: Floats | None,
+    ) -> Fan:
+        """Trajectories of `first` `(C, P, q)` under `patterns` `(P, m)`; None: no doubt."""
+        count, each, actions = first.shape
+        lanes, horizon = count * each, self._horizon
+        offsets = np.zeros((lanes, horizon, self._width), np.float32)
+        offsets[:, 0, :actions] = first.reshape(lanes, actions)
+        noise = np.zeros((horizon, self._width - actions, padded(lanes)), np.float32)
+        if patterns is not None:
+            signs = np.tile(patterns, (count, 1))
+            offsets[:, :, actions:] = signs[:, None]
+            noise[:, :, :lanes] = noise_shares(horizon)[:, None, None] * signs.T
+        starts = np.repeat(state[None].astype(np.float32), lanes, axis=0)
+        states = np.zeros((lanes, horizon + 1, self._state_dim), np.float32)
+        applied = np.zeros((lanes, horizon, self._width), np.float32)
+        kernel.roll_out(
+            program,
+            self._scratch[scratch],
+            starts,
+            offsets,
+            noise,
+            np.float32(1.0),
+            0,
+            lanes,
+            states,
+            applied,
+        )
+        return Fan(
+            states.reshape(count, each, horizon + 1, -1),
+            applied[:, :, :actions].reshape(count, each, horizon, actions),
+        )
+
+    def _dense(self, backup: Backup) -> Dense:
+        """The backup as a layer on features: cosines and sines of angles, entries in units."""
+        joints, angles = self._joints, list(self._angles)
+        others = [i for i in range(self._state_dim) if i not in angles]
+        weights = np.zeros(self._policy.weights.shape, np.float64)
+        biases = backup.bias.copy()
+        for column, (position, velocity) in enumerate(
+            zip(joints.positions, joints.velocities, strict=True)
+        ):
+            pull, place = backup.stiffness[:, column], backup.place[column]
+            if joints.turns[column]:  # sin(q − place) = sin q cos place − cos q sin place
+                row = angles.index(int(position))
+                weights[row] += pull * np.sin(place)
+                weights[len(angles) + row] -= pull * np.cos(place)
+            else:
+                row = others.index(int(position))
+                weights[2 * len(angles) + row] -= pull * self._scales[row]
+                biases += pull * place
+            row = others.index(int(velocity))
+            weights[2 * len(angles) + row] -= backup.damping[:, column] * self._scales[row]
+        return Dense(weights.astype(np.float32), biases.astype(np.float32))
+
+
+def _one_head(networks: Networks, head: int) -> Networks:
+    """The networks with what one head says as all that there is, and no noise."""
+    constants = networks.constants | {
+        "choice": np.ones(1, np.float32),
+        "beta": np.zeros((), np.float32),
+    }
+    model = [
+        Dense(layer.weights[head : head + 1], layer.biases[head : head + 1])
+        for layer in networks.model
+    ]
+    return networks._replace(model=model, constants=constants)
+
+
+def _linear(networks: Networks) -> Program:
+    """The program with policies that are one layer, not squashed."""
+    program = compile_program(networks)
+    program.layers[:2, 4] = NONE
+    return program

@@ -1,0 +1,96 @@
+"""Fans: where a robot might be led by an action and a backup policy, all doubts of it against us.
+
+Each trajectory takes one head of the model at its word, or the mean with η fixed at one pattern of
+signs and a share of the noise that adds up to two deviations of its sum.
+"""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.controller.backup import Array, Backup, Joints
+from hucrl_ros.controller.bundle import Bundle
+from hucrl_ros.controller.engines.networks import Floats
+
+
+class Fan(NamedTuple):
+    """Trajectories for each of C first actions."""
+
+    states: NDArray[np.floating]
+    """`(C, L, H + 1, p)`."""
+    actions: NDArray[np.floating]
+    """`(C, L, H, q)`, in [-1, 1]."""
+
+
+class FanEngine(Protocol):
+    """Imagines fans."""
+
+    def __call__(
+        self, state: Array, first: Array, backup: Backup, patterns: Array, beta: float
+    ) -> Fan:
+        """Imagine one action, then a backup policy.
+
+        Args:
+            state: `(p,)` where the robot is.
+            first: `(C, q)` actions of the first period, in [-1, 1].
+            backup: What acts afterwards.
+            patterns: `(P, m)` η in [-1, 1], each held along its trajectory.
+            beta: β, deviations of the model that η = 1 is worth.
+        """
+
+
+def noise_shares(horizon: int) -> Floats:
+    """`(H,)` deviations in each step whose sums are two deviations of the sum of the noise."""
+    steps = np.arange(horizon + 1)
+    return np.diff(2.0 * np.sqrt(steps)).astype(np.float32)
+
+
+class GraphFans:
+    """Fans by `dynamics.onnx`, which tells nothing of single heads: η stands for them too."""
+
+    def __init__(self, bundle: Bundle, horizon: int, joints: Joints) -> None:
+        """Prepare for `horizon` periods."""
+        self._bundle, self._horizon, self._joints = bundle, horizon, joints
+        self._limits = np.asarray(bundle.manifest.effort_limits)
+        self._bounds = bundle.manifest.bounds
+
+    def __call__(
+        self, state: Array, first: Array, backup: Backup, patterns: Array, beta: float
+    ) -> Fan:
+        """Imagine; see `FanEngine`."""
+        count, each, predicted = len(first), len(patterns), patterns.shape[1]
+        signs = np.tile(patterns, (count, 1))
+        now = np.repeat(state[None], len(signs), axis=0)
+        shares = np.repeat(first, each, axis=0)
+        states, actions = [now], []
+        for noise in noise_shares(self._horizon):
+            shares = np.clip(shares, -1.0, 1.0)
+            mean, epistemic, aleatoric = self._bundle.run(
+                "dynamics",
+                state=now.astype(np.float32),
+                action=(shares * self._limits).astype(np.float32),
+            )
+            following = mean + signs * (beta * epistemic + noise * aleatoric)
+            now = now.copy()
+            now[:, :predicted] = np.clip(following, *self._bounds)
+            actions.append(shares)
+            states.append(now)
+            shares = self._joints.shares(backup, now)
+        shape = (count, each, -1)
+        return Fan(
+            np.stack(states, axis=1).reshape(*shape[:2], self._horizon + 1, len(state)),
+            np.stack(actions, axis=1).reshape(*shape[:2], self._horizon, first.shape[1]),
+        )
+
+
+def make_fans(bundle: Bundle, horizon: int, joints: Joints, compiled: bool) -> FanEngine:
+    """Fans over `horizon` periods, by the kernel where it plays the bundle and may be used."""
+    networks = bundle.networks
+    process = None if networks is None else networks.process
+    # A function that was drawn from a Gaussian process tells nothing of what else is possible.
+    if not compiled or networks is None or (process is not None and not process.whitener.size):
+        return GraphFans(bundle, horizon, joints)
+    from hucrl_ros.controller.engines.compiled_fan import CompiledFans
+
+    return CompiledFans(networks, horizon, joints)

@@ -1,0 +1,178 @@
+"""The safety filter: an action goes to the robot if a way to stop safely remains behind it."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.controller.backup import Array, Backup, Expect, Joints, backups
+from hucrl_ros.controller.bundle import Bundle
+from hucrl_ros.controller.engines.fan import Fan, FanEngine, make_fans
+
+Room = Callable[[Array, Array], NDArray[np.floating]]
+"""States `(N, p)`, actions `(N, q)` [units of the actions] → `(N, K)` room that each constraint
+leaves, in its margins: 1 is a margin inside, below 0 is outside."""
+
+INSIDE = 1.0
+"""[margins] Room that a proof demands."""
+BLENDS = (0.5, 0.0)
+"""Shares of the wanted action that are tried where it isn't safe; the rest is the backup's."""
+PUSHED = 8
+"""Constraints against which η pushes: those with the least room."""
+SHORTEST, LONGEST = 5, 60
+"""Periods that a backup is followed for."""
+STEP, FLAT = 1e-2, 1e-4
+"""Of an entry, for the slopes of the room; a smaller difference [margins] is rounding."""
+ROUNDING = 1e-3
+"""[margins]"""
+WARY = 2.0
+"""Factor on β while the robot does what its model didn't claim."""
+
+
+class Filtered(NamedTuple):
+    """What the filter lets through."""
+
+    share: Array
+    """`(q,)` in shares of the limits."""
+    overruled: bool
+    """It isn't what was wanted."""
+    constraint: int
+    """The one that asked for it; −1: none."""
+    proved: bool
+    """A way to stop safely remains, for all that the model holds possible."""
+
+
+class SafetyFilter:
+    """Lets an action through if, after it, a backup policy keeps every constraint.
+
+    It must do so along each trajectory of a fan (`engines.fan`): each head of the model, and the
+    mean with η against us. Every imagined state has to be a margin inside, or, where the robot
+    isn't, no further out; and at the end the robot must be at rest, or so slow that in the same
+    time again it wouldn't get out. Otherwise mixtures of the action and a backup are tried, then
+    the backup that was proved before: it is proved for this state, if what the robot did since
+    was in the fan (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al. 2022).
+    """
+
+    def __init__(
+        self,
+        spec: RobotSpec,
+        angles: tuple[int, ...],
+        room: Room,
+        fans: FanEngine,
+        expect: Expect,
+        beta: float,
+    ) -> None:
+        """Filter for a robot.
+
+        Args:
+            spec: The robot.
+            angles: Entries that networks see as cosine and sine.
+            room: What the constraints leave.
+            fans: Imagines.
+            expect: The model's mean, for the backups.
+            beta: β, deviations of the model that are held possible.
+        """
+        self.spec = spec
+        self.joints = Joints(spec, angles)
+        self.beta = beta
+        self._room, self._fans, self._expect = room, fans, expect
+        self._limits = np.asarray(spec.effort_limits)
+        self.start_episode()
+
+    def start_episode(self) -> None:
+        """Forget where the robot began and what was proved."""
+        self._home: Array | None = None
+        self._proved: Backup | None = None
+
+    def check(self, state: Array, share: Array, wary: bool = False) -> Filtered:
+        """What may be sent in a state `(p,)` instead of `share` `(q,)`, in [-1, 1]."""
+        if self._home is None:
+            self._home = state[self.joints.positions].copy()
+        beta = self.beta * (WARY if wary else 1.0)
+        here, patterns = self._doubts(state)
+        known = backups(self.spec, self.joints, state, self._home, self._expect)
+        best, asked = (-math.inf, share), -1
+        # Mostly the first one is let through; the more are tried at once, the longer it takes.
+        tries = [(known[0], (1.0,)), *((backup, (1.0, *BLENDS)) for backup in known[::-1])]
+        for backup, blends in tries:
+            held = np.clip(self.joints.shares(backup, state), -1.0, 1.0)
+            first = np.stack([b * share + (1.0 - b) * held for b in blends])
+            fan = self._fans(state, first, backup, patterns, beta)
+            left, constraints = self._left(fan, here)
+            asked = int(constraints[0]) if asked < 0 else asked
+            found = int(np.argmax(left >= 0.0))
+            if left[found] >= 0.0:
+                self._proved = backup
+                overruled = blends[found] < 1.0
+                return Filtered(first[found], overruled, asked if overruled else -1, True)
+            top = int(np.argmax(left))
+            best = max(best, (float(left[top]), first[top]), key=lambda pair: pair[0])
+        if self._proved is not None:
+            held = np.clip(self.joints.shares(self._proved, state), -1.0, 1.0)
+            return Filtered(held, True, asked, False)
+        return Filtered(best[1], True, asked, False)
+
+    def _doubts(self, state: Array) -> tuple[NDArray[np.floating], Array]:
+        """Room at a state `(K,)`, and signs of η `(P, m)`: towards each constraint and away.
+
+        What pushes a position pushes its speed, too.
+        """
+        moving, joints = self.spec.predicted_dim, len(self.spec.joint_names)
+        states = np.concatenate([state[None], state + STEP * np.eye(moving, len(state))])
+        room = self._room(states, np.zeros((len(states), self.spec.action_dim)))
+        change = room[1:] - room[0]
+        slopes = np.sign(np.where(abs(change) > FLAT, change, 0.0)).T
+        slopes = slopes[np.argsort(room[0])[:PUSHED]]
+        places, speeds = slopes[:, :joints], slopes[:, joints : 2 * joints]
+        speeds[speeds == 0.0] = places[speeds == 0.0]
+        signs = np.unique(np.concatenate([slopes, -slopes]), axis=0)
+        return room[0], signs
+
+    def _left(self, fan: Fan, here: NDArray[np.floating]) -> tuple[Array, NDArray[np.intp]]:
+        """Least room beyond what is demanded `(C,)` [margins], and whose it is `(C,)`."""
+        count, lanes, horizon, actions = fan.actions.shape
+        # The first state is the present one: nothing changes it.
+        states = fan.states[:, :, 1:].reshape(count * lanes * horizon, -1).astype(np.float64)
+        efforts = (fan.actions * self._limits).reshape(-1, actions)
+        found = self._room(states, efforts).reshape(count, lanes, horizon, -1)
+        room = np.where(np.isfinite(found), found, -np.inf)
+        beyond = room - np.minimum(INSIDE, here) + ROUNDING
+        last, before = room[:, :, -1], room[:, :, -2]
+        with np.errstate(invalid="ignore"):
+            rest = last + np.minimum(last - before, 0.0) * horizon - np.minimum(here, 0.0)
+        rest = np.where(np.isfinite(rest), rest, -np.inf) + ROUNDING
+        worst = np.minimum(beyond.min(axis=(1, 2)), rest.min(axis=1))
+        return worst.min(axis=1), worst.argmin(axis=1)
+
+
+def make_safety_filter(
+    bundle: Bundle, safety: SafetySettings, compiled: bool
+) -> SafetyFilter | None:
+    """The filter of a learned bundle; None where nothing constrains it, or it is off.
+
+    Args:
+        bundle: Has the model and the constraints.
+        safety: What is in force.
+        compiled: Whether the planning kernel may imagine.
+    """
+    manifest = bundle.manifest
+    if not manifest.constraints or manifest.random or not safety.filter:
+        return None
+    spec, limits = manifest.spec, np.asarray(manifest.effort_limits)
+    periods = min(max(math.ceil(safety.backup_time / spec.period), SHORTEST), LONGEST)
+
+    def room(states: Array, actions: Array) -> NDArray[np.floating]:
+        inputs = {"state": states.astype(np.float32), "action": actions.astype(np.float32)}
+        return bundle.run("constraints", **inputs)[0]
+
+    def expect(states: Array, shares: Array) -> Array:
+        inputs = {"state": states.astype(np.float32)}
+        actions = (shares * limits).astype(np.float32)
+        return bundle.run("dynamics", **inputs, action=actions)[0].astype(np.float64)
+
+    fans = make_fans(bundle, periods, Joints(spec, manifest.angles), compiled)
+    return SafetyFilter(spec, manifest.angles, room, fans, expect, safety.filter_beta)

@@ -1,0 +1,77 @@
+"""A mass on a slide as the safety filter sees it, in closed form."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.controller.backup import Joints
+from hucrl_ros.controller.engines.fan import Fan
+from hucrl_ros.controller.safety_filter import SafetyFilter
+
+
+class Slide(NamedTuple):
+    """A mass that an effort of -1 to 1 pushes."""
+
+    gain: float = 1.0
+    """Speed that the largest effort adds in a period [m/s]."""
+    doubt: float = 0.0
+    """Σ of its speed after a period [m/s]."""
+    slope: float = 0.0
+    """Speed that it gains in a period by itself [m/s]."""
+    period: float = 0.05
+
+    def step(self, states, shares, eta):
+        """One period, of states `(..., 2)`; effort and doubt act in its middle."""
+        change = self.gain * shares[..., 0] + self.slope + self.doubt * eta
+        speed = states[..., 1] + change
+        place = states[..., 0] + self.period * (states[..., 1] + 0.5 * change)
+        return np.stack([place, speed], axis=-1)
+
+    @property
+    def spec(self):
+        return RobotSpec("slide", ("slide",), ("slide",), (1.0,), self.period)
+
+    @property
+    def fastest_stop(self):
+        """Largest deceleration with all doubt and the slope against it [m/s²]."""
+        return (self.gain - self.doubt - abs(self.slope)) / self.period
+
+
+class SlideFans:
+    """Fans of the closed form."""
+
+    def __init__(self, slide, horizon):
+        self.slide, self.horizon = slide, horizon
+        self.joints = Joints(slide.spec, ())
+
+    def __call__(self, state, first, backup, patterns, beta):
+        shares = np.repeat(first[:, None], len(patterns), axis=1)
+        now = np.broadcast_to(state, (*shares.shape[:2], len(state)))
+        states, actions = [now], []
+        for _ in range(self.horizon):
+            shares = np.clip(shares, -1.0, 1.0)
+            actions.append(shares)
+            now = self.slide.step(now, shares, beta * patterns[:, 1])
+            states.append(now)
+            shares = self.joints.shares(backup, now)
+        return Fan(np.stack(states, axis=2), np.stack(actions, axis=2))
+
+
+def filter_of(slide, room, beta=1.0, horizon=30):
+    """A safety filter that believes what is true of a slide."""
+
+    def expect(states, shares):
+        return slide.step(states, shares, 0.0)
+
+    return SafetyFilter(slide.spec, (), room, SlideFans(slide, horizon), expect, beta)
+
+
+def wall(low, high, margin):
+    """Room between two walls."""
+
+    def room(states, actions):
+        place = states[:, :1]
+        return np.minimum(high - place, place - low) / margin
+
+    return room

@@ -1,0 +1,95 @@
+"""Backup policies bring a robot to rest, as quickly as they are asked to."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.controller.backup import BRAKING, PROBE, Joints, backups
+
+SPEC = RobotSpec("arm", ("a", "free", "b"), ("b", "a"), (2.0, 5.0), 0.02)
+JOINTS = Joints(SPEC, angles=(2,))
+GAIN = np.array([[0.8, 0.1], [-0.2, 0.5]])
+"""Speeds of b and a that a unit of each share adds in a period."""
+PULL = np.array([0.1, -0.15])
+"""What gravity adds to them."""
+STATE = np.array([0.3, 9.0, 1.0, 0.2, -9.0, -0.4])
+
+
+def expect(states, shares):
+    """b is entry 2, a entry 0; the free joint does what it wants."""
+    following = states.copy()
+    following[:, [5, 3]] += shares @ GAIN.T + PULL
+    following[:, 4] += 3.0
+    return following
+
+
+def found(state=STATE, home=(0.0, 0.0), model=expect, spec=SPEC):
+    return backups(spec, JOINTS, state, np.array(home), model)
+
+
+def test_braking_takes_the_share_of_the_speed_that_it_should_and_holds_against_gravity():
+    brake = found()[-1]
+    shares = JOINTS.shares(brake, STATE)
+    after = expect(STATE[None], shares[None])[0]
+    before = STATE[[5, 3]]
+    np.testing.assert_allclose(after[[5, 3]], (1.0 - BRAKING) * before, atol=1e-3)
+
+
+def test_homing_does_not_overshoot():
+    home = found(home=(1.2, 0.1))[0]
+    state, places = STATE.copy(), []
+    for _ in range(200):
+        state = expect(state[None], JOINTS.shares(home, state)[None])[0]
+        state[[0, 2]] += SPEC.period * state[[3, 5]]
+        places.append(state[[2, 0]].copy())
+    np.testing.assert_allclose(places[-1], [1.2, 0.1], atol=0.01)
+    away = np.array(places) - [1.2, 0.1]
+    assert np.abs(away[:, 1]).max() <= abs(STATE[0] - 0.1) + 0.05
+    assert away[:, 1].min() > -0.02  # It comes from above.
+
+
+def test_an_angle_is_pulled_by_its_sine():
+    home = found(home=(1.0 + 2.0 * np.pi, 0.3))[0]
+    near = found(home=(1.0, 0.3))[0]
+    for state in (STATE, STATE + 0.4):
+        np.testing.assert_allclose(
+            JOINTS.shares(home, state), JOINTS.shares(near, state), atol=1e-9
+        )
+
+
+def test_gravity_is_held_by_no_more_than_the_probe():
+    def heavy(states, shares):
+        following = expect(states, shares)
+        following[:, 5] -= 100.0
+        return following
+
+    assert np.abs(found(model=heavy)[-1].bias).max() == PROBE
+
+
+@pytest.mark.parametrize(
+    "model",
+    [lambda states, shares: states, lambda states, shares: np.full_like(states, np.nan)],
+    ids=["actions do nothing", "not finite"],
+)
+def test_of_a_model_that_knows_no_way_to_brake_nothing_is_asked(model):
+    (still,) = found(model=model)
+    np.testing.assert_array_equal(JOINTS.shares(still, STATE), [0.0, 0.0])
+
+
+@pytest.mark.parametrize("command", ["velocity", "position"])
+def test_what_takes_no_efforts_rests_by_itself(command):
+    (still,) = found(spec=replace(SPEC, command=command))
+    np.testing.assert_array_equal(JOINTS.shares(still, STATE), [0.0, 0.0])
+
+
+def test_a_joint_that_nothing_moves_is_not_braked_by_the_others():
+    def stuck(states, shares):
+        following = states.copy()
+        following[:, 5] += shares[:, 0]
+        return following
+
+    shares = JOINTS.shares(found(model=stuck)[-1], STATE)
+    assert shares[0] == pytest.approx(-BRAKING * STATE[5], rel=1e-2)
+    assert shares[1] == pytest.approx(0.0, abs=1e-9)

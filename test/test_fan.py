@@ -1,0 +1,146 @@
+"""Fans: the kernel, the graphs and torch follow an action and a backup to the same places."""
+
+import numpy as np
+import pytest
+import torch
+from bundle_factory import learned, shake
+from bundle_factory import write_bundle as write
+
+from hucrl_ros.benchmarks.synthetic import untrained_bundle
+from hucrl_ros.config.schema import ModelSettings
+from hucrl_ros.controller.backup import Backup, Joints, backups
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.engines.compiled_fan import CompiledFans
+from hucrl_ros.controller.engines.fan import GraphFans, make_fans, noise_shares
+
+HORIZON, BETA = 6, 1.5
+STATE = np.array([2.0, -0.7])
+FIRST = np.array([[0.9], [-0.2]])
+PATTERNS = np.array([[1.0, 1.0], [-1.0, -1.0], [0.0, 1.0]])
+BACKUP = Backup(np.array([[0.4]]), np.array([[0.15]]), np.array([0.3]), np.array([0.1]))
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    shake(learned(), seed=5)
+    return load_bundle(write(tmp_path_factory.mktemp("fan") / "bundle"))
+
+
+def joints_of(bundle):
+    return Joints(bundle.manifest.spec, bundle.manifest.angles)
+
+
+def shares_of(states):
+    """The backup in torch: what networks see of an angle are its cosine and sine."""
+    away = torch.sin(states[:, :1] - 0.3)
+    return (0.1 - 0.4 * away - 0.15 * states[:, 1:]).clamp(-1.0, 1.0)
+
+
+def followed(first, following):
+    """States `(C, H + 1, 2)` of first actions, then of the backup, by `following(s, u, t)`."""
+    states = [torch.tensor(STATE, dtype=torch.float32).expand(len(first), 2)]
+    shares = torch.tensor(first, dtype=torch.float32)
+    for t in range(HORIZON):
+        states.append(following(states[-1], shares, t))
+        shares = shares_of(states[-1])
+    return torch.stack(states, dim=1).detach().numpy()
+
+
+def test_each_head_is_followed_along_its_own_trajectory(bundle):
+    modules = learned()
+    model, limits = modules.model, torch.tensor(modules.task.spec.effort_limits)
+
+    def of_head(head):
+        def following(states, shares, t):
+            means, _ = model.gaussians(model.network_inputs(states, shares * limits))
+            following = states + model.targets.inverse(means[head])
+            return torch.maximum(
+                torch.minimum(following, modules.task.bounds[1]), modules.task.bounds[0]
+            )
+
+        return following
+
+    fans = CompiledFans(bundle.networks, HORIZON, joints_of(bundle))
+    fan = fans(STATE, FIRST, BACKUP, PATTERNS, BETA)
+    assert fan.states.shape == (2, 3 + 3, HORIZON + 1, 2)
+    for head in range(3):
+        expected = followed(FIRST, of_head(head))
+        np.testing.assert_allclose(fan.states[:, head], expected, 2e-4, 2e-4)
+
+
+@pytest.mark.parametrize("kind", ["compiled", "graph"])
+def test_eta_and_noise_push_the_mean_as_torch_says(bundle, kind):
+    modules = learned()
+    limits = torch.tensor(modules.task.spec.effort_limits)
+    noise = noise_shares(HORIZON)
+    fans = make_fans(bundle, HORIZON, joints_of(bundle), kind == "compiled")
+    assert isinstance(fans, CompiledFans if kind == "compiled" else GraphFans)
+    fan = fans(STATE, FIRST, BACKUP, PATTERNS, BETA)
+    for number, pattern in enumerate(PATTERNS):
+        signs = torch.tensor(pattern, dtype=torch.float32)
+
+        def following(states, shares, t, signs=signs):
+            belief = modules.model.predict(states, shares * limits)
+            pushed = belief.mean + signs * (
+                BETA * belief.epistemic + float(noise[t]) * belief.aleatoric
+            )
+            return torch.maximum(
+                torch.minimum(pushed, modules.task.bounds[1]), modules.task.bounds[0]
+            )
+
+        lane = number + (3 if kind == "compiled" else 0)
+        expected = followed(FIRST, following)
+        np.testing.assert_allclose(fan.states[:, lane], expected, 2e-4, 2e-4)
+
+
+def test_actions_are_what_was_applied(bundle):
+    fan = make_fans(bundle, HORIZON, joints_of(bundle), True)(
+        STATE, np.array([[1.7]]), BACKUP, PATTERNS, BETA
+    )
+    assert np.all(fan.actions[:, :, 0] == 1.0)
+    expected = shares_of(torch.as_tensor(fan.states[0, 0, 1:-1])).numpy()
+    np.testing.assert_allclose(fan.actions[0, 0, 1:], expected, 1e-4, 1e-4)
+
+
+SMALL = {
+    "probabilistic_ensemble": {"layers": (8,), "heads": 2},
+    "deterministic_ensemble": {"layers": (8,), "heads": 2},
+    "rff": {"features": 32},
+    "gp": {},
+}
+
+
+@pytest.mark.parametrize("kind", SMALL)
+@pytest.mark.parametrize("task", ["pendulum", "cartpole", "reacher"])
+def test_every_model_has_fans_and_they_agree(tmp_path, kind, task):
+    settings = ModelSettings(kind=kind, **SMALL[kind])
+    bundle = untrained_bundle(tmp_path / "bundle", task, settings)
+    spec = bundle.manifest.spec
+    rng = np.random.default_rng(0)
+    state = 0.1 * rng.standard_normal(spec.state_dim)
+    first = rng.uniform(-1.0, 1.0, (2, spec.action_dim))
+    patterns = np.sign(rng.standard_normal((3, spec.predicted_dim)))
+    joints = joints_of(bundle)
+    limits = np.asarray(spec.effort_limits)
+
+    def expect(states, shares):
+        inputs = {
+            "state": states.astype(np.float32),
+            "action": (shares * limits).astype(np.float32),
+        }
+        return bundle.run("dynamics", **inputs)[0].astype(float)
+
+    for backup in backups(spec, joints, state, state[joints.positions], expect):
+        found, graph = (
+            make_fans(bundle, HORIZON, joints, compiled)(state, first, backup, patterns, BETA)
+            for compiled in (True, False)
+        )
+        lanes = found.states[:, -len(patterns) :]
+        np.testing.assert_allclose(lanes, graph.states, 5e-3, 5e-3)
+        assert np.isfinite(found.states).all()
+
+
+def test_the_noise_adds_up_to_two_deviations_of_the_sum():
+    shares = noise_shares(25)
+    for steps in (1, 4, 9, 25):
+        assert shares[:steps].sum() == pytest.approx(2.0 * np.sqrt(steps))

@@ -1,0 +1,229 @@
+"""The motion to the start: how it moves, when it is over, what it refuses. No ROS."""
+
+import numpy as np
+import pytest
+from own_robots import write
+
+from hucrl_ros.config.files import override
+from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.schema import Config
+from hucrl_ros.controller import homing
+from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.homing import HomeMotion, HomePlan
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.robots import describe
+from hucrl_ros.run.home import check_home, home_plan
+from hucrl_ros.run.prepare import RunOptions, prepare_run
+
+PERIOD, INERTIA, LIMIT = 0.01, 0.05, 1.0
+SUBSTEPS = 10
+
+
+def spec_of(command, joints=1):
+    names = ("joint", "passive")[:joints]
+    limits = {"effort": LIMIT, "velocity": 2.0, "position": 0.05}
+    return RobotSpec("one", names, names[:1], (limits[command],), PERIOD, command=command)
+
+
+def plan_of(joints=1, target=0.0, tolerance=0.05, turns=False):
+    every = np.ones(joints)
+    return HomePlan(target * every, tolerance * every, every == turns, np.array([INERTIA]))
+
+
+class Joint:
+    """A mass, or a drive that follows velocities or places at once."""
+
+    def __init__(self, command, place, speed=0.0, inertia=INERTIA, friction=0.0, load=0.0):
+        self.command, self.place, self.speed = command, place, speed
+        self.inertia, self.friction, self.load = inertia, friction, load
+        self.stop = -np.inf
+
+    @property
+    def state(self):
+        return np.array([self.place, self.speed])
+
+    def step(self, command):
+        before = self.place
+        for _ in range(SUBSTEPS):
+            dt = PERIOD / SUBSTEPS
+            if self.command == "effort":
+                dry = self.friction * np.tanh(self.speed / 0.01)
+                self.speed += dt * (command - dry + self.load) / self.inertia
+                self.place += dt * self.speed
+            elif self.command == "velocity":
+                self.place += dt * command
+            if self.place < self.stop:
+                self.place, self.speed = self.stop, 0.0
+        if self.command == "position":
+            self.place = max(command, self.stop)
+        if self.command != "effort":
+            self.speed = (self.place - before) / PERIOD
+
+
+def go_home(joint, plan=None, **settings):
+    """Motion, and places, speeds and commands on the way."""
+    config = override(Config(), {f"home.{name}": value for name, value in settings.items()})
+    spec = spec_of(joint.command)
+    motion, guard = HomeMotion(spec, plan or plan_of(), config), Guard(spec, config.safety)
+    course = []
+    for step in range(10_000):
+        action = motion.act(joint.state, step * PERIOD)
+        if motion.done or motion.problem:
+            break
+        command = guard.check(action, joint.state).command
+        joint.step(float(command[0]))
+        course.append((joint.place, joint.speed, float(command[0])))
+    return motion, np.array(course).T
+
+
+@pytest.mark.parametrize("command", ["effort", "velocity", "position"])
+@pytest.mark.parametrize("begin", [-1.5, 0.01, 2.0])
+def test_it_gets_home_no_faster_than_it_may(command, begin):
+    motion, (places, speeds, commands) = go_home(Joint(command, begin))
+    assert motion.done and not motion.problem
+    assert abs(places[-1]) < 0.05 and abs(speeds[-1]) < 0.01
+    assert np.abs(speeds).max() < 1.15 * 0.3
+    assert len(places) * PERIOD < abs(begin) / 0.3 + 6.0
+    if command == "effort":
+        assert np.abs(commands).max() <= 0.5 * LIMIT
+        assert not commands[-50:].any(), "before it is done, motors have let go"
+
+
+@pytest.mark.parametrize("speed", [0.1, 0.6])
+def test_its_speed_is_a_setting(speed):
+    _, (_, speeds, _) = go_home(Joint("velocity", 1.0), speed=speed)
+    assert np.abs(speeds).max() == pytest.approx(speed, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"inertia": INERTIA / 3},
+        {"inertia": 5 * INERTIA},
+        {"friction": 0.1},
+        {"speed": 3.0},
+        {"speed": -3.0, "friction": 0.05},
+    ],
+    ids=["lighter", "heavier", "friction", "moves away", "moves there"],
+)
+def test_it_gets_home_where_the_model_is_wrong_or_the_robot_moves(changes):
+    motion, (places, _, _) = go_home(Joint("effort", 1.0, **changes))
+    assert motion.done and abs(places[-1]) < 0.05
+
+
+def test_the_short_way_round_is_taken_where_turns_do_not_count():
+    begin = 2 * np.pi * 3 - 0.5
+    assert go_home(Joint("velocity", begin), plan_of(turns=True))[0].done
+    motion, _ = go_home(Joint("velocity", begin), plan_of(turns=False), time=5.0)
+    assert "from the start" in motion.problem and "after 5 s" in motion.problem
+
+
+@pytest.mark.parametrize("command", ["effort", "velocity", "position"])
+def test_a_blocked_joint_is_named_with_its_way(command):
+    joint = Joint(command, 1.0)
+    joint.stop = 0.4
+    motion, (places, _, commands) = go_home(joint)
+    assert motion.problem.startswith("joint 'joint' is 0.4 from the start")
+    assert motion.problem.endswith("comes no nearer")
+    assert len(places) * PERIOD < 1.0 / 0.3 + homing.BLOCKED_S + 3.0
+    if command == "effort":
+        assert np.abs(commands).max() <= 0.5 * LIMIT
+
+
+@pytest.mark.parametrize("how", ["late", "the wrong way round"])
+def test_a_joint_that_our_own_efforts_drive_away_is_let_go(how):
+    spec, config = spec_of("effort"), Config()
+    motion, joint = HomeMotion(spec, plan_of(), config), Joint("effort", 1.0)
+    coming = [0.0] * (40 if how == "late" else 0)
+    fastest = 0.0
+    for step in range(10_000):
+        coming.append(float(motion.act(joint.state, step * PERIOD)[0]))
+        if motion.done or motion.problem:
+            break
+        joint.step(coming.pop(0) * (1 if how == "late" else -1))
+        fastest = max(fastest, abs(joint.speed))
+    assert motion.problem.startswith("joint 'joint' is ")
+    assert motion.problem.endswith(", and moves away")
+    assert fastest < 5.0
+
+
+def test_a_robot_that_does_not_stay_when_motors_let_go_is_not_home():
+    motion, _ = go_home(Joint("effort", 0.5, load=0.1))
+    assert "it leaves the start when motors let go" in motion.problem
+
+
+def test_a_joint_without_motor_has_to_hang_still():
+    spec, config = spec_of("velocity", joints=2), override(Config(), {"home.time": 10.0})
+    swinging = HomeMotion(spec, plan_of(joints=2), config)
+    still = HomeMotion(spec, plan_of(joints=2), config)
+    for step in range(1100):
+        now = step * PERIOD
+        swinging.act(np.array([0.0, 0.02 * np.sin(4 * now), 0.0, 0.0]), now)
+        still.act(np.array([0.0, 0.02, 0.0, 0.0]), now)
+    assert still.done and not swinging.done
+    assert "'passive'" in swinging.problem and "not at rest" in swinging.problem
+
+
+# What a robot's description says of it
+
+
+@pytest.mark.parametrize("task", ["pendulum", "cartpole", "reacher"])
+def test_models_get_home(task):
+    check_home(describe(task), Config(task=task))
+
+
+def test_the_plan_is_where_episodes_start():
+    plan = home_plan(describe("cartpole"), Config(task="cartpole"))
+    assert plan.targets.tolist() == [0.0, 0.0]
+    assert plan.tolerances == pytest.approx([0.2, 0.2])  # two deviations
+    assert plan.turns.tolist() == [False, True]  # the rail has an end
+    # A command of 1 is 100 N on a cart of 10.47 kg with a pole of 5.02 kg below.
+    assert 0.1047 < plan.inertias[0] < 0.1549
+    limited = Config(task="cartpole", safety={"position_limits": (-2.0, 2.0, -9.0, 9.0)})
+    assert not home_plan(describe("cartpole"), limited).turns.any()
+
+
+POLE = """<mujoco><option timestep="0.005"/><worldbody><body><joint name="rail" type="slide"
+  axis="1 0 0" damping="0.5"/><geom size="0.05" mass="1"/><body><joint name="pole" axis="0 1 0"
+  damping="0.02"/><geom size="0.05" pos="0 0 -0.5" mass="0.2"/></body></body></worldbody>
+  <actuator><motor joint="rail" ctrlrange="-5 5"/></actuator></mujoco>"""
+
+
+def pole(folder, start, **robot):
+    (folder / "pole.xml").write_text(POLE)
+    document = {
+        "robot": {"model": "pole.xml", "period": 0.02, "steps": 50, "start": start, **robot},
+        "reward": {"terms": [{"term": "upright", "joint": "pole"}]},
+    }
+    return write(folder, document, "pole.yaml")
+
+
+@pytest.mark.parametrize(
+    ("start", "line"),
+    [
+        ({"pole": float(np.pi)}, "joint 'pole' is "),
+        ({"pole_velocity": 1.0}, "joint 'pole' starts with a velocity of 1, not at rest"),
+    ],
+    ids=["upright", "moving"],
+)
+def test_a_start_that_it_can_not_promise_is_refused_before_anything_is_made(start, line, tmp_path):
+    path, out = pole(tmp_path, start), tmp_path / "run"
+    asked = {"driver.reset": "home", "mode": "real_time", "home.time": 20.0}
+    with pytest.raises(ConfigError) as error:
+        prepare_run(RunOptions(str(path), None, asked, out))
+    assert str(error.value).startswith("driver.reset = home: ") and line in str(error.value)
+    assert "--set driver.reset=person" in str(error.value) and "\n" not in str(error.value)
+    assert not out.exists()
+
+
+def test_a_pole_that_hangs_is_accepted(tmp_path):
+    path = pole(tmp_path, {"rail": 0.3})
+    asked = {"driver.reset": "home", "mode": "real_time"}
+    run = prepare_run(RunOptions(str(path), None, asked, tmp_path / "run"))
+    plan = home_plan(describe(run.config.task, run.robot), run.config)
+    assert plan.targets.tolist() == [0.3, 0.0]
+
+
+def test_an_object_can_not_be_brought_back():
+    with pytest.raises(ConfigError, match="nobody would bring 'object' back"):
+        home_plan(describe("pusher"), Config(task="pusher"))

@@ -1,0 +1,201 @@
+"""The safety filter: what it lets through can be stopped, whatever the model holds possible."""
+
+import numpy as np
+import pytest
+from bundle_factory import learned, shake
+from bundle_factory import write_bundle as write
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sliding_mass import Slide, filter_of, wall
+
+from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.safety_filter import INSIDE, make_safety_filter
+
+MARGIN = 0.05
+
+
+def drive(slide, found, wanted, eta, start=(0.0, 0.0)):
+    """Places that a slide gets to, and how often the filter overruled what was wanted."""
+    state, places, overruled = np.array(start), [], 0
+    found.start_episode()
+    for share, doubt in zip(wanted, eta, strict=True):
+        let = found.check(state, np.array([share]))
+        overruled += let.overruled
+        assert np.all(abs(let.share) <= 1.0)
+        state = slide.step(state, let.share, doubt)
+        places.append(state[0])
+    return np.array(places), overruled
+
+
+def test_an_action_far_from_every_wall_goes_through_as_it_is():
+    slide = Slide()
+    found = filter_of(slide, wall(-100.0, 100.0, MARGIN))
+    for share in (-1.0, 0.3, 1.0):
+        let = found.check(np.array([0.5, 2.0]), np.array([share]))
+        assert (let.share, let.overruled, let.constraint, let.proved) == (share, False, -1, True)
+
+
+def test_full_effort_towards_a_wall_ends_before_it():
+    slide = Slide()
+    places, overruled = drive(
+        slide, filter_of(slide, wall(-1.0, 1.0, MARGIN)), [1.0] * 200, [0.0] * 200
+    )
+    assert places.max() <= 1.0 - MARGIN + 1e-3
+    assert places.max() > 0.8  # It isn't kept from where it may be.
+    assert overruled > 0
+
+
+@pytest.mark.parametrize("speed", [0.5, 1.0, 2.0, 4.0, 8.0])
+def test_what_is_refused_is_near_the_largest_safe_set(speed):
+    """A mass of speed v can stop within v²/2a: from further away coasting is let through."""
+    slide, wall_at = Slide(gain=0.5), 10.0
+    found = filter_of(slide, wall(-wall_at, wall_at, MARGIN), horizon=60)
+    inside = wall_at - MARGIN
+
+    def allowed(place):
+        found.start_episode()
+        found.check(np.zeros(2), np.zeros(1))
+        return not found.check(np.array([place, speed]), np.zeros(1)).overruled
+
+    least = speed * slide.period + speed**2 / 2.0 / slide.fastest_stop
+    assert not allowed(inside - 0.98 * least)
+    # The backup brakes by a share of the speed in a period, and never harder than it can.
+    assert allowed(inside - 1.1 * least - 4.0 * speed * slide.period)
+
+
+def test_the_constraint_that_asked_is_named():
+    slide = Slide()
+
+    def room(states, actions):
+        place = states[:, 0]
+        return np.stack([50.0 - place, (1.0 - place) / MARGIN, 50.0 + place], axis=1)
+
+    found = filter_of(slide, room)
+    let = [found.check(np.array([x, 0.5]), np.ones(1)) for x in (0.0, 0.85)]
+    assert [each.constraint for each in let] == [-1, 1]
+
+
+def test_who_is_outside_is_let_in_and_no_further_out():
+    slide = Slide()
+    found = filter_of(slide, wall(-1.0, 1.0, MARGIN))
+    state = np.array([1.3, 0.0])
+    inward = found.check(state, np.array([-0.4]))
+    assert (inward.share[0], inward.overruled) == (-0.4, False)
+    outward = found.check(state, np.array([0.4]))
+    assert outward.overruled
+    assert outward.share[0] <= 0.0
+
+
+def test_doubt_keeps_a_robot_further_away():
+    reached = []
+    for doubt in (0.0, 0.1, 0.3):
+        slide = Slide(gain=0.8, doubt=doubt)
+        places, _ = drive(
+            slide, filter_of(slide, wall(-1.0, 1.0, MARGIN)), [1.0] * 150, [0.0] * 150
+        )
+        reached.append(places.max())
+    assert reached == sorted(reached, reverse=True)
+    assert reached[0] - reached[-1] > 0.02
+
+
+def test_a_wary_filter_holds_more_possible():
+    slide = Slide(gain=0.8, doubt=0.15)
+    found = filter_of(slide, wall(-1.0, 1.0, MARGIN))
+    found.check(np.zeros(2), np.zeros(1))
+    places = np.linspace(0.0, 0.95, 96)
+
+    def last(wary):
+        free = [
+            x for x in places if not found.check(np.array([x, 1.0]), np.zeros(1), wary).overruled
+        ]
+        return max(free, default=0.0)
+
+    assert last(wary=True) < last(wary=False)
+
+
+def test_what_is_not_finite_is_not_let_through():
+    slide = Slide()
+
+    def room(states, actions):
+        return np.where(states[:, :1] > 0.5, np.nan, 1.0e3)
+
+    found = filter_of(slide, room)
+    found.check(np.zeros(2), np.zeros(1))
+    let = found.check(np.array([0.4, 1.0]), np.ones(1))
+    assert let.overruled
+
+
+def test_the_backup_proved_before_acts_where_nothing_is_proved():
+    slide = Slide()
+    rooms = [wall(-1.0, 1.0, MARGIN)]
+
+    def room(states, actions):
+        return rooms[0](states, actions)
+
+    found = filter_of(slide, room)
+    assert found.check(np.array([0.2, 0.4]), np.zeros(1)).proved
+    rooms[0] = lambda states, actions: np.where(states[:, :1] == 0.21, 5.0, -5.0)
+    let = found.check(np.array([0.21, 0.4]), np.ones(1))
+    assert not let.proved
+    assert let.overruled
+    assert let.share[0] < 0.0  # It brakes.
+
+
+def case(draw_of):
+    gain = draw_of(st.floats(0.05, 2.0))
+    slide = Slide(
+        gain=gain,
+        doubt=gain * draw_of(st.floats(0.0, 0.25)),
+        slope=gain * draw_of(st.floats(-0.25, 0.25)),
+        period=draw_of(st.floats(0.01, 0.1)),
+    )
+    seed = draw_of(st.integers(0, 2**31))
+    high = draw_of(st.floats(0.2, 2.0))
+    return slide, high, np.random.default_rng(seed)
+
+
+def violations(slide, high, rng, ticks, sticky):
+    """Ticks outside two walls under wanted actions and doubts of any kind."""
+    low = -rng.uniform(0.2, 2.0)
+    margin = 0.05 * min(high, -low)
+    held = np.repeat(rng.uniform(-1.0, 1.0, ticks), rng.integers(1, 20) if sticky else 1)[:ticks]
+    eta = np.sign(rng.standard_normal(ticks)) if sticky else rng.uniform(-1.0, 1.0, ticks)
+    if sticky:
+        held = np.sign(held)
+    found = filter_of(slide, wall(low, high, margin))
+    # Fast robots reach a wall within a period from anywhere: they begin at rest in the middle.
+    start = (0.5 * (low + high), 0.0)
+    places, _ = drive(slide, found, held, eta, start)
+    return int(((places < low) | (places > high)).sum())
+
+
+@given(st.data(), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_no_sequence_of_actions_and_doubts_leads_outside(data, sticky):
+    slide, high, rng = case(data.draw)
+    assert violations(slide, high, rng, 60, sticky) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_million_ticks_without_one_outside():
+    rng = np.random.default_rng(0)
+    outside = 0
+    for number in range(5000):
+        gain = rng.uniform(0.05, 2.0)
+        slide = Slide(
+            gain,
+            gain * rng.uniform(0.0, 0.25),
+            gain * rng.uniform(-0.25, 0.25),
+            rng.uniform(0.01, 0.1),
+        )
+        outside += violations(slide, rng.uniform(0.2, 2.0), rng, 200, sticky=bool(number % 2))
+    assert outside == 0
+
+
+def test_a_bundle_without_constraints_has_no_filter(tmp_path):
+    shake(learned(), seed=5)
+    bundle = load_bundle(write(tmp_path / "bundle"))
+    assert make_safety_filter(bundle, SafetySettings(), compiled=True) is None
+    assert INSIDE == 1.0
