@@ -82,3 +82,17 @@ def test_without_constraints_nothing_is_changed(exporter, tmp_path):
     manifest = bundle.manifest.model_copy(update={"constraints": ()})
     furthest, changed = play(task, type(bundle)(**{**vars(bundle), "manifest": manifest}), 0)
     assert changed == 0.0 and furthest > 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"deceleration": (1.0, 2.0)}, "deceleration has 2 entries"),
+        ({"acceleration": ()}, "one is missing"),
+        ({"deceleration": (0.0,)}, "greater than 0"),
+    ],
+)
+def test_a_manifest_that_promises_nonsense_is_refused(changes, reason, exporter, tmp_path):
+    _, bundle = written(exporter, tmp_path / "bundle")
+    with pytest.raises(ValueError, match=reason):
+        type(bundle.manifest)(**{**dict(bundle.manifest), **changes})

@@ -50,7 +50,7 @@ class Checked(NamedTuple):
     action: Array
     """`(q,)`."""
     overruled: bool
-    """It isn't the one that was wanted."""
+    """It isn't the one that was wanted, which is cut to the limits."""
     constraint: int
     """Number of the constraint that the wanted one would have broken worst, K for the largest
     speed; -1: none."""
@@ -127,7 +127,7 @@ class BrakingRule:
         self._acting = self._mean(coming) + (1.0 - before) * self._sent
         return Checked(
             action=candidates[chosen],
-            overruled=not np.array_equal(candidates[chosen], action),
+            overruled=not np.array_equal(candidates[chosen], candidates[0]),
             constraint=-1 if fine[0] else int(np.argmin(lacking[0])),
         )
 
