@@ -156,7 +156,7 @@ class Passage:
         while len(self._commands) > 1 and self._commands[1][0] - behind <= stamps[0]:
             self._commands.popleft()
         times = np.array([time for time, _ in self._commands], np.int64) - behind
-        sent = np.reshape([command for _, command in self._commands], (len(times), -1))
+        sent = np.reshape([command for _, command in self._commands], (len(times), self._spec.action_dim))
         command = Signal(times, sent, self._before).means(stamps[:2])[0]
         usual = sum(self._gaps) / len(self._gaps)
         return Transition(
