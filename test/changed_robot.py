@@ -25,7 +25,7 @@ from hucrl_ros.tasks import make_task
 
 CHANGES = {
     "nothing": {},
-    "payload of 20%": {"payload": 0.2},  # [kg] of the pendulum's and the pole's last body
+    "payload of 0.2 kg": {"payload": 0.2},
     "friction 0.1": {"friction": 0.1},
     "motors 30% weaker": {"motor_error": -0.3},
     "commands a period late": {},

@@ -33,7 +33,7 @@ def make_episode(states, actions, **ticks):
     names = ("tick_ms", "missed", "source", "clamped", "filtered")
     count = len(actions)
     arrays = {name: np.asarray(ticks.get(name, np.zeros(count, int))) for name in names}
-    return SimpleNamespace(states=states, actions=actions, ticks=arrays)
+    return SimpleNamespace(states=states, actions=actions, ticks=arrays, cut=False)
 
 
 def make_manifest(episode=3, random=False, algorithm="dyna_mpc", promised=250.0, constraints=()):
@@ -91,6 +91,7 @@ def test_the_file_has_exactly_the_keys_of_the_contract(tmp_path):
         "return",
         "promised_return",
         "steps",
+        "cut",
         "tick_ms",
         "misses",
         "fallbacks",
@@ -113,6 +114,7 @@ def test_numbers_that_a_way_of_running_lacks_are_null(tmp_path):
         "index",
         "return",
         "steps",
+        "cut",
     ]
 
 

@@ -49,7 +49,7 @@ def off_by(z, irregular=0.0):
 
 def see(surprise, z, times=1, irregular=0.0):
     for _ in range(times):
-        surprise.see(off_by(np.asarray(z), irregular), MEAN, EPISTEMIC, ALEATORIC)
+        surprise.see(off_by(np.asarray(z), irregular), MEAN, EPISTEMIC, ALEATORIC, MEAN)
 
 
 def test_it_is_the_root_mean_square_of_the_entry_that_surprises_most(bundle):
@@ -129,7 +129,7 @@ def test_an_angle_that_has_gone_all_around_is_where_it_was(bundle):
     turned = off_by(np.zeros(2))
     turned.following[angle] += 2 * math.pi
     for _ in range(100):
-        surprise.see(turned, MEAN, EPISTEMIC, ALEATORIC)
+        surprise.see(turned, MEAN, EPISTEMIC, ALEATORIC, MEAN)
     assert surprise.value < 1.0
 
 
@@ -137,7 +137,7 @@ def test_nobody_is_blamed_for_less_than_the_floor(bundle):
     surprise = watch(bundle, target_std=(1.0, 1.0))
     nothing, following = np.zeros(2, "f"), STATE + FLOOR
     for _ in range(4000):
-        surprise.see(Transition(STATE, ACTION, following, 0.0), STATE, nothing, nothing)
+        surprise.see(Transition(STATE, ACTION, following, 0.0), STATE, nothing, nothing, STATE)
     assert surprise.value == pytest.approx(1.0)
 
 
@@ -170,8 +170,16 @@ def test_the_agent_asks_about_what_has_passed_in_the_run_it_makes_anyway(bundle)
             "dynamics", state=other.state[None].astype("f"), action=ACTION[None].astype("f")
         )
     )
-    agent.surprise.see(other, mean, epistemic, aleatoric)
+    agent.surprise.see(other, mean, epistemic, aleatoric, mean)
     np.testing.assert_allclose(agent.surprise._means, found, rtol=1e-3)
     # Of the tick before it knows already, and the numbers are as if nothing had been asked.
     assert agent.uncertainty(STATE, ACTION, [Transition(STATE, ACTION, STATE, 0.0)]) == alone
     assert runs == [1, 2, 1]
+
+
+def test_what_depends_on_when_exactly_a_command_acts_is_less_sure(bundle):
+    sure, unsure = watch(bundle), watch(bundle)
+    for _ in range(10):
+        sure.see(off_by(np.array([0.0, 8.0])), MEAN, EPISTEMIC, ALEATORIC, MEAN)
+        unsure.see(off_by(np.array([0.0, 8.0])), MEAN, EPISTEMIC, ALEATORIC, MEAN + 100.0)
+    assert unsure.value < 1.0 < sure.value

@@ -193,6 +193,7 @@ def _episode(episode: Episode, spec: RobotSpec, task: Task | None) -> dict[str, 
     of = f" of {task.steps}" if task else ""
     p50, p99, largest = np.percentile(ticks["tick_ms"], [50, 99, 100])
     sources = Counter(Source(int(source)).name.lower() for source in ticks["source"])
+    largest_surprise = float(np.fmax.reduce(ticks["surprise"]))
     values = {
         "robot": spec.name,
         "steps": f"{len(episode.actions)}{of}" + (f", {gaps} of them over a gap" if gaps else ""),
@@ -201,6 +202,7 @@ def _episode(episode: Episode, spec: RobotSpec, task: Task | None) -> dict[str, 
         "missed": f"{np.count_nonzero(ticks['missed'])} (period {1e3 * spec.period:g} ms)",
         "clamped": str(np.count_nonzero(ticks["clamped"])),
         "filtered": str(np.count_nonzero(ticks["filtered"])),
+        "surprise": "–" if np.isnan(largest_surprise) else f"at most {largest_surprise:.1f}",
         "actions": episode.acted,
     }
     if task is not None:

@@ -263,11 +263,15 @@ class Agent:
         # Where physics waits, what has passed is what was asked in the tick before.
         known = [np.array_equal(pair, self._claim.pair) for pair in pairs]
         others = [pair for pair, told in zip(pairs, known, strict=True) if not told]
-        run, cut = np.stack([_pair(state, action), *others]), self._spec.state_dim
+        moved = [_pair(each.state, each.later) for each in passed if each.later is not None]
+        run, cut = np.stack([_pair(state, action), *others, *moved]), self._spec.state_dim
         found = self.bundle.run("dynamics", state=run[:, :cut], action=run[:, cut:])
-        newest, *fresh = map(Claim, run, *found)
+        newest, *rest = map(Claim, run, *found)
+        fresh, later = iter(rest[: len(others)]), iter(rest[len(others) :])
         for each, told in zip(passed, known, strict=True):
-            self.surprise.see(each, *(self._claim if told else fresh.pop(0))[1:])
+            claim = self._claim if told else next(fresh)
+            other = claim if each.later is None else next(later)
+            self.surprise.see(each, *claim[1:], other.mean)
         self._claim = newest
         return (
             float(np.mean(newest.epistemic / self._target_std)),

@@ -63,8 +63,12 @@ class Transition(NamedTuple):
     """`(p,)` at its end."""
     irregular: float
     """By how much it was longer or shorter than usual [shares of the usual time]."""
+    later: Array | None = None
+    """`(q,)` the mean if commands act `TIMING` later; None: it is known when they do."""
 
 
+TIMING = 0.1
+"""[control periods] How well it is known when a command begins to act."""
 KEPT_COMMANDS = 1000
 """Half a second of the fastest control rate, and as many again."""
 
@@ -156,15 +160,16 @@ class Passage:
         while len(self._commands) > 1 and self._commands[1][0] - behind <= stamps[0]:
             self._commands.popleft()
         times = np.array([time for time, _ in self._commands], np.int64) - behind
-        sent = np.reshape([command for _, command in self._commands], (len(times), -1))
-        command = Signal(times, sent, self._before).means(stamps[:2])[0]
-        usual = sum(self._gaps) / len(self._gaps)
-        return Transition(
-            state,
-            self._spec.to_action(command, state),
-            following,
-            abs(float(stamps[1] - stamps[0]) / usual - 1.0),
+        sent = np.reshape(
+            [command for _, command in self._commands], (len(times), self._spec.action_dim)
         )
+        signal, doubt = Signal(times, sent, self._before), TIMING * self._spec.period * NANOSECONDS
+        late = signal._replace(times_ns=times + round(doubt))
+        action, later = (
+            self._spec.to_action(each.means(stamps[:2])[0], state) for each in (signal, late)
+        )
+        irregular = abs(float(stamps[1] - stamps[0]) * len(self._gaps) / sum(self._gaps) - 1.0)
+        return Transition(state, action, following, irregular, None if self._stepped else later)
 
     def _held(self, index: int, stamps: Stamps) -> Array:
         """The state at a stamp, with the derived velocities that held then."""

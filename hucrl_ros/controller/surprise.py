@@ -87,12 +87,26 @@ class Surprise:
         )
 
     def see(
-        self, passed: Transition, mean: Predicted, epistemic: Predicted, aleatoric: Predicted
+        self,
+        passed: Transition,
+        mean: Predicted,
+        epistemic: Predicted,
+        aleatoric: Predicted,
+        later: Predicted,
     ) -> None:
-        """Take in a transition and what the bundle claims of it, each `(m,)`."""
+        """Take in a transition and what the bundle claims of it, each `(m,)`.
+
+        Args:
+            passed: What the robot did.
+            mean: Where it should be at its end.
+            epistemic: Deviation that more data would remove.
+            aleatoric: Deviation of the noise.
+            later: The mean if commands act a little later than is assumed.
+        """
         # Of a transition that took longer than usual nobody knows whether its stamps are wrong.
         stretch = passed.irregular * (mean - passed.state[: len(mean)])
-        variance = epistemic**2 + aleatoric**2 + stretch**2 + self._floor**2
+        timing = stretch**2 + (later - mean) ** 2
+        variance = epistemic**2 + aleatoric**2 + timing + self._floor**2
         error = passed.following[: len(mean)] - mean
         with np.errstate(over="ignore", invalid="ignore"):
             error[self._angles] = (error[self._angles] + math.pi) % (2 * math.pi) - math.pi
