@@ -36,7 +36,15 @@ from hucrl_ros.tasks.terms import TERMS
 
 ROOT = Path(__file__).resolve().parents[1]
 NODES = ROOT / "hucrl_ros" / "nodes"
-PROCESSES = ("simulator", "controller", "watchdog", "recorder", "learner", "supervisor")
+PROCESSES = (
+    "simulator",
+    "controller",
+    "watchdog",
+    "recorder",
+    "learner",
+    "supervisor",
+    "homing",
+)
 OF_THE_ROOT = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",

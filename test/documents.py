@@ -13,6 +13,7 @@ ROOT = share_directory()
 NODES = (
     "simulator",
     "controller",
+    "homing",
     "recorder",
     "learner",
     "remote_learner",

@@ -335,7 +335,8 @@ def test_the_topics_page_says_what_the_contracts_say(site):
             continue
         for name in quoted(row[0]):
             told = re.search(
-                rf"\n\s*{name}\s+{kind}\s+from: ([^;\n]*)(?:; to: ([^\n]*))?\n([^\n]*)", page
+                rf"\n\s*{name}\s+{kind}\s+(?:from: ([^;\n]*))?(?:;? ?to: ([^\n]*))?\n([^\n]*)",
+                page,
             )
             assert told, name
             assert ("transient local" in told[3]) == bool(latched), name
@@ -350,7 +351,10 @@ def test_the_topics_page_says_what_the_contracts_say(site):
         ("settings", ["particles", "Sequences of efforts tried", "[2, inf)"]),
         ("choices", ["half_cheetah", "dyna_mpc", "planner.algorithm"]),
         ("robot", ["draw_fixed", "bounded_effort", "exp(−‖u/scale‖²) − 1"]),
-        ("topics", ["from: controller, watchdog; to: recorder, simulator, watchdog", "tick_ms"]),
+        (
+            "topics",
+            ["from: controller, homing, watchdog; to: recorder, simulator, watchdog", "tick_ms"],
+        ),
         ("commands", ["hucrl bench delay", "--action-penalty RHO"]),
         ("summary", ["promised_return", "p999"]),
         ("bundle", ["calibration_error", "hallucination_dim"]),

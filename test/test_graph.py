@@ -31,6 +31,15 @@ def test_a_learner_on_another_machine_has_a_stand_in_at_the_robot(run_folder):
     assert importlib.util.find_spec(there["remote_learner"].module) is not None
 
 
+@pytest.mark.parametrize(("mode", "more"), [("lockstep", set()), ("real_time", {"homing"})])
+def test_a_motion_to_the_start_has_a_node_of_its_own(mode, more, tmp_path):
+    run = RunFolder.create(tmp_path / "run", Config(mode=mode, driver={"reset": "home"}))
+    for simulated in (True, False):
+        names = [node.name for node in learning_graph(run, simulated=simulated)]
+        assert set(names) == (NODES | more) - (set() if simulated else {"simulator"})
+        assert names[-1] == SUPERVISOR
+
+
 def test_the_supervisor_starts_last(run_folder):
     assert learning_graph(run_folder)[-1].name == SUPERVISOR
 

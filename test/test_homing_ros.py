@@ -34,6 +34,7 @@ ACTUATORS = {
     "position": '<position joint="pendulum_joint" kp="4" kv="0.4"/>',
 }
 BEGINS, STEPS = 1.2, 60
+OUTAGE_S = 3.0
 HOW = {"begins_at": BEGINS, "gravity": 0.0, "rate": 200.0}
 """The joint turns in a horizontal plane, away from its start."""
 
@@ -55,7 +56,9 @@ class Scene:
 
     def __init__(self, harness, folder, command, how):
         self.harness, self.log = harness, folder / "commands.txt"
-        options = {"driver.reset": "home", "mode": "real_time"}
+        # Patience for a loaded machine.
+        patience = {"safety.outage_periods": OUTAGE_S / 0.025, "safety.stale_periods": 20.0}
+        options = {"driver.reset": "home", "mode": "real_time", **patience}
         path = str(robot(folder, command))
         self.run = prepare_run(RunOptions(path, None, options, folder / "run"))
         self.driver = driver(**HOW, interface=command, commands_log=str(self.log), **(how or {}))
@@ -161,11 +164,12 @@ def test_where_it_hangs_the_robot_is_stopped(scene):
         at.until_moving()
         psutil.Process(process.pid).suspend()
         at.harness.spin_until(lambda: at.commands[-1] == 0.0)
+        at.harness.spin_for(1.5 * OUTAGE_S)
+        assert at.commands[-1] == 0.0
         psutil.Process(process.pid).resume()
         at.harness.spin_until(answer.done)
-        assert not answer.result().success
-        assert "held up for" in answer.result().message
-        assert at.commands[-1] == 0.0
+        assert not answer.result().success, "longer than an outage"
+        at.harness.spin_until(lambda: at.commands[-1] == 0.0)
 
 
 def test_a_blocked_joint_is_named_in_one_line(scene):
@@ -177,7 +181,7 @@ def test_a_blocked_joint_is_named_in_one_line(scene):
         assert not said.success
         assert said.message.startswith("joint 'pendulum_joint' is 0.5 from the start")
         assert said.message.endswith("comes no nearer") and "\n" not in said.message
-        assert at.commands[-1] == 0.0
+        at.harness.spin_until(lambda: at.commands[-1] == 0.0)
     assert np.abs(at.commands).max() <= 0.5
 
 
@@ -205,7 +209,7 @@ def test_somebody_may_stop_it(scene):
         at.stop.publish(Bool(data=True))
         at.harness.spin_until(answer.done)
         assert answer.result().message == "stopped on the topic '/stop'"
-        assert at.commands[-1] == 0.0
+        at.harness.spin_until(lambda: at.commands[-1] == 0.0)
         refused = at.harness.call(Trigger, topics.HOME, Trigger.Request())
         assert refused.message == "stopped on the topic '/stop'"
         at.stop.publish(Bool(data=False))
@@ -298,7 +302,7 @@ def test_a_run_whose_motion_is_killed_ends_with_zero_effort(robots_domain, tmp_p
         process.node("homing").kill()
         assert process.end() == 1
         assert "homing was killed by signal 9" in process.stderr
-        assert float(log.read_text().split()[-1]) == 0.0
+        wait_until(lambda: float(log.read_text().split()[-1]) == 0.0, PATIENCE)
 
 
 @slow

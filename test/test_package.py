@@ -13,6 +13,8 @@ from documents import NODES
 
 import hucrl_ros
 from hucrl_ros.config.files import share_directory
+from hucrl_ros.config.schema import Config
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import learning_graph
 
 ROOT = share_directory()
@@ -143,8 +145,13 @@ def test_pip_installs_the_same_data_files(workspace, tmp_path):
     assert {name for name in shared_files() if not (Path(share) / name).is_file()} == set()
 
 
-def test_every_node_of_the_graph_has_an_executable(run_folder):
-    graphs = (learning_graph(run_folder), learning_graph(run_folder, listen="127.0.0.1:8642"))
+def test_every_node_of_the_graph_has_an_executable(run_folder, tmp_path):
+    home = Config(mode="real_time", driver={"reset": "home"})
+    graphs = (
+        learning_graph(run_folder, listen="127.0.0.1:8642"),
+        learning_graph(run_folder),
+        learning_graph(RunFolder.create(tmp_path / "home", home)),
+    )
     assert {node.executable for nodes in graphs for node in nodes} == set(NODES)
 
 
