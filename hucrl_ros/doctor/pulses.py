@@ -35,7 +35,7 @@ RESTLESS = 0.25
 """Share of the way that a joint may go by which it may move in the first rest."""
 LEAST_MOTION = 0.01
 """The same share, below which it doesn't clearly move."""
-RUBBING = 0.5
+RUBBING = 0.3
 """Share of the effort that friction may take from a joint that others follow."""
 COUNTS = 8.0
 """Nor does it below so many steps of its sensor."""
