@@ -11,7 +11,8 @@ from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.controller.backup import Backup, Joints, backups
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines.compiled_fan import CompiledFans
-from hucrl_ros.controller.engines.fan import GraphFans, make_fans, noise_shares
+from hucrl_ros.controller.engines.engine import make_fans
+from hucrl_ros.controller.engines.fan import GraphFans, noise_shares
 
 HORIZON, BETA = 6, 1.5
 STATE = np.array([2.0, -0.7])

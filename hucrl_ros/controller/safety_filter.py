@@ -11,7 +11,8 @@ from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.backup import Array, Backup, Expect, Joints, backups
 from hucrl_ros.controller.bundle import Bundle
-from hucrl_ros.controller.engines.fan import Fan, FanEngine, make_fans
+from hucrl_ros.controller.engines.engine import make_fans
+from hucrl_ros.controller.engines.fan import Fan, FanEngine
 
 Room = Callable[[Array, Array], NDArray[np.floating]]
 """States `(N, p)`, actions `(N, q)` [units of the actions] → `(N, K)` room that each constraint

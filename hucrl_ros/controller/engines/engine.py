@@ -1,4 +1,4 @@
-"""Which engine rolls particles out in the planning tick, and the plain one: `rollout.onnx`."""
+"""Which engine rolls out particles and fans in a tick, and the plain one: `rollout.onnx`."""
 
 import logging
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from hucrl_ros.controller.backup import Joints
 from hucrl_ros.controller.bundle import (
     HORIZON,
     PARTICLES,
@@ -18,6 +19,7 @@ from hucrl_ros.controller.bundle import (
     check_outputs,
     signatures,
 )
+from hucrl_ros.controller.engines.fan import FanEngine, GraphFans
 from hucrl_ros.errors import BundleError
 from hucrl_ros.planners import Rollouts
 from hucrl_ros.planners.base import Array
@@ -131,3 +133,15 @@ def _compiled(bundle: Bundle, particles: int, horizon: int, threads: int) -> Eng
     found = trial(offsets, noise.astype(np.float32), float(feedback))
     check_outputs(bundle, "networks.npz", "rollout", found._asdict())
     return CompiledEngine(bundle.networks, score, particles, horizon, threads)
+
+
+def make_fans(bundle: Bundle, horizon: int, joints: Joints, compiled: bool) -> FanEngine:
+    """Fans over `horizon` periods, by the kernel where it plays the bundle and may be used."""
+    networks = bundle.networks
+    process = None if networks is None else networks.process
+    # A function that was drawn from a Gaussian process tells nothing of what else is possible.
+    if not compiled or networks is None or (process is not None and not process.whitener.size):
+        return GraphFans(bundle, horizon, joints)
+    from hucrl_ros.controller.engines.compiled_fan import CompiledFans
+
+    return CompiledFans(networks, horizon, joints)

@@ -82,15 +82,3 @@ class GraphFans:
             np.stack(states, axis=1).reshape(*shape[:2], self._horizon + 1, len(state)),
             np.stack(actions, axis=1).reshape(*shape[:2], self._horizon, first.shape[1]),
         )
-
-
-def make_fans(bundle: Bundle, horizon: int, joints: Joints, compiled: bool) -> FanEngine:
-    """Fans over `horizon` periods, by the kernel where it plays the bundle and may be used."""
-    networks = bundle.networks
-    process = None if networks is None else networks.process
-    # A function that was drawn from a Gaussian process tells nothing of what else is possible.
-    if not compiled or networks is None or (process is not None and not process.whitener.size):
-        return GraphFans(bundle, horizon, joints)
-    from hucrl_ros.controller.engines.compiled_fan import CompiledFans
-
-    return CompiledFans(networks, horizon, joints)
