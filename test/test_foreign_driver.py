@@ -173,10 +173,14 @@ def test_after_an_outage_the_episode_begins_again_at_a_reset(how, robots_domain,
 
 
 @slow
-@pytest.mark.parametrize("how", [{"dies_for": 2.0}, {"stamps": "jump"}], ids=["gone", "jump"])
+@pytest.mark.parametrize(
+    "how",
+    [{"dies_after": 1.5, "dies_for": 2.0}, {"dies_after": 0.5, "stamps": "jump"}],
+    ids=["driver gone for two seconds", "clock a second back"],
+)
 def test_what_came_before_an_outage_is_learned_from_on_request(how, robots_domain, tmp_path):
     words = ("--set", "model.interrupted=true")
-    with driver(rate=200, dies_after=0.5, **how), up(tmp_path / "run", *words) as process:
+    with driver(rate=200, **how), up(tmp_path / "run", *words) as process:
         assert process.end() == 0, process.stderr + process.logs
         run = process.run
         (attempt,) = run.interrupted(0)
