@@ -175,7 +175,7 @@ def test_after_an_outage_the_episode_begins_again_at_a_reset(how, robots_domain,
 @slow
 @pytest.mark.parametrize(
     "how",
-    [{"dies_after": 1.5, "dies_for": 2.0}, {"dies_after": 0.5, "stamps": "jump"}],
+    [{"dies_after": 3.0, "dies_for": 2.0}, {"dies_after": 3.0, "stamps": "jump"}],
     ids=["driver gone for two seconds", "clock a second back"],
 )
 def test_what_came_before_an_outage_is_learned_from_on_request(how, robots_domain, tmp_path):
