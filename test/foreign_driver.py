@@ -117,7 +117,7 @@ class Driver(Node):
         with self.lock:
             self.body.angle, self.body.speed = math.pi, 0.0
             self.effort, self.coming = self.at_rest(), []
-            self.reset_at = time.monotonic()
+            self.reset_at = self.clock
         time.sleep(0.1)
         response.success = True
         return response
