@@ -174,7 +174,7 @@ class Driver(Node):
         with self.lock:
             self.angles, self.speeds = list(self.body.start), [0.0 for _ in self.body.names]
             self.effort, self.coming = self.at_rest(), []
-            self.reset_at = time.monotonic()
+            self.reset_at = self.clock
         time.sleep(0.1)
         response.success = True
         return response

@@ -14,6 +14,7 @@ from quick_run import Up, quick_arguments
 
 from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.course import IN_FORCE, REPORTED
+from hucrl_ros.bags.interrupted import sound_part
 from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
@@ -214,6 +215,27 @@ def test_after_an_outage_the_episode_begins_again_at_a_reset(how, robots_domain,
     assert "episode_000_interrupted_1" in kept
     assert episode.states[0, 0] == pytest.approx(np.pi, abs=0.05), "from the start on"
     assert len(episode.actions) > 0.95 * STEPS
+
+
+@slow
+@pytest.mark.parametrize(
+    "how",
+    [{"dies_after": 3.0, "dies_for": 2.0}, {"dies_after": 3.0, "stamps": "jump"}],
+    ids=["driver gone for two seconds", "clock a second back"],
+)
+def test_what_came_before_an_outage_is_learned_from_on_request(how, robots_domain, tmp_path):
+    words = ("--set", "model.interrupted=true")
+    with driver(rate=200, **how), up(tmp_path / "run", *words) as process:
+        assert process.end() == 0, process.stderr + process.logs
+        run = process.run
+        (attempt,) = run.interrupted(0)
+        part = sound_part(attempt, SPEC, STEPS, run.config)
+        events = read_summary(run.summary).events
+    assert part.episode is not None, part.line
+    assert 0 < len(part.episode.actions) < STEPS
+    assert unexplained(part.episode) < 0.2 * TYPICAL, "the pendulum's own course"
+    assert f"episode 0: {attempt.name}: {part.line}" in events
+    assert len(read_summary(run.summary).episodes) == 1
 
 
 @slow
