@@ -305,7 +305,7 @@ def test_the_example_keeps_the_cart_within_a_metre():
 @pytest.mark.parametrize(
     ("limit", "message"),
     [
-        ({"kind": "haste"}, "constraints.0: unknown 'speeed'; did you mean 'speed'?"),
+        ({"kind": "speeds"}, "constraints.0: unknown 'speeds'; did you mean 'speed'?"),
         ({"kind": "position"}, "constraints.0.position.joint is missing"),
         ({"kind": "speed", "joint": "elbow"}, "constraints.0.speed.largest is missing"),
         (

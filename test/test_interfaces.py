@@ -113,7 +113,9 @@ def test_a_run_is_played_recorded_and_learned_from(tmp_path, task):
     episode = read_episode(run.bag(0), task.spec, STEPS, run.config)
     limits = np.array(task.spec.effort_limits)
     assert (np.abs(episode.actions) <= limits + 1e-9).all()
-    assert (np.abs(episode.actions) > 0.8 * limits).any()
+    # Of efforts the braking rule keeps the arm slow.
+    share = 0.2 if task.spec.command == "effort" else 0.8
+    assert (np.abs(episode.actions) > share * limits).any()
     # What is learned from is what physics makes of it.
     robot, states = task.robot(), episode.states
     for state, action, following in list(zip(states, episode.actions, states[1:], strict=False))[
