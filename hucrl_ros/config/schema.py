@@ -368,8 +368,8 @@ class DriverSettings(Settings):
     period [s]."""
     reset: Literal["service", "person", "home", "none"] = "service"
     """Who brings the robot to the start of an episode: the service `simulator/reset`; a person,
-    who then calls the service `supervisor/start`; a slow motion of ours, as `home` says; nobody:
-    it goes on from where it is."""
+    who then calls the service `supervisor/start`; a slow motion of ours, as `home` says; or
+    nobody, and it goes on from where it is."""
 
 
 class HomeSettings(Settings):
