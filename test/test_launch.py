@@ -194,6 +194,9 @@ def test_launch_waits_for_a_learner_on_another_machine(fake_launch, tmp_path, ca
 @pytest.mark.ros
 def test_launch_looks_at_a_robot_before_it_begins(fake_launch, ros_domain, tmp_path):
     given = {"out": str(tmp_path / "run"), "no_simulator": "true"}
+    with pytest.raises(HucrlError, match="something has to limit it"):
+        evaluate("learn.launch.py", **given)
+    given["set"] = "safety.velocity_limits=[100.0]"
     with pytest.raises(HucrlError, match="nobody publishes on /joint_states"):
         evaluate("learn.launch.py", **given)
     assert not (tmp_path / "run").exists()
