@@ -72,7 +72,7 @@ def test_the_constraint_that_asked_is_named():
         return np.stack([50.0 - place, (1.0 - place) / MARGIN, 50.0 + place], axis=1)
 
     found = filter_of(slide, room)
-    let = [found.check(np.array([x, 0.5]), np.ones(1)) for x in (0.0, 0.85)]
+    let = [found.check(np.array([x, 0.5]), np.ones(1)) for x in (0.0, 0.92)]
     assert [each.constraint for each in let] == [-1, 1]
 
 

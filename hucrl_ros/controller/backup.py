@@ -9,7 +9,7 @@ from hucrl_ros.config.robot import RobotSpec
 
 Array = NDArray[np.float64]
 
-BRAKING = 0.3
+BRAKING = 0.6
 """Share of its speed that a joint is to lose in a control period."""
 PROBE = 0.5
 """[shares of the limits] Actions by which the model is asked what they do."""

@@ -20,8 +20,9 @@ leaves, in its margins: 1 is a margin inside, below 0 is outside."""
 
 INSIDE = 1.0
 """[margins] Room that a proof demands."""
-BLENDS = (0.5, 0.0)
-"""Shares of the wanted action that are tried where it isn't safe; the rest is the backup's."""
+BLENDS = (0.7, 0.5, 0.3, 0.15, 0.05, 0.0)
+"""Shares of the wanted action that are tried where it isn't safe; the rest is the backup's. Where
+little is known only little is safe, and nothing more would be learned from standing still."""
 PUSHED = 8
 """Constraints against which η pushes: those with the least room."""
 SHORTEST, LONGEST = 5, 60
