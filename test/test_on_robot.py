@@ -101,3 +101,14 @@ def test_limits_that_were_switched_off_are_none(tmp_path):
     arm = resolved(tmp_path, changed(ARM, joint_limits=False))
     with pytest.raises(ConfigError, match=r"robot\.joint_limits is false"):
         require_limits(Config(), arm)
+
+
+def test_the_safety_filter_is_on_where_a_description_asks_for_it_and_on_a_robot(tmp_path):
+    plain, limited = tmp_path / "plain", tmp_path / "limited"
+    limit = {"kind": "speed", "joint": "elbow", "largest": 3.0}
+    files = [write(plain, ARM), write(limited, {**ARM, "constraints": [limit]})]
+    options = [RunOptions(str(file)) for file in files]
+    assert [asked_config(each).safety.filter for each in options] == [False, True]
+    assert asked_config(RunOptions(str(files[0]), on_robot=True)).safety.filter
+    switched = RunOptions(str(files[1]), overrides={"safety.filter": False})
+    assert not asked_config(switched).safety.filter

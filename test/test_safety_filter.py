@@ -11,6 +11,8 @@ from sliding_mass import Slide, filter_of, wall
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.safety_filter import INSIDE, make_safety_filter
+from hucrl_ros.experiments.train import train
+from hucrl_ros.run.prepare import RunOptions, prepare_run
 
 MARGIN = 0.05
 
@@ -199,3 +201,15 @@ def test_a_bundle_without_constraints_has_no_filter(tmp_path):
     bundle = load_bundle(write(tmp_path / "bundle"))
     assert make_safety_filter(bundle, SafetySettings(), compiled=True) is None
     assert INSIDE == 1.0
+
+
+@pytest.mark.slow
+def test_a_cart_learns_without_leaving_its_short_rail(tmp_path):
+    path = "config/examples/short_rail/short_rail.yaml"
+    changes = {"episodes": 3, "action_penalty": 0.0}
+    run = prepare_run(RunOptions(path, overrides=changes, out=tmp_path / "run"))
+    assert run.config.safety.filter
+    episodes = train(run.config, run).episodes
+    assert [episode.outside for episode in episodes] == [{}, {}, {}]
+    assert episodes[0].filtered, "the braking rule had nothing to do"
+    assert episodes[2].return_ > 100.0

@@ -94,7 +94,8 @@ def time_engine(
     rng = np.random.default_rng(0)
     planner.reset(rng)
     states = 0.5 * rng.standard_normal((64, spec.state_dim))
-    safety = make_safety_filter(bundle, bundle.manifest.safety, name == "compiled")
+    on = bundle.manifest.safety.model_copy(update={"filter": True})
+    safety = make_safety_filter(bundle, on, name == "compiled")
     filtered = list[float]()
 
     def tick(index: int) -> float:

@@ -313,9 +313,10 @@ class SafetySettings(Settings):
     """The safe command: no effort (no velocity, hold), or efforts against present velocities."""
     damping: float = Field(0.0, ge=0, le=1e6)
     """Effort against a unit of velocity in the safe command [N m s/rad or N s/m]."""
-    filter: bool = True
+    filter: bool = False
     """Where a robot has constraints, send an action of a learned bundle only if the model can stop
-    the robot behind it without leaving them."""
+    the robot behind it without leaving them. On unless set, where the description has
+    constraints of its own, and on a robot."""
     filter_beta: float = Field(2.0, ge=0, le=1000)
     """Deviations of the model that the filter holds possible, all to the worse [1]."""
     backup_time: float = Field(0.6, gt=0, le=10)

@@ -175,18 +175,27 @@ def _settings(options: RunOptions, described: Description | None) -> Config:
     return config
 
 
-def _beneath(options: RunOptions, stored: Config | None = None) -> dict[str, Any]:
-    """What holds where no file says anything; `stored`: settings of the run that goes on."""
-    if options.like_hardware:
-        return like_hardware()
-    if not options.on_robot:
-        return {}
-    given = GENTLE if stored is None else stored.exploration.model_dump()
-    return {"exploration": {name: given[name] for name in GENTLE}}
+def _beneath(
+    options: RunOptions, described: Description | None, stored: Config | None = None
+) -> dict[str, Any]:
+    """What holds where no file says anything; `stored`: settings of the run that goes on.
+
+    What joints hit in a simulation comes to no harm: there their limits alone don't call for the
+    filter, under which arms take some episodes more.
+    """
+    beneath = like_hardware() if options.like_hardware else {}
+    if options.on_robot:
+        given = GENTLE if stored is None else stored.exploration.model_dump()
+        beneath["exploration"] = {name: given[name] for name in GENTLE}
+    if stored is not None:
+        beneath["safety"] = {"filter": stored.safety.filter}
+    elif options.on_robot or (described is not None and described.constraints):
+        beneath["safety"] = {"filter": True}
+    return beneath
 
 
 def _base(options: RunOptions, described: Description | None) -> Config:
-    beneath = _beneath(options)
+    beneath = _beneath(options, described)
     if described is None:
         standard = task_config_path(options.task)
         base = load_config(options.config or standard, beneath=beneath)
@@ -327,7 +336,7 @@ def _continued(options: RunOptions) -> RunFolder:
     if is_description(task):  # the run's copy counts, whatever became of the file since
         logger.info("%s: the run goes on with its own copy in %s", task, run.robot)
         task = read_description(Path(task)).name if Path(task).is_file() else stored.task
-    beneath = _beneath(options, stored)
+    beneath = _beneath(options, None, stored)
     if options.config is None:
         asked = override(stored, dotted(beneath))
     else:
