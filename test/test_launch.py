@@ -7,6 +7,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import time
 import types
 from dataclasses import dataclass, field
 from typing import Any
@@ -201,6 +202,7 @@ def test_launch_looks_at_a_robot_before_it_begins(fake_launch, ros_domain, tmp_p
         evaluate("learn.launch.py", **given)
     assert not (tmp_path / "run").exists()
     with driver():
+        time.sleep(5.0)  # The driver loads for longer than it is waited for.
         started = nodes_of(evaluate("learn.launch.py", **given))
     run = RunFolder.open(tmp_path / "run")
     assert list(started) == [node.name for node in learning_graph(run, simulated=False)]
