@@ -64,7 +64,8 @@ def filter_of(slide, room, beta=1.0, horizon=30):
     def expect(states, shares):
         return slide.step(states, shares, 0.0)
 
-    return SafetyFilter(slide.spec, (), room, SlideFans(slide, horizon), expect, beta)
+    fans = SlideFans(slide, horizon)
+    return SafetyFilter(slide.spec, (), room, fans, expect, np.ones(1), beta)
 
 
 def wall(low, high, margin):

@@ -31,6 +31,10 @@ def joints_of(bundle):
     return Joints(bundle.manifest.spec, bundle.manifest.angles)
 
 
+def limits_of(bundle):
+    return np.asarray(bundle.manifest.spec.effort_limits)
+
+
 def shares_of(states):
     """The backup in torch: what networks see of an angle are its cosine and sine."""
     away = torch.sin(states[:, :1] - 0.3)
@@ -61,7 +65,7 @@ def test_each_head_is_followed_along_its_own_trajectory(bundle):
 
         return following
 
-    fans = CompiledFans(bundle.networks, HORIZON, joints_of(bundle))
+    fans = CompiledFans(bundle.networks, HORIZON, joints_of(bundle), limits_of(bundle))
     fan = fans(STATE, FIRST, BACKUP, PATTERNS, BETA)
     assert fan.states.shape == (2, 3 + 3, HORIZON + 1, 2)
     for head in range(3):
@@ -74,7 +78,7 @@ def test_eta_and_noise_push_the_mean_as_torch_says(bundle, kind):
     modules = learned()
     limits = torch.tensor(modules.task.spec.effort_limits)
     noise = noise_shares(HORIZON)
-    fans = make_fans(bundle, HORIZON, joints_of(bundle), kind == "compiled")
+    fans = make_fans(bundle, HORIZON, joints_of(bundle), limits_of(bundle), kind == "compiled")
     assert isinstance(fans, CompiledFans if kind == "compiled" else GraphFans)
     fan = fans(STATE, FIRST, BACKUP, PATTERNS, BETA)
     for number, pattern in enumerate(PATTERNS):
@@ -95,9 +99,8 @@ def test_eta_and_noise_push_the_mean_as_torch_says(bundle, kind):
 
 
 def test_actions_are_what_was_applied(bundle):
-    fan = make_fans(bundle, HORIZON, joints_of(bundle), True)(
-        STATE, np.array([[1.7]]), BACKUP, PATTERNS, BETA
-    )
+    fans = make_fans(bundle, HORIZON, joints_of(bundle), limits_of(bundle), True)
+    fan = fans(STATE, np.array([[1.7]]), BACKUP, PATTERNS, BETA)
     assert np.all(fan.actions[:, :, 0] == 1.0)
     expected = shares_of(torch.as_tensor(fan.states[0, 0, 1:-1])).numpy()
     np.testing.assert_allclose(fan.actions[0, 0, 1:], expected, 1e-4, 1e-4)
@@ -133,12 +136,31 @@ def test_every_model_has_fans_and_they_agree(tmp_path, kind, task):
 
     for backup in backups(spec, joints, state, state[joints.positions], expect):
         found, graph = (
-            make_fans(bundle, HORIZON, joints, compiled)(state, first, backup, patterns, BETA)
+            make_fans(bundle, HORIZON, joints, limits, compiled)(
+                state, first, backup, patterns, BETA
+            )
             for compiled in (True, False)
         )
         lanes = found.states[:, -len(patterns) :]
         np.testing.assert_allclose(lanes, graph.states, 5e-3, 5e-3)
         assert np.isfinite(found.states).all()
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])
+def test_smaller_limits_are_what_a_share_is_of(bundle, compiled):
+    """Half of the limits with all of the share lead where half of the share did."""
+    joints, limits = joints_of(bundle), limits_of(bundle)
+    halved = BACKUP._replace(
+        stiffness=0.5 * BACKUP.stiffness, damping=0.5 * BACKUP.damping, bias=0.5 * BACKUP.bias
+    )
+    small = make_fans(bundle, HORIZON, joints, 0.5 * limits, compiled)
+    large = make_fans(bundle, HORIZON, joints, limits, compiled)
+    np.testing.assert_allclose(
+        small(STATE, 0.5 * FIRST, BACKUP, PATTERNS, BETA).states,
+        large(STATE, 0.25 * FIRST, halved, PATTERNS, BETA).states,
+        1e-4,
+        1e-4,
+    )
 
 
 def test_the_noise_adds_up_to_two_deviations_of_the_sum():

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sliding_mass import Slide, filter_of, wall
 
-from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.benchmarks.synthetic import untrained_bundle
+from hucrl_ros.config.schema import ModelSettings, SafetySettings
 from hucrl_ros.controller.bundle import load_bundle
-from hucrl_ros.controller.safety_filter import INSIDE, make_safety_filter
+from hucrl_ros.controller.safety_filter import make_safety_filter
 from hucrl_ros.experiments.train import train
 from hucrl_ros.run.prepare import RunOptions, prepare_run
 
@@ -24,8 +25,8 @@ def drive(slide, found, wanted, eta, start=(0.0, 0.0)):
     for share, doubt in zip(wanted, eta, strict=True):
         let = found.check(state, np.array([share]))
         overruled += let.overruled
-        assert np.all(abs(let.share) <= 1.0)
-        state = slide.step(state, let.share, doubt)
+        assert np.all(abs(let.action) <= 1.0)
+        state = slide.step(state, let.action, doubt)
         places.append(state[0])
     return np.array(places), overruled
 
@@ -35,7 +36,7 @@ def test_an_action_far_from_every_wall_goes_through_as_it_is():
     found = filter_of(slide, wall(-100.0, 100.0, MARGIN))
     for share in (-1.0, 0.3, 1.0):
         let = found.check(np.array([0.5, 2.0]), np.array([share]))
-        assert (let.share, let.overruled, let.constraint, let.proved) == (share, False, -1, True)
+        assert (let.action, let.overruled, let.constraint, let.proved) == (share, False, -1, True)
 
 
 def test_full_effort_towards_a_wall_ends_before_it():
@@ -83,10 +84,10 @@ def test_who_is_outside_is_let_in_and_no_further_out():
     found = filter_of(slide, wall(-1.0, 1.0, MARGIN))
     state = np.array([1.3, 0.0])
     inward = found.check(state, np.array([-0.4]))
-    assert (inward.share[0], inward.overruled) == (-0.4, False)
+    assert (inward.action[0], inward.overruled) == (-0.4, False)
     outward = found.check(state, np.array([0.4]))
     assert outward.overruled
-    assert outward.share[0] <= 0.0
+    assert outward.action[0] <= 0.0
 
 
 def test_doubt_keeps_a_robot_further_away():
@@ -141,7 +142,7 @@ def test_the_backup_proved_before_acts_where_nothing_is_proved():
     let = found.check(np.array([0.21, 0.4]), np.ones(1))
     assert not let.proved
     assert let.overruled
-    assert let.share[0] < 0.0  # It brakes.
+    assert let.action[0] < 0.0  # It brakes.
 
 
 def case(draw_of):
@@ -200,7 +201,19 @@ def test_a_bundle_without_constraints_has_no_filter(tmp_path):
     shake(learned(), seed=5)
     bundle = load_bundle(write(tmp_path / "bundle"))
     assert make_safety_filter(bundle, SafetySettings(), compiled=True) is None
-    assert INSIDE == 1.0
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])
+def test_a_backup_does_no_more_than_the_guard_lets_pass(tmp_path, compiled):
+    bundle = untrained_bundle(tmp_path / "bundle", "cartpole", ModelSettings(kind="gp"))
+    limit = bundle.manifest.spec.effort_limits[0]
+    for factor in (1.0, 0.1):
+        safety = SafetySettings(filter=True, effort_limits=(factor * limit,))
+        found = make_safety_filter(bundle, safety, compiled)
+        states = np.random.default_rng(0).uniform(-1.0, 1.0, (20, 4))
+        let = [found.check(state, np.array([factor * limit])) for state in states]
+        assert max(abs(each.action[0]) for each in let) <= factor * limit * (1.0 + 1e-9)
+        assert any(each.overruled for each in let)
 
 
 @pytest.mark.slow

@@ -238,14 +238,12 @@ class Agent:
         if self._filter is None:
             return tick
         began = self._clock()
-        found = self._filter.check(ahead, tick.action / self._limits, wary=self.surprise.level > 0)
+        found = self._filter.check(ahead, tick.action, wary=self.surprise.level > 0)
         self._filter_s = self._clock() - began
         if not found.overruled:
             return tick
         return tick._replace(
-            action=found.share * self._limits,
-            filtered=found.constraint + 1,
-            proved=found.proved,
+            action=found.action, filtered=found.constraint + 1, proved=found.proved
         )
 
     def uncertainty(

@@ -38,8 +38,8 @@ WARY = 2.0
 class Filtered(NamedTuple):
     """What the filter lets through."""
 
-    share: Array
-    """`(q,)` in shares of the limits."""
+    action: Array
+    """`(q,)`, in the unit of the robot's actions."""
     overruled: bool
     """It isn't what was wanted."""
     constraint: int
@@ -66,6 +66,7 @@ class SafetyFilter:
         room: Room,
         fans: FanEngine,
         expect: Expect,
+        limits: Array,
         beta: float,
     ) -> None:
         """Filter for a robot.
@@ -74,15 +75,16 @@ class SafetyFilter:
             spec: The robot.
             angles: Entries that networks see as cosine and sine.
             room: What the constraints leave.
-            fans: Imagines.
-            expect: The model's mean, for the backups.
+            fans: Imagines; its shares are of `limits`.
+            expect: The model's mean, for the backups; likewise.
+            limits: `(q,)` largest actions that the guard lets pass.
             beta: β, deviations of the model that are held possible.
         """
         self.spec = spec
         self.joints = Joints(spec, angles)
         self.beta = beta
         self._room, self._fans, self._expect = room, fans, expect
-        self._limits = np.asarray(spec.effort_limits)
+        self._limits = limits
         self.start_episode()
 
     def start_episode(self) -> None:
@@ -90,8 +92,9 @@ class SafetyFilter:
         self._home: Array | None = None
         self._proved: Backup | None = None
 
-    def check(self, state: Array, share: Array, wary: bool = False) -> Filtered:
-        """What may be sent in a state `(p,)` instead of `share` `(q,)`, in [-1, 1]."""
+    def check(self, state: Array, action: Array, wary: bool = False) -> Filtered:
+        """What may be sent in a state `(p,)` instead of `action` `(q,)`."""
+        share = np.clip(action / self._limits, -1.0, 1.0)
         if self._home is None:
             self._home = state[self.joints.positions].copy()
         beta = self.beta * (WARY if wary else 1.0)
@@ -109,14 +112,15 @@ class SafetyFilter:
             found = int(np.argmax(left >= 0.0))
             if left[found] >= 0.0:
                 self._proved = backup
-                overruled = blends[found] < 1.0
-                return Filtered(first[found], overruled, asked if overruled else -1, True)
+                if blends[found] == 1.0:
+                    return Filtered(action, False, -1, True)
+                return Filtered(first[found] * self._limits, True, asked, True)
             top = int(np.argmax(left))
             best = max(best, (float(left[top]), first[top]), key=lambda pair: pair[0])
         if self._proved is not None:
             held = np.clip(self.joints.shares(self._proved, state), -1.0, 1.0)
-            return Filtered(held, True, asked, False)
-        return Filtered(best[1], True, asked, False)
+            return Filtered(held * self._limits, True, asked, False)
+        return Filtered(best[1] * self._limits, True, asked, False)
 
     def _doubts(self, state: Array) -> tuple[NDArray[np.floating], Array]:
         """Room at a state `(K,)`, and signs of η `(P, m)`: towards each constraint and away.
@@ -164,7 +168,9 @@ def make_safety_filter(
     manifest = bundle.manifest
     if not manifest.constraints or manifest.random or not safety.filter:
         return None
-    spec, limits = manifest.spec, np.asarray(manifest.effort_limits)
+    spec = manifest.spec
+    # A backup may do no more than the guard lets pass.
+    limits = np.minimum(spec.effort_limits, safety.effort_limits or np.inf)
     periods = min(max(math.ceil(safety.backup_time / spec.period), SHORTEST), LONGEST)
 
     def room(states: Array, actions: Array) -> NDArray[np.floating]:
@@ -176,5 +182,5 @@ def make_safety_filter(
         actions = (shares * limits).astype(np.float32)
         return bundle.run("dynamics", **inputs, action=actions)[0].astype(np.float64)
 
-    fans = make_fans(bundle, periods, Joints(spec, manifest.angles), compiled)
-    return SafetyFilter(spec, manifest.angles, room, fans, expect, safety.filter_beta)
+    fans = make_fans(bundle, periods, Joints(spec, manifest.angles), limits, compiled)
+    return SafetyFilter(spec, manifest.angles, room, fans, expect, limits, safety.filter_beta)

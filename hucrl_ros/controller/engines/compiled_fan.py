@@ -19,8 +19,8 @@ from hucrl_ros.controller.engines.program import (
 class CompiledFans:
     """Rolls out one program for each head, and one for the mean and η."""
 
-    def __init__(self, networks: Networks, horizon: int, joints: Joints) -> None:
-        """Prepare for `horizon` periods."""
+    def __init__(self, networks: Networks, horizon: int, joints: Joints, limits: Array) -> None:
+        """Prepare for `horizon` periods of actions of up to `limits` `(q,)`."""
         self._joints, self._horizon = joints, horizon
         self._angles = networks.angles
         features = networks.policy[0].weights.shape[0]
@@ -35,6 +35,7 @@ class CompiledFans:
         mean = networks.constants | {
             "choice": np.full(heads, 1.0 / heads, np.float32),
             "total": np.zeros((), np.float32),
+            "limits": limits.astype(np.float32),
         }
         base = networks._replace(policy=[self._policy], hallucination=[held], constants=mean)
         self._shifted = _linear(base)

@@ -135,13 +135,15 @@ def _compiled(bundle: Bundle, particles: int, horizon: int, threads: int) -> Eng
     return CompiledEngine(bundle.networks, score, particles, horizon, threads)
 
 
-def make_fans(bundle: Bundle, horizon: int, joints: Joints, compiled: bool) -> FanEngine:
+def make_fans(
+    bundle: Bundle, horizon: int, joints: Joints, limits: NDArray[np.float64], compiled: bool
+) -> FanEngine:
     """Fans over `horizon` periods, by the kernel where it plays the bundle and may be used."""
     networks = bundle.networks
     process = None if networks is None else networks.process
     # A function that was drawn from a Gaussian process tells nothing of what else is possible.
     if not compiled or networks is None or (process is not None and not process.whitener.size):
-        return GraphFans(bundle, horizon, joints)
+        return GraphFans(bundle, horizon, joints, limits)
     from hucrl_ros.controller.engines.compiled_fan import CompiledFans
 
-    return CompiledFans(networks, horizon, joints)
+    return CompiledFans(networks, horizon, joints, limits)

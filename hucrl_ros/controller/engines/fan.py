@@ -49,10 +49,10 @@ def noise_shares(horizon: int) -> Floats:
 class GraphFans:
     """Fans by `dynamics.onnx`, which tells nothing of single heads: η stands for them too."""
 
-    def __init__(self, bundle: Bundle, horizon: int, joints: Joints) -> None:
-        """Prepare for `horizon` periods."""
+    def __init__(self, bundle: Bundle, horizon: int, joints: Joints, limits: Array) -> None:
+        """Prepare for `horizon` periods of actions of up to `limits` `(q,)`."""
         self._bundle, self._horizon, self._joints = bundle, horizon, joints
-        self._limits = np.asarray(bundle.manifest.effort_limits)
+        self._limits = limits
         self._bounds = bundle.manifest.bounds
 
     def __call__(
