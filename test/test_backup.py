@@ -93,3 +93,32 @@ def test_a_joint_that_nothing_moves_is_not_braked_by_the_others():
     shares = JOINTS.shares(found(model=stuck)[-1], STATE)
     assert shares[0] == pytest.approx(-BRAKING * STATE[5], rel=1e-2)
     assert shares[1] == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("weaker", [1.0, 0.75])
+@pytest.mark.parametrize("speed", [0.1, 1.0, 8.0, -8.0])
+def test_the_way_to_rest_is_no_longer_than_is_told(speed, weaker):
+    """Also where motors do a quarter less than the model says, all of which is against it."""
+    brake = found()[-1]
+    state, way = STATE.copy(), 0.0
+    state[[5, 3]] = speed, 0.0
+    told = float(brake.periods_to_rest(state[[5, 3]])) * abs(speed)
+    for _ in range(400):
+        shares = np.clip(JOINTS.shares(brake, state), -1.0, 1.0)
+        state = expect(state[None], shares[None])[0]
+        state[[5, 3]] -= (1.0 - weaker) * ((shares - brake.bias) @ GAIN.T)
+        way += state[5]
+    assert abs(way) <= told
+    assert told < 10.0 * abs(way)
+
+
+def test_what_does_not_brake_promises_nothing_about_its_way():
+    (still,) = found(spec=replace(SPEC, command="velocity"))
+    assert np.isinf(still.periods_to_rest(np.zeros((3, 2)))).all()
+
+    def stuck(states, shares):
+        following = states.copy()
+        following[:, 5] += shares[:, 0]
+        return following
+
+    assert np.isinf(found(model=stuck)[-1].periods_to_rest(np.zeros(2)))

@@ -351,6 +351,10 @@ def test_a_margin_less_of_room_costs_the_range_of_the_rewards(strategy, scale):
     assert 0 < (paid > 0).sum() < len(paid)
     assert torch.equal(step.earned(task, state, action), earned)
     torch.testing.assert_close(step.reward(task, state, action), earned - scale * 5.0 * paid)
+    with step.counting(task, 0.25):
+        quarter = step.reward(task, state, action)
+    torch.testing.assert_close(quarter, task.reward(state, action) - 0.25 * scale * 5.0 * paid)
+    torch.testing.assert_close(step.reward(task, state, action), earned - scale * 5.0 * paid)
 
 
 @pytest.mark.parametrize("strategy", ["sombrl", "opax"])

@@ -291,6 +291,17 @@ def test_without_an_action_penalty_no_search_is_gentle(learner_of, staged):
     assert staged.gentle == [False, False]
 
 
+def test_where_constraints_are_paid_for_a_search_may_be_gentle_without_an_action_penalty(
+    learner_of, staged, monkeypatch
+):
+    learner = learner_of(action_penalty=0.0)
+    monkeypatch.setattr(type(learner.dynamics), "pays", lambda self, task: True)
+    monkeypatch.setattr(type(learner.dynamics), "reward", type(learner.dynamics).earned)
+    staged.promises = [-1e3, -1e3]
+    learned(learner, 1)
+    assert staged.gentle == [False, False, True]
+
+
 def test_a_promise_of_what_doing_nothing_earns_is_not_believed_at_once(learner_of, staged):
     learner = learner_of()
     learner.learn_from(EPISODES[:1], silent)

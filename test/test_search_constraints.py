@@ -7,6 +7,7 @@ from searching import Climb, search, settings_of
 
 from hucrl_ros.config.schema import ExplorationSettings
 from hucrl_ros.models.exploration import ImaginedDynamics
+from hucrl_ros.tasks.terms import tolerance
 
 
 class Ceiling(Climb):
@@ -31,6 +32,8 @@ class PayingStep(ExactStep):
 
     settings = ExplorationSettings()
     for_task = True
+    _share = 1.0
+    counting = ImaginedDynamics.counting
     bonus = ImaginedDynamics.bonus
     pays = ImaginedDynamics.pays
     earned = ImaginedDynamics.earned
@@ -63,3 +66,22 @@ def test_where_nothing_is_paid_the_promise_is_what_was_maximised():
     _, found = search(settings_of(iterations=2, trial_interval=1), ExactStep(), Climb(0.0))
     assert found.paid == 0.0
     assert found.score == found.promise
+
+
+class Ditch(Ceiling):
+    """Between where it starts and what is worth something lies what a constraint forbids."""
+
+    def room(self, state, action):
+        place = state[..., :1]
+        return ((place - 0.4).abs() - 0.1) / 0.1
+
+    def reward(self, state, action):
+        return tolerance(state[..., 0], 0.8, 2.0, 0.3)
+
+
+@pytest.mark.parametrize("gentle", [False, True])
+def test_a_gentle_search_comes_to_what_constraints_hide(gentle):
+    task, step = Ditch(0.0), PayingStep()
+    _, found = search(settings_of(iterations=40, rollout_steps=8), step, task, gentle=gentle)
+    assert (found.promise > 20.0) == gentle
+    assert step._share == 1.0

@@ -151,13 +151,10 @@ class PositionConstraint(ConstraintSettings):
         return f"{self.low:g} … {self.high:g}"
 
 
-class SpeedConstraint(ConstraintSettings):
-    """A joint moves no faster."""
-
-    kind: Literal["speed"]
+class _LargestConstraint(ConstraintSettings):
     joint: str
     largest: float = Field(gt=0)
-    """In either direction [rad/s or m/s]."""
+    """In either direction."""
 
     @property
     def usual_margin(self) -> float | None:
@@ -167,32 +164,24 @@ class SpeedConstraint(ConstraintSettings):
     @property
     def subject(self) -> str:
         """The joint."""
-        return f"speed of {self.joint}"
+        return f"{self.kind} of {self.joint}"
 
     @property
     def limit(self) -> str:
-        """The largest speed."""
+        """The largest."""
         return f"≤ {self.largest:g}"
 
 
-class PowerConstraint(ConstraintSettings):
-    """A motor gives and takes no more power."""
+class SpeedConstraint(_LargestConstraint):
+    """A joint moves no faster than `largest` [rad/s or m/s]."""
+
+    kind: Literal["speed"]
+
+
+class PowerConstraint(_LargestConstraint):
+    """The motor of an actuated joint gives and takes no more power than `largest` [W]."""
 
     kind: Literal["power"]
-    joint: str
-    """An actuated one."""
-    largest: float = Field(gt=0)
-    """Of |effort × velocity| [W]."""
-
-    @property
-    def usual_margin(self) -> float | None:
-        """A share of the largest."""
-        return MARGIN_OF_LARGEST * self.largest
-
-    @property
-    def subject(self) -> str:
-        """The joint."""
-        return f"power of {self.joint}"
 
     @property
     def limit(self) -> str:

@@ -15,6 +15,8 @@ PROBE = 0.5
 """[shares of the limits] Actions by which the model is asked what they do."""
 RIDGE = 1e-3
 """Of the regression for what actions do, where some do next to nothing [share of the largest]."""
+RESERVE = 0.5
+"""Share of what an action has left, besides what holds the joints, that is counted on."""
 
 
 class Expect(Protocol):
@@ -38,6 +40,20 @@ class Backup(NamedTuple):
     """`(q,)` [rad or m]"""
     bias: Array
     """`(q,)` what holds the joints against gravity and springs."""
+    brakes: bool = False
+    """Whether it takes away the speed of each actuated joint, and so promises when it ends."""
+
+    def periods_to_rest(self, speeds: Array) -> Array:
+        """Periods of these speeds that the ways to rest from speeds `(..., q)` are worth: `(...)`.
+
+        Infinite where the backup doesn't brake. A speed that falls by a share κ a period goes as
+        far as 1/κ periods of it do; one too large for that falls evenly, by all that is left.
+        """
+        if not self.brakes:
+            return np.full(speeds.shape[:-1], np.inf)
+        left = RESERVE * (1.0 - np.abs(self.bias))
+        full: Array = (np.abs(speeds @ self.damping.T) / (BRAKING * left)).max(axis=-1)
+        return 1.0 / BRAKING + 0.5 * full
 
 
 class Joints:
@@ -86,7 +102,12 @@ def backups(
     hold = np.clip(-inverse @ bias, -PROBE, PROBE)
     # Δq̇ = −κ q̇ − κ²/4 (q − place)/Δt, which doesn't overshoot.
     pull = BRAKING**2 / 4.0 / spec.period
-    brake = still._replace(damping=BRAKING * inverse, place=state[joints.positions], bias=hold)
+    brake = still._replace(
+        damping=BRAKING * inverse,
+        place=state[joints.positions],
+        bias=hold,
+        brakes=bool(np.allclose(gain @ inverse, np.eye(count), atol=0.1)),
+    )
     return [brake._replace(stiffness=pull * inverse, place=home), brake]
 
 

@@ -31,6 +31,8 @@ STEP, FLAT = 1e-2, 1e-4
 """Of an entry, for the slopes of the room; a smaller difference [margins] is rounding."""
 ROUNDING = 1e-3
 """[margins]"""
+POSES = 32
+"""In which it is tried what a constraint depends on."""
 WARY = 2.0
 """Factor on β while the robot does what its model didn't claim."""
 
@@ -53,8 +55,8 @@ class SafetyFilter:
 
     It must do so along each trajectory of a fan (`engines.fan`): each head of the model, and the
     mean with η against us. Every imagined state has to be a margin inside, or, where the robot
-    isn't, no further out; and at the end the robot must be at rest, or so slow that in the same
-    time again it wouldn't get out. Otherwise mixtures of the action and a backup are tried, then
+    isn't, no further out; and at the end the robot must be at rest, or so slow that on the way
+    to rest it wouldn't get out. Otherwise mixtures of the action and a backup are tried, then
     the backup that was proved before: it is proved for this state, if what the robot did since
     was in the fan (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al. 2022).
     """
@@ -85,6 +87,7 @@ class SafetyFilter:
         self.beta = beta
         self._room, self._fans, self._expect = room, fans, expect
         self._limits = limits
+        self._stopped = self._stopped_by_actions()
         self.start_episode()
 
     def start_episode(self) -> None:
@@ -107,7 +110,7 @@ class SafetyFilter:
             held = np.clip(self.joints.shares(backup, state), -1.0, 1.0)
             first = np.stack([b * share + (1.0 - b) * held for b in blends])
             fan = self._fans(state, first, backup, patterns, beta)
-            left, constraints = self._left(fan, here)
+            left, constraints = self._left(fan, backup, here)
             asked = int(constraints[0]) if asked < 0 else asked
             found = int(np.argmax(left >= 0.0))
             if left[found] >= 0.0:
@@ -138,7 +141,25 @@ class SafetyFilter:
         signs = np.unique(np.concatenate([slopes, -slopes]), axis=0)
         return room[0], signs
 
-    def _left(self, fan: Fan, here: NDArray[np.floating]) -> tuple[Array, NDArray[np.intp]]:
+    def _stopped_by_actions(self) -> NDArray[np.bool_]:
+        """Whether each constraint is one of actuated joints alone `(K,)`."""
+        spec, draws = self.spec, np.random.default_rng(0)
+        joints = len(spec.joint_names)
+        free = np.setdiff1d(
+            np.arange(2 * joints), [*self.joints.positions, *self.joints.velocities]
+        )
+        states = draws.uniform(-1.0, 1.0, (POSES, spec.state_dim))
+        moved = np.repeat(states, len(free), axis=0)
+        for row, entry in enumerate(free):
+            moved[row :: len(free), entry] += 1.0
+        actions = np.zeros((len(moved), spec.action_dim))
+        before = np.repeat(self._room(states, actions[:POSES]), len(free), axis=0)
+        change = np.abs(self._room(moved, actions) - before)
+        return np.asarray((change <= FLAT).all(axis=0))
+
+    def _left(
+        self, fan: Fan, backup: Backup, here: NDArray[np.floating]
+    ) -> tuple[Array, NDArray[np.intp]]:
         """Least room beyond what is demanded `(C,)` [margins], and whose it is `(C,)`."""
         count, lanes, horizon, actions = fan.actions.shape
         # The first state is the present one: nothing changes it.
@@ -148,8 +169,12 @@ class SafetyFilter:
         room = np.where(np.isfinite(found), found, -np.inf)
         beyond = room - np.minimum(INSIDE, here) + ROUNDING
         last, before = room[:, :, -1], room[:, :, -2]
+        speeds = fan.states[:, :, -1, self.joints.velocities].astype(np.float64)
+        periods = np.minimum(backup.periods_to_rest(speeds), horizon)[..., None]
+        # What else moves doesn't come to rest by actions: in the same time again it must be in.
+        periods = np.where(self._stopped, periods, horizon)
         with np.errstate(invalid="ignore"):
-            rest = last + np.minimum(last - before, 0.0) * horizon - np.minimum(here, 0.0)
+            rest = last + np.minimum(last - before, 0.0) * periods - np.minimum(here, 0.0)
         rest = np.where(np.isfinite(rest), rest, -np.inf) + ROUNDING
         worst = np.minimum(beyond.min(axis=(1, 2)), rest.min(axis=1))
         return worst.min(axis=1), worst.argmin(axis=1)

@@ -54,6 +54,9 @@ COLLAPSE = 0.05
 tried as well. Certain of too much, a search may find that nothing is worth an effort any more."""
 NOTHING = 0.01
 """Share of that range by which a promise has to be better than doing nothing."""
+FALL = 0.5
+"""Share of it by which a promise that pays for constraints has to fall for it to be as good as
+nothing: away from the constraints there is always a little to be had."""
 START_DRAWS = 8
 """Initial states that are drawn to try policies from."""
 logger = logging.getLogger(__name__)
@@ -251,7 +254,7 @@ class Learner:
         """Search from the newest policies, and from fresh ones where that has collapsed.
 
         Where fresh ones find nothing worth an effort either, they learn to reach something
-        first, and then to do so with little effort.
+        first, and then to do so with little effort and away from constraints.
 
         Args:
             transitions: All that was recorded.
@@ -300,8 +303,10 @@ class Learner:
         # Nothing was paid for constraints in what is known.
         if found.promise < max(known) - COLLAPSE * span or found.score < something:
             found = better(found, gentle=False)
-        # Without an action penalty a gentle search would be another of the same.
-        if found.score < something and self.task.action_penalty > 0:
+        # Where nothing is paid a gentle search would be another of the same.
+        pays = self.dynamics.pays(self.task)
+        fallen = found.score < something or (pays and found.promise < max(known) - FALL * span)
+        if fallen and (self.task.action_penalty > 0 or pays):
             found = better(found, gentle=True)
         return found
 

@@ -14,6 +14,8 @@ With all of them a step that comes near a constraint pays for it.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +48,7 @@ class ImaginedDynamics(nn.Module, ABC):
         self.model = model
         self.settings = settings
         self.hallucination_dim = 0
+        self._share = 1.0
         self.register_buffer("bounds", model.task.bounds, persistent=False)
 
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
@@ -78,11 +81,21 @@ class ImaginedDynamics(nn.Module, ABC):
         missing = (WANTED - task.room(state, action)).clamp(0.0, MOST).sum(dim=-1)
         bonus = self.bonus(state, action)
         price = task.reward_range if bonus is None else task.reward_range + bonus
-        return earned - self.settings.constraint_penalty * price * missing
+        return earned - self._share * self.settings.constraint_penalty * price * missing
 
     def pays(self, task: Task) -> bool:
         """Whether `reward` is another one than `earned`."""
         return bool(task.constraint_names) and self.settings.constraint_penalty > 0
+
+    @contextmanager
+    def counting(self, task: Task, share: float) -> Iterator[None]:
+        """Inside, so much of the action penalty and of what is paid for constraints counts."""
+        self._share = share
+        try:
+            with task.counting(share):
+                yield
+        finally:
+            self._share = 1.0
 
     @abstractmethod
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:

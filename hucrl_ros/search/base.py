@@ -26,7 +26,7 @@ MAX_GRADIENT = 1.0
 GENTLE_ROUNDS = 2
 """A gentle search has so many times as many rounds."""
 GENTLE_RAMP = (0.4, 0.8)
-"""Shares of these rounds between which the action penalty grows from 0 to what it is."""
+"""Shares of these rounds between which penalties grow from 0 to what they are."""
 
 
 class GuardedAdam(torch.optim.Adam):
@@ -131,8 +131,9 @@ class PolicySearch(ABC):
     ) -> SearchResult:
         """Improve policies and critic in place.
 
-        A gentle search begins without the action penalty. From "do nothing" each way to
-        something better may lead through efforts that cost more than they bring as yet.
+        A gentle search begins without the action penalty, and pays nothing for constraints. From
+        "do nothing" each way to something better may lead through what costs more than it brings
+        as yet.
 
         Args:
             rollout: Imagined dynamics, policies and critic, warm-started from the last
@@ -141,12 +142,12 @@ class PolicySearch(ABC):
             first: `(n, p)` states in which episodes start, to try the policies from.
             generator: Draws everything random.
             progress: Called with the share that is done.
-            gentle: Let the action penalty grow from 0, in more rounds.
+            gentle: Let both grow from 0, in more rounds.
 
         Raises:
             LearningError: nothing finite came out.
         """
-        settings, actor_critic = self.settings, rollout.actor_critic
+        settings, actor_critic, dynamics = self.settings, rollout.actor_critic, rollout.dynamics
         rounds = settings.iterations * (GENTLE_ROUNDS if gentle else 1)
         critic_optimiser, critic_schedule = self._adam(actor_critic.critic.parameters(), rounds)
         policy_optimiser, policy_schedule = self._adam(actor_critic.policy_parameters(), rounds)
@@ -156,7 +157,7 @@ class PolicySearch(ABC):
         left_out = 0
         for done in range(1, rounds + 1):
             share = _ramp((done - 1) / rounds)
-            with actor_critic.task.counting(share) if gentle else nullcontext():
+            with dynamics.counting(actor_critic.task, share) if gentle else nullcontext():
                 imagined = finite_part(pool.advance(rollout))
                 left_out += settings.pool - imagined.rewards.shape[1]
                 self._round(imagined, rollout, critic_optimiser, policy_optimiser, generator)
@@ -225,7 +226,7 @@ class PolicySearch(ABC):
 
 
 def _ramp(done: float) -> float:
-    """Share of the action penalty that counts in a gentle search of which `done` is done."""
+    """Share of the penalties that counts in a gentle search of which `done` is done."""
     begin, end = GENTLE_RAMP
     return min(max((done - begin) / (end - begin), 0.0), 1.0)
 
