@@ -128,7 +128,7 @@ class ExplorationSettings(Settings):
     hallucinate: Literal["epistemic", "total"] = "epistemic"
     """`optimistic`: the deviation that η chooses from; of the `total` one, nothing is left to be
     noise."""
-    constraint_penalty: float = Field(1.0, ge=0)
+    constraint_penalty: float = Field(0.2, ge=0)
     """What a step costs in imagination that comes a margin nearer to a constraint than two margins
     inside, three at most; 0: nothing [range of the task's rewards]."""
     random_episodes: int = Field(1, ge=0)

@@ -71,9 +71,8 @@ class ImaginedDynamics(nn.Module, ABC):
     def reward(self, task: Task, state: Tensor, action: Tensor) -> Tensor:
         """What plans and policies are to maximise: `earned`, less what is paid for constraints.
 
-        A margin less of room costs the range of the task's rewards, so that no detour is longer
-        than it is worth, and what a step would tell of the model: there is nothing to be learned
-        beyond a constraint.
+        A margin less of room costs a share of the range of the task's rewards, and of what a step
+        would tell of the model: there is nothing to be learned beyond a constraint.
         """
         earned = self.earned(task, state, action)
         if not self.pays(task):
