@@ -4,6 +4,7 @@ Nodes, bags and scripts share this one definition of field names, encoding and d
 """
 
 import math
+import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,6 +74,7 @@ DECIDED = {
 }
 """Further entries of a tick in real time, each only where it tells anything: what time decided,
 so that a bag tells all that a command depends on. `_`: a number follows."""
+NUMBER = "[0-9]{1,4}"
 LATE, NEVER_BEGUN = -1, -2
 
 
@@ -88,8 +90,15 @@ def encode_tick(tick: TickRecord) -> list[float]:
 
 def decode_decided(labels: Sequence[str], data: Sequence[float]) -> dict[str, float]:
     """The entries `DECIDED` of a tick that `decode_tick` takes."""
+    kinds = re.compile("|".join(f"{kind}{NUMBER * kind.endswith('_')}" for kind in DECIDED))
     told = zip(labels, data, strict=True)
-    return {label: value for label, value in told if label.startswith(tuple(DECIDED))}
+    return {label: value for label, value in told if kinds.fullmatch(label)}
+
+
+def numbered(decided: Mapping[str, float], kind: str) -> dict[int, float]:
+    """The entries of one kind of `DECIDED` that has numbers, by these, in their order."""
+    found = {int(k.removeprefix(kind)): v for k, v in decided.items() if k.startswith(kind)}
+    return dict(sorted(found.items()))
 
 
 def decode_tick(labels: Sequence[str], data: Sequence[float]) -> TickRecord:

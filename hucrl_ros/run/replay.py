@@ -17,6 +17,7 @@ from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import MANIFEST, Manifest
 from hucrl_ros.controller.setup import Setup, processor, versions
 from hucrl_ros.controller.state_reader import JointReading, velocity_age
+from hucrl_ros.controller.ticks import numbered
 from hucrl_ros.errors import BagError, BundleError
 from hucrl_ros.run.replayed_time import RecordedCommands, RecordedPlanning, RecordedStates
 
@@ -67,9 +68,9 @@ class Replay(NamedTuple):
     @property
     def apart(self) -> Array:
         """`(N, q)` absolute differences, in the unit of the robot's actions."""
-        both = [(row.recorded, row.recomputed) for row in self.rows]
-        recorded, recomputed = np.array(both, float).reshape(-1, 2, len(self.joints)).swapaxes(0, 1)
-        return np.abs(recomputed - recorded)
+        both = np.array([(row.recorded, row.recomputed) for row in self.rows], np.float64)
+        apart: Array = np.abs(np.diff(both.reshape(-1, 2, len(self.joints)), axis=1)[:, 0])
+        return apart
 
 
 def replay(path: Path, other: Path | None = None) -> Replay:
@@ -160,9 +161,7 @@ class _Replayed:
         agent.warm_up()
         self.notes += _otherwise(setup, agent)
         steps = self._ticks[-1].record.step + 1
-        return ControlLoop(
-            guard.spec, steps, agent, guard, _no_time, self._commands, self._states
-        )
+        return ControlLoop(guard.spec, steps, agent, guard, _no_time, self._commands, self._states)
 
     def _row(self, loop: ControlLoop, index: int, reading: JointReading) -> Row:
         record, told, _ = self._ticks[index]
@@ -184,13 +183,12 @@ class _Replayed:
 
     def _recall(self, loop: ControlLoop, index: int, told: Mapping[str, float]) -> None:
         """Have the next tick find what it found."""
-        states = {key.removeprefix("state_"): value for key, value in told.items() if "state_" in key}
-        self._states.told = {int(entry): value for entry, value in states.items()}
-        shares = [key for key in told if key.startswith("in_force_")]
-        self._commands.told = tuple(told[f"in_force_{k}"] for k in range(len(shares)))
-        later = (tick.decided["late"] for tick in self._ticks[index + 1 :] if "late" in tick.decided)
+        self._states.told = numbered(told, "state_")
+        self._commands.told = tuple(numbered(told, "in_force_").values())
+        rest = (tick.decided for tick in self._ticks[index + 1 :])
+        later = next((each["late"] for each in rest if "late" in each), None)
         iterations = self._ticks[index].record.iterations
-        self._planning.begin(loop.player, iterations, told, next(later, None))
+        self._planning.begin(loop.player, iterations, told, later)
         for _ in range(int(told.get("silences", 0))):
             loop.stale()
         loop.player.surprise.recall(self._surprise)
@@ -213,7 +211,8 @@ def _in_force(setup: Setup, bundle: Bundle) -> Manifest:
 def _otherwise(setup: Setup, agent: Agent) -> Iterator[str]:
     """What is otherwise than when the episode was played, a line each."""
     if agent.bundle.digest != setup.sha256:
-        yield f"another bundle: {setup.bundle} was played, its manifest's SHA-256 {setup.sha256[:12]}"
+        played = f"{setup.bundle} was played, SHA-256 of its manifest {setup.sha256[:12]}…"
+        yield f"another bundle: {played}, here {agent.bundle.digest[:12]}…"
     engine = "compiled" if agent.compiled else "onnx"
     if engine != setup.engine:
         yield f"another engine: {setup.engine} then, {engine} here"

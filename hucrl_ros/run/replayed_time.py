@@ -1,6 +1,6 @@
 """What time and the network did to an episode, told by its bag, in the place of both."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any
 
@@ -88,7 +88,9 @@ class RecordedCommands(DelayCompensation):
         self.shares = self.told
         commands = [*([] if before is None else [before]), *self.all]
         if len(self.told) > len(commands):
-            raise BagError(f"{len(self.told)} commands in force, of {len(commands)} that were sent")
+            raise BagError(
+                f"{len(self.told)} commands in force, of {len(commands)} that were sent"
+            )
         return in_force(commands, self.told)
 
 
@@ -105,8 +107,11 @@ class RecordedStates(StateReader):
         """The state `(p,)` of a joint state.
 
         Raises:
+            BagError: there is no such entry.
             StateError: it made no sense.
         """
+        if max(self.told, default=-1) >= len(self._order):
+            raise BagError(f"no entry {max(self.told)} in a state of {len(self._order)}")
         if not self.told:
             return super().read(reading)
         joints = self.joints.read(reading)
