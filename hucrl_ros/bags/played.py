@@ -82,7 +82,7 @@ def _tick(path: Path, raw: RawMessage) -> tuple[TickRecord, dict[str, float]]:
     except (HucrlError, ValueError, OverflowError) as error:
         raise BagError(f"{path}: {error}") from None
     for label, value in decided.items():
-        if not (label.startswith("state_") or abs(value) <= MOST):
+        if not abs(value) <= MOST and not label.startswith("state_"):
             raise BagError(f"{path}: {TICKS}: {label} = {value}: at most {MOST:g}")
     return record, decided
 

@@ -221,13 +221,11 @@ class ControlLoop:
 
     def _decided(self, tick: Tick, state: Array | None) -> Mapping[str, float]:
         """What time decided in a tick, see `controller.ticks.DECIDED`."""
-        shares = () if state is None else self.compensation.shares
+        shares, untold = self.compensation.shares, self.reader.untold
+        told = {f"in_force_{k}": share for k, share in enumerate(shares)}
         return {
-            **{f"in_force_{k}": share for k, share in enumerate(shares)},
-            **{
-                f"state_{entry}": math.nan if state is None else float(state[entry])
-                for entry in self.reader.untold
-            },
+            **(told if state is not None else {}),
+            **({f"state_{k}": float(state[k]) for k in untold} if state is not None else {}),
             **({"silences": float(self._silences)} if self._silences else {}),
             **tick.decided,
         }

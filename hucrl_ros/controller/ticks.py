@@ -66,7 +66,7 @@ LATER: dict[str, float] = {"filtered": 0.0, "surprise": math.nan}
 """Entries that ticks recorded before them lack, and what holds there."""
 DECIDED = {
     "in_force_": "control periods that each command acts until this tick's does, newest last",
-    "state_": "entry of the state that no joint state tells, NaN where it made no sense",
+    "state_": "entry of the state that its joint state doesn't tell; none where it made no sense",
     "silences": "safe commands since the last tick, as no joint state came",
     "granted": "iterations allowed, where the plan doesn't tell; -1: planning went on beyond this "
     "tick; -2: it never began",
@@ -74,7 +74,7 @@ DECIDED = {
 }
 """Further entries of a tick in real time, each only where it tells anything: what time decided,
 so that a bag tells all that a command depends on. `_`: a number follows."""
-NUMBER = "[0-9]{1,4}"
+_DECIDED = re.compile("|".join(k + "[0-9]{1,4}" * k.endswith("_") for k in DECIDED))
 LATE, NEVER_BEGUN = -1, -2
 
 
@@ -90,9 +90,8 @@ def encode_tick(tick: TickRecord) -> list[float]:
 
 def decode_decided(labels: Sequence[str], data: Sequence[float]) -> dict[str, float]:
     """The entries `DECIDED` of a tick that `decode_tick` takes."""
-    kinds = re.compile("|".join(f"{kind}{NUMBER * kind.endswith('_')}" for kind in DECIDED))
     told = zip(labels, data, strict=True)
-    return {label: value for label, value in told if kinds.fullmatch(label)}
+    return {label: value for label, value in told if _DECIDED.fullmatch(label)}
 
 
 def numbered(decided: Mapping[str, float], kind: str) -> dict[int, float]:

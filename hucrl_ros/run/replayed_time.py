@@ -99,7 +99,7 @@ class RecordedStates(StateReader):
 
     def __init__(self, spec: RobotSpec, poses: PoseBuffer, driver: DriverSettings | None) -> None:
         """Read states; `driver`: None where joint states waited for what belongs to them."""
-        super().__init__(spec, poses, driver=driver)
+        super().__init__(spec, poses, 0.0 if driver is None else 1.0, driver)
         self.told: Mapping[int, float] = {}
         """By entry, of the state to come."""
 
@@ -110,13 +110,13 @@ class RecordedStates(StateReader):
             BagError: there is no such entry.
             StateError: it made no sense.
         """
-        if max(self.told, default=-1) >= len(self._order):
-            raise BagError(f"no entry {max(self.told)} in a state of {len(self._order)}")
-        if not self.told:
+        if not self.untold:
             return super().read(reading)
+        if self.told and max(self.told) >= len(self._order):
+            raise BagError(f"no entry {max(self.told)} in a state of {len(self._order)}")
         joints = self.joints.read(reading)
         state: Array = np.concatenate([joints, np.zeros(3 * len(AXES))])[self._order]
-        state[list(self.told)] = list(self.told.values())
-        if not np.isfinite(state).all():
+        if not self.told:
             raise StateError("the controller could make no sense of it")
+        state[list(self.told)] = list(self.told.values())
         return state
