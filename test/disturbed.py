@@ -5,6 +5,8 @@ import itertools
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+
 from hucrl_ros.bags import messages
 from hucrl_ros.config.schema import Config, ControlSettings, SafetySettings
 from hucrl_ros.controller.bundle import load_bundle
@@ -38,13 +40,15 @@ class Disturbed:
         self.run, self.task, self.control, self.safety = run, task, control, safety
         self.poses, self.at = PoseBuffer(), {}
         self.recording = Recording(run, {}, stepped=False)
-        self.stalls = set()
+        self.stalls, self.spoilt = set(), set()
         self._pool = ThreadPoolExecutor(1)
 
     def load(self, name, **changes):
         """A loop for one of the run's bundles, with other settings in its manifest."""
         bundle = load_bundle(self.run.bundles / name)
-        manifest = bundle.manifest.model_copy(update={"safety": self.safety, **changes})
+        manifest = bundle.manifest.model_copy(
+            update={"safety": self.safety, "steps": 1000, **changes}
+        )
         bundle = dataclasses.replace(bundle, manifest=manifest)
         guard = Guard(manifest.spec, self.safety)
         loop = build_control_loop(
@@ -89,6 +93,8 @@ class Disturbed:
         self._write(ACTIVE, messages.boolean(True))
         for step in range(steps):
             sample = plant.sample()
+            if step in self.spoilt:
+                sample = sample._replace(positions=np.full_like(sample.positions, np.nan))
             self._show(sample, plant.joints)
             for happens in self.at.get(step, ()):
                 happens()
