@@ -133,7 +133,7 @@ class Agent:
         self.timed, self.threads = budget_s is not None, threads
         """Whether time decides how much a tick plans; threads of the engine."""
         self.safety = safety or manifest.safety
-        """What the filter goes by."""
+        """What filter and braking rule go by."""
         self._target_std = np.asarray(manifest.target_std, np.float32)
         self._planner = make_planner(manifest.planner, manifest.spec.predicted_dim, manifest.width)
         self._planner.prepare(BundleSystem(bundle))
@@ -147,7 +147,7 @@ class Agent:
         self._budget = Budget(budget_s, clock)
         largest = manifest.random_share * self._limits
         self._random = RandomEfforts(largest, manifest.random_bandwidth, manifest.period)
-        self._braking = braking_rule(bundle)
+        self._braking = braking_rule(bundle, self.safety)
         # To follow the policy takes less time than to have another thread do it.
         waits = budget_s is not None and manifest.planner.algorithm != "policy"
         self._deadline = DeadlinePlanner(executor if waits else None)

@@ -23,9 +23,9 @@ class Setup(Settings):
     """First tick of which it is true; 0: an episode begins."""
     since: int = Field(ge=0)
     """Tick at which the bundle took over; an earlier one: only limits have changed."""
-    bundle: str = Field(max_length=255)
+    bundle: str
     """Name of the bundle's folder."""
-    sha256: str = Field(max_length=64)
+    sha256: str
     """Of its manifest, which has the hashes of its files."""
     seed: int = Field(ge=0)
     """Of everything random."""
@@ -33,13 +33,13 @@ class Setup(Settings):
     """Time decides how much a tick plans; False: physics waits."""
     engine: Literal["compiled", "onnx"]
     """What rolled out."""
-    threads: int = Field(ge=1, le=1024)
+    threads: int = Field(ge=1)
     """Those of the engine."""
     planner: PlannerSettings
     safety: SafetySettings
     """What the guard goes by."""
     filter: SafetySettings
-    """What the safety filter goes by: limits that were tightened later aren't in it."""
+    """What safety filter and braking rule go by: limits tightened later aren't in it."""
     driver: DriverSettings
     processor: str
     versions: Mapping[str, str]
