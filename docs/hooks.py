@@ -28,7 +28,7 @@ from hucrl_ros.config.reward import RewardSettings, SuccessSettings, TaskSetting
 from hucrl_ros.config.robot import Draw, RobotSettings, SiteSettings
 from hucrl_ros.config.schema import Config, Settings
 from hucrl_ros.controller.manifest import LearningReport, Manifest
-from hucrl_ros.controller.ticks import TickRecord
+from hucrl_ros.controller.ticks import DECIDED, TickRecord
 from hucrl_ros.controller.topics import RECORDED
 from hucrl_ros.nodes import topics
 from hucrl_ros.run.summary import EpisodeSummary, Summary, TickStatistics
@@ -295,7 +295,7 @@ def _topics() -> Iterator[str]:
     yield from ("## Fields of `controller/ticks`", "", "`layout.dim[i].label` names them.", "")
     yield from table(
         ("field", "meaning"),
-        ((f"`{name}`", meaning) for name, meaning in meanings(TickRecord).items()),
+        ((f"`{name}`", meaning) for name, meaning in (meanings(TickRecord) | DECIDED).items()),
     )
 
 

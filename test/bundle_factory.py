@@ -91,14 +91,15 @@ def fields(strategy="optimistic", **changes):
     return BundleFields(**{**values, **changes})
 
 
-def imagined_episode(steps=3, state_dim=2):
+def imagined_episode(steps=3, state_dim=2, action_dim=1):
     states = np.zeros((steps + 1, state_dim))
-    return ImaginedEpisode(states, np.zeros((steps, 1)), np.zeros(steps))
+    return ImaginedEpisode(states, np.zeros((steps, action_dim)), np.zeros(steps))
 
 
 def write_bundle(path: Path, strategy="optimistic", task="pendulum", **changes):
     """A bundle with the present weights; `changes` are fields of the manifest."""
     modules = learned(strategy, task)
-    episode = imagined_episode(state_dim=modules.task.spec.state_dim)
+    spec = modules.task.spec
+    episode = imagined_episode(state_dim=spec.state_dim, action_dim=spec.action_dim)
     modules.exporter.write(path, fields(strategy, **changes), episode)
     return path

@@ -10,6 +10,8 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, String
 
+from hucrl_ros.controller.bundle import bundle_digest
+from hucrl_ros.controller.setup import Setup
 from hucrl_ros.controller.surprise import Level
 from hucrl_ros.nodes import controller as module
 from hucrl_ros.nodes.controller_topics import to_tick
@@ -106,6 +108,24 @@ def test_a_bundle_is_swapped_between_two_ticks(bench, bundles):
     assert bench.loaded == list(map(str, bundles))
     assert [tick.step for tick in bench.ticks] == list(range(STEPS))
     assert bench.active[-1] is False
+
+
+def test_what_ticks_are_computed_with_is_told_when_it_changes(bench, bundles):
+    bench.node.on_activate(None)
+    for _ in range(3):
+        bench.state()
+    bench.offer(bundles[1])
+    for _ in range(2):
+        bench.state()
+    bench.node._tighten({"safety.effort_rate": 0.5})
+    told = [Setup.model_validate_json(m.data) for m in bench.node.sent["controller/setup"]]
+    assert [(setup.step, setup.since) for setup in told] == [(0, 0), (4, 4), (5, 4)]
+    assert [setup.bundle for setup in told] == ["bundle_001", "bundle_002", "bundle_002"]
+    assert [setup.sha256 for setup in told] == [
+        bundle_digest(bundles[0]),
+        *[bundle_digest(bundles[1])] * 2,
+    ]
+    assert [setup.safety.effort_rate for setup in told] == [0.0, 0.0, 0.5]
 
 
 def test_a_refused_bundle_is_named_and_the_old_one_plays_on(bench, tmp_path):

@@ -198,7 +198,7 @@ def test_work_behind_another_agents_is_given_up_when_its_time_has_come():
         pool.submit(lambda: begun.set() or end.wait(10))
         assert begun.wait(10)
         planner = DeadlinePlanner(pool)
-        assert planner.run(lambda: 1 / 0, 0.0) == Planned(None, False)
+        assert planner.run(lambda: 1 / 0, 0.0) == Planned(None, False, begun=False)
         assert not planner.busy, "it will never begin"
         end.set()
     assert planner.late() is None

@@ -2,7 +2,14 @@ import math
 
 import pytest
 
-from hucrl_ros.controller.ticks import TickRecord, decode_tick, encode_tick, tick_labels
+from hucrl_ros.controller.ticks import (
+    TickRecord,
+    decode_decided,
+    decode_tick,
+    encode_tick,
+    numbered,
+    tick_labels,
+)
 from hucrl_ros.errors import HucrlError
 
 TICK = TickRecord(
@@ -53,3 +60,12 @@ def test_of_older_ticks_nobody_knows_the_surprise():
 def test_labels_must_match_the_data():
     with pytest.raises(HucrlError, match="15 labels for 16 values"):
         decode_tick(tick_labels(1), encode_tick(TICK))
+
+
+def test_what_time_decided_stands_beside_the_fields():
+    labels = [*tick_labels(2), "in_force_1", "in_force_0", "late", "news"]
+    data = [*encode_tick(TICK), 0.25, 1.0, 3.0, 7.0]
+    assert decode_tick(labels, data) == TICK
+    decided = decode_decided(labels, data)
+    assert decided == {"in_force_0": 1.0, "in_force_1": 0.25, "late": 3.0}
+    assert list(numbered(decided, "in_force_").items()) == [(0, 1.0), (1, 0.25)]

@@ -1,7 +1,8 @@
 """Messages, their definitions, type hashes and CDR, from `rosbags`, so that no ROS is needed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -70,14 +71,20 @@ def pose(stamp_ns: int, position: Sequence[float], frame: str) -> Message:
     )
 
 
-def tick(record: TickRecord) -> Message:
-    """What a control tick says of itself."""
-    return floats(encode_tick(record), tick_labels(len(record.action)))
+def tick(record: TickRecord, decided: Mapping[str, float] = MappingProxyType({})) -> Message:
+    """What a control tick says of itself, and what time decided in it."""
+    labels = (*tick_labels(len(record.action)), *decided)
+    return floats([*encode_tick(record), *decided.values()], labels)
 
 
 def boolean(data: bool) -> Message:
     """A `std_msgs/Bool`."""
     return typestore().types["std_msgs/msg/Bool"](data)
+
+
+def string(data: str) -> Message:
+    """A `std_msgs/String`."""
+    return typestore().types["std_msgs/msg/String"](data)
 
 
 def floats(data: Sequence[float], labels: tuple[str, ...] = ()) -> Message:

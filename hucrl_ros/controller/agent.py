@@ -18,7 +18,7 @@ from hucrl_ros.controller.passage import Transition
 from hucrl_ros.controller.random_efforts import RandomEfforts
 from hucrl_ros.controller.safety_filter import make_safety_filter
 from hucrl_ros.controller.surprise import Surprise
-from hucrl_ros.controller.ticks import Source, Tick
+from hucrl_ros.controller.ticks import LATE, NEVER_BEGUN, Source, Tick
 from hucrl_ros.controller.timing import Budget, DeadlinePlanner, InForce, Planned
 from hucrl_ros.planners import Plan, make_planner
 
@@ -130,20 +130,24 @@ class Agent:
         """Whether the robot does what the bundle claims."""
         self._spec = manifest.spec
         self._limits = np.asarray(manifest.effort_limits)
+        self.timed, self.threads = budget_s is not None, threads
+        """Whether time decides how much a tick plans; threads of the engine."""
+        self.safety = safety or manifest.safety
+        """What filter and braking rule go by."""
         self._target_std = np.asarray(manifest.target_std, np.float32)
         self._planner = make_planner(manifest.planner, manifest.spec.predicted_dim, manifest.width)
         self._planner.prepare(BundleSystem(bundle))
         self._engine = make_engine(
             bundle, self._planner.particles, manifest.planner.horizon, engine, threads
         )
-        self._filter = make_safety_filter(
-            bundle, safety or manifest.safety, not isinstance(self._engine, OnnxEngine)
-        )
+        self.compiled = not isinstance(self._engine, OnnxEngine)
+        """Which engine rolls out."""
+        self._filter = make_safety_filter(bundle, self.safety, self.compiled)
         self._clock, self._filter_s = clock, 0.0
         self._budget = Budget(budget_s, clock)
         largest = manifest.random_share * self._limits
         self._random = RandomEfforts(largest, manifest.random_bandwidth, manifest.period)
-        self._braking = braking_rule(bundle)
+        self._braking = braking_rule(bundle, self.safety)
         # To follow the policy takes less time than to have another thread do it.
         waits = budget_s is not None and manifest.planner.algorithm != "policy"
         self._deadline = DeadlinePlanner(executor if waits else None)
@@ -209,12 +213,13 @@ class Agent:
                 return tick
             found = self._braking.check(state, tick.action, coming)
             return tick._replace(action=found.action, filtered=found.constraint + 1)
-        self._grow_older(periods)
-        busy = self._deadline.busy
+        pending, busy = self._deadline.pending, self._deadline.busy
+        decided = {"late": float(self._budget.granted)} if pending and not busy else {}
+        self._grow_older(periods, busy)
         if not busy:
             self._budget.start(spent_s + self._filter_s)
         ahead = self._predict(state, coming)
-        tick = self._filtered(self._choose(ahead, busy), ahead)
+        tick = self._filtered(self._choose(ahead, busy, decided), ahead)
         if not coming:
             return tick
         # Of a position it is the way from where the robot will be; whoever sends it goes by where
@@ -222,16 +227,26 @@ class Agent:
         command = self._spec.to_command(tick.action, ahead)
         return tick._replace(action=self._spec.to_action(command, state))
 
-    def _choose(self, ahead: Array, busy: bool) -> Tick:
-        """The action in a state `(p,)`; `busy`: an earlier plan is still being made."""
-        plan, in_time = Planned(None, False) if busy else self._make_plan(ahead)
+    def allow(self, iterations: int | None) -> None:
+        """Let the next plans take no more iterations than that; None: time decides alone."""
+        self._budget.most = iterations
+
+    def _choose(self, ahead: Array, busy: bool, decided: dict[str, float]) -> Tick:
+        """The action in a state `(p,)`; `busy`: an earlier plan is still being made.
+
+        What time decides is added to `decided`.
+        """
+        plan, in_time, begun = Planned(None, False) if busy else self._make_plan(ahead)
+        granted = self._budget.granted if in_time else LATE if begun else NEVER_BEGUN
+        if self.timed and not busy and granted != (plan.iterations if plan else 0):
+            decided["granted"] = float(granted)
         if plan is None:
             self.fallbacks += 1
-            return self._fall_back(ahead)._replace(overrun=not in_time)
+            return self._fall_back(ahead)._replace(overrun=not in_time, decided=decided)
         self._plan, self._plan_age, self._plan_state = plan, 0, ahead
         planned = self.bundle.manifest.planner.algorithm != "policy"
         source = Source.PLANNED if planned else Source.POLICY
-        return self._tick(plan.actions[0], source, plan)
+        return self._tick(plan.actions[0], source, plan)._replace(decided=decided)
 
     def _filtered(self, tick: Tick, ahead: Array) -> Tick:
         """The tick with an action behind which the robot can stop, from the state `(p,)`."""
@@ -289,11 +304,11 @@ class Agent:
             states.append(self._expect(states[-1], action))
         return np.stack(states)
 
-    def _grow_older(self, periods: int) -> None:
+    def _grow_older(self, periods: int, busy: bool) -> None:
         """`periods` have passed; a plan that came too late for its tick is the newest one now."""
         self._plan_age += periods
         self._asked_age += periods
-        late = self._deadline.late()
+        late = None if busy else self._deadline.late()
         if late is not None:
             self._plan, self._plan_age = late, self._asked_age
             self._plan_state = self._asked_state

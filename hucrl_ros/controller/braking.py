@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.timing import InForce
 
@@ -236,8 +237,13 @@ def _stacked(parts: Sequence[Array], like: Array) -> Array:
     return np.stack([np.broadcast_to(part, like.shape) for part in parts], axis=1)
 
 
-def braking_rule(bundle: Bundle) -> BrakingRule | None:
-    """What keeps a random bundle's actions within its constraints; None: nothing has to."""
+def braking_rule(bundle: Bundle, safety: SafetySettings) -> BrakingRule | None:
+    """What keeps a random bundle's actions within its constraints; None: nothing has to.
+
+    Args:
+        bundle: Has the constraints.
+        safety: What is in force.
+    """
     manifest, spec = bundle.manifest, bundle.manifest.spec
     known = bool(manifest.deceleration) or spec.command != "effort"
     if not (manifest.random and manifest.constraints and known):
@@ -247,7 +253,6 @@ def braking_rule(bundle: Bundle) -> BrakingRule | None:
         inputs = {"state": states.astype(np.float32), "action": actions.astype(np.float32)}
         return bundle.run("constraints", **inputs)[0].astype(np.float64)
 
-    safety = manifest.safety
     return BrakingRule(
         spec,
         room,

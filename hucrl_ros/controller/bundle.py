@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.admission import check_robot
 from hucrl_ros.controller.engines.networks import NETWORKS, Networks, from_arrays
-from hucrl_ros.controller.manifest import Manifest, read_manifest, read_regular
+from hucrl_ros.controller.manifest import (
+    MANIFEST,
+    MANIFEST_BYTES,
+    Manifest,
+    read_manifest,
+    read_regular,
+)
 from hucrl_ros.errors import BundleError, shortened
 
 Shape = tuple[int | str, ...]
@@ -116,6 +122,8 @@ class Bundle:
     """Inputs and torch's outputs of every graph, keyed `<graph>.in|out.<name>`."""
     imagined: ImaginedEpisode | None
     """The imagined episode; None for a random bundle."""
+    digest: str = ""
+    """SHA-256 of `manifest.yaml`, which tells the bundle from all others."""
 
     def run(self, graph: str, **inputs: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """Outputs of a graph, in the order of its signature."""
@@ -152,10 +160,20 @@ def load_bundle(path: Path, spec: RobotSpec | None = None, threads: int = 1) -> 
         networks = _read_networks(path, manifest, contents[NETWORKS])
     if IMAGINED in contents:
         imagined = _read_imagined(path, manifest, contents[IMAGINED])
-    bundle = Bundle(path, manifest, graphs, networks, parity, imagined)
+    digest = bundle_digest(path)
+    bundle = Bundle(path, manifest, graphs, networks, parity, imagined, digest)
     for name, signature in expected.items():
         _check_graph(bundle, name, signature)
     return bundle
+
+
+def bundle_digest(path: Path) -> str:
+    """SHA-256 of a bundle's manifest, which has those of all other files.
+
+    Raises:
+        BundleError: it can't be read.
+    """
+    return hashlib.sha256(read_regular(path, MANIFEST, MANIFEST_BYTES)).hexdigest()
 
 
 def check_outputs(

@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,8 @@ class Answer(NamedTuple):
     """Why the safe command was sent, or empty."""
     optimistic: NDArray[np.float32] | None = None
     """`(H + 1, p)` trajectory that the plan imagines, if there is a new plan."""
+    decided: Mapping[str, float] = MappingProxyType({})
+    """What time decided, see `controller.ticks.DECIDED`."""
 
 
 class ControlLoop:
@@ -90,8 +93,15 @@ class ControlLoop:
         self._heard: float | None = None
         self._state: Array | None = None
         self._looked = 0.0
-        self._step = 0
+        self.since = 0
+        """Tick of this episode that was the first one of this loop."""
+        self._step = self._silences = 0
         self._stamp_ns: int | None = None
+
+    @property
+    def state(self) -> Array | None:
+        """`(p,)` of the last joint state; None: it made no sense, or isn't true any more."""
+        return self._state
 
     @property
     def step(self) -> int:
@@ -105,7 +115,8 @@ class ControlLoop:
         self.compensation.reset()
         self.passage.reset()
         self.reader.reset()
-        self._step, self._stamp_ns = 0, None
+        self._step, self._silences, self._stamp_ns = 0, 0, None
+        self.since = 0
         self._heard = self._state = None
 
     def take_over(self, other: "ControlLoop", seed: int) -> None:
@@ -114,7 +125,9 @@ class ControlLoop:
         self.guard.reset(other.guard)
         self.counters, self.reader = other.counters, other.reader
         self.compensation, self.passage = other.compensation, other.passage
-        self._step, self._stamp_ns = other._step, other._stamp_ns
+        self.since = self._step = other._step
+        self._silences = other._silences
+        self._stamp_ns = other._stamp_ns
         self._heard, self._looked = other._heard, other._looked
         self._state = other._state
 
@@ -183,8 +196,9 @@ class ControlLoop:
         record = self._record(reading.stamp_ns, tick, action, clamped, sent - received, std)
         level = self.player.surprise.level
         self.counters.count(record, tick, self.compensation.delay, level)
-        self._step += 1
-        return Answer(record, problem, tick.optimistic)
+        decided = self._decided(tick, state)
+        self._step, self._silences = self._step + 1, 0
+        return Answer(record, problem, tick.optimistic, decided)
 
     def stale(self) -> Array | None:
         """The command `(q,)` for a period without a joint state, to be sent now, if there is one.
@@ -196,6 +210,7 @@ class ControlLoop:
         self._state = None
         command = self.guard.safe_command(None)
         self.counters.stale_commands += 1
+        self._silences += 1
         if command is not None:
             self._note_sent(command, self._clock())
         return command
@@ -203,6 +218,17 @@ class ControlLoop:
     def finish(self) -> Array | None:
         """The command `(q,)` that the robot stays under from now on; None: it is already."""
         return self.guard.last_command(self._state)
+
+    def _decided(self, tick: Tick, state: Array | None) -> Mapping[str, float]:
+        """What time decided in a tick, see `controller.ticks.DECIDED`."""
+        shares, untold = self.compensation.shares, self.reader.untold
+        told = {f"in_force_{k}": share for k, share in enumerate(shares)}
+        return {
+            **(told if state is not None else {}),
+            **({f"state_{k}": float(state[k]) for k in untold} if state is not None else {}),
+            **({"silences": float(self._silences)} if self._silences else {}),
+            **tick.decided,
+        }
 
     def _note_sent(self, command: Array, at: float) -> None:
         """A command `(q,)` was sent at `at` [s]."""

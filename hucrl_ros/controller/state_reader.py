@@ -56,6 +56,11 @@ class JointStateReader:
         self._newest_ns: int | None = None
 
     @property
+    def derives(self) -> bool:
+        """Whether velocities come from positions."""
+        return self._estimator is not None
+
+    @property
     def fresh(self) -> bool:
         """Whether nothing was read since `reset`."""
         return self._newest_ns is None
@@ -261,6 +266,12 @@ class StateReader:
         self._oldest_ns = round(pose_periods * spec.period * 1e9)
         self._apart_ns = tuple(round(periods * spec.period * 1e9) for periods in SPEED_PERIODS)
         self._order = np.array(self._sources.order, dtype=np.intp)
+        told = 2 * len(spec.joint_names) + len(self._sources.further)
+        posed = [entry for entry, place in enumerate(self._sources.order) if place >= told]
+        derived = derived_entries(spec) if self.joints.derives else []
+        self.untold = tuple(sorted({*derived, *posed})) if pose_periods > 0 else ()
+        """Entries of the state that depend on what else had been heard by then; none where
+        joint states wait for it."""
 
     def limit_age(self, pose_periods: float) -> None:
         """Let an object's pose be no older than that either [control periods]."""

@@ -62,6 +62,10 @@ class Surprise:
         """An episode begins."""
         self._means = np.ones(len(self._names))
 
+    def recall(self, value: float) -> None:
+        """Go on from a `value` that was recorded; NaN: it isn't known."""
+        self._means = np.full(len(self._names), 1.0 if math.isnan(value) else value**2)
+
     @property
     def value(self) -> float:
         """Root mean square of the entry that surprises most [standard deviations].

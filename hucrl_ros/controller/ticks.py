@@ -4,10 +4,12 @@ Nodes, bags and scripts share this one definition of field names, encoding and d
 """
 
 import math
+import re
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +64,18 @@ SCALAR_FIELDS: tuple[str, ...] = TickRecord._fields[:-1]
 """Names of the entries before the action, in order."""
 LATER: dict[str, float] = {"filtered": 0.0, "surprise": math.nan}
 """Entries that ticks recorded before them lack, and what holds there."""
+DECIDED = {
+    "in_force_": "control periods that each command acts until this tick's does, newest last",
+    "state_": "entry of the state that its joint state doesn't tell; none where it made no sense",
+    "silences": "safe commands since the last tick, as no joint state came",
+    "granted": "iterations allowed, where the plan doesn't tell; -1: planning went on beyond this "
+    "tick; -2: it never began",
+    "late": "iterations allowed to the plan that an earlier tick began and this one took over",
+}
+"""Further entries of a tick in real time, each only where it tells anything: what time decided,
+so that a bag tells all that a command depends on. `_`: a number follows."""
+_DECIDED = re.compile("|".join(k + "[0-9]{1,4}" * k.endswith("_") for k in DECIDED))
+LATE, NEVER_BEGUN = -1, -2
 
 
 def tick_labels(action_dim: int) -> tuple[str, ...]:
@@ -74,6 +88,18 @@ def encode_tick(tick: TickRecord) -> list[float]:
     return [float(value) for value in (*tick[:-1], *tick.action)]
 
 
+def decode_decided(labels: Sequence[str], data: Sequence[float]) -> dict[str, float]:
+    """The entries `DECIDED` of a tick that `decode_tick` takes."""
+    told = zip(labels, data, strict=True)
+    return {label: value for label, value in told if _DECIDED.fullmatch(label)}
+
+
+def numbered(decided: Mapping[str, float], kind: str) -> dict[int, float]:
+    """The entries of one kind of `DECIDED` that has numbers, by these, in their order."""
+    found = {int(k.removeprefix(kind)): v for k, v in decided.items() if k.startswith(kind)}
+    return dict(sorted(found.items()))
+
+
 def decode_tick(labels: Sequence[str], data: Sequence[float]) -> TickRecord:
     """A tick from a message's labels and data, in whatever order they came.
 
@@ -83,9 +109,8 @@ def decode_tick(labels: Sequence[str], data: Sequence[float]) -> TickRecord:
     if len(labels) != len(data):
         raise HucrlError(f"controller/ticks: {len(labels)} labels for {len(data)} values")
     values = {**LATER, **dict(zip(labels, data, strict=True))}
-    later = sum(label not in labels for label in LATER)
-    action_dim = len(data) + later - len(SCALAR_FIELDS)
-    missing = [label for label in tick_labels(max(action_dim, 0)) if label not in values]
+    action_dim = sum(label.startswith("action_") for label in labels)
+    missing = [label for label in tick_labels(action_dim) if label not in values]
     if missing:
         raise HucrlError(f"controller/ticks: no field {missing[0]!r} among {', '.join(labels)}")
     kinds = TickRecord.__annotations__
@@ -125,6 +150,8 @@ class Tick(NamedTuple):
     """Number, from 1, of the constraint for which the action was changed; 0: it wasn't."""
     proved: bool = True
     """No filter looked, or it knows how to stop the robot afterwards."""
+    decided: Mapping[str, float] = MappingProxyType({})
+    """What time decided of the planning, where `iterations` doesn't tell; see `DECIDED`."""
 
 
 RECENT_TICKS = 1000

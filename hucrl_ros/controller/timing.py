@@ -6,7 +6,7 @@ Only the clocks that are handed in are read.
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # the built-in one from 3.11 on
 from typing import NamedTuple
@@ -59,10 +59,15 @@ class Budget:
         self._durations: deque[float] = deque(maxlen=REMEMBERED_ITERATIONS)
         self._deadline = 0.0
         self._iteration_start: float | None = None
+        self.granted = 0
+        """Iterations allowed since `start`; not counted without a limit."""
+        self.most: int | None = None
+        """Allow no more of them; for `replay`, where what time allowed is known."""
 
     def start(self, spent_s: float = 0.0) -> None:
         """A tick begins, `spent_s` [s] after what it answers."""
         self._iteration_start = None
+        self.granted = 0
         if self.seconds is not None:
             self._deadline = self._clock() + self.seconds - spent_s
 
@@ -77,8 +82,11 @@ class Budget:
         first = self._iteration_start is None
         now = self.stop()
         expected = statistics.median(self._durations) if self._durations else 0.0
+        if self.granted == self.most:
+            return False
         if now + expected <= self._deadline:
             self._iteration_start = now
+            self.granted += 1
             return True
         if first and self._durations:
             self._durations.popleft()
@@ -109,6 +117,8 @@ class Planned(NamedTuple):
     plan: Plan | None
     """None: no time for a single iteration, nothing finite came out, or not in time."""
     in_time: bool
+    begun: bool = True
+    """Planning began: its random numbers were drawn."""
 
 
 class DeadlinePlanner:
@@ -125,6 +135,11 @@ class DeadlinePlanner:
         self._job: Future[Plan | None] | None = None
 
     @property
+    def pending(self) -> bool:
+        """Whether a plan wasn't ready in time, and hasn't been taken or dropped since."""
+        return self._job is not None
+
+    @property
     def busy(self) -> bool:
         """Whether a plan that wasn't ready in time is still being made."""
         return self._job is not None and not self._job.done()
@@ -138,9 +153,10 @@ class DeadlinePlanner:
             plan = self._job.result(max(patience_s, 0.0))
         except FutureTimeoutError:
             # Behind what an earlier agent left running, it may not have begun: then it never will.
-            if self._job.cancel():
+            begun = not self._job.cancel()
+            if not begun:
                 self._job = None
-            return Planned(None, False)
+            return Planned(None, False, begun)
         self._job = None
         return Planned(plan, True)
 
@@ -206,6 +222,9 @@ class DelayCompensation:
         self._extra = settings.extra_delay
         self._ticks: deque[float] = deque(maxlen=REMEMBERED_TICKS)
         self._none = np.zeros(action_dim)
+        self.shares: tuple[float, ...] = ()
+        """For how long each command acts that the last `coming` told of, the newest one last and
+        none left out [control periods]."""
         self._commands: deque[tuple[float, Array]] = deque()
 
     @property
@@ -240,26 +259,32 @@ class DelayCompensation:
             received: When the joint state came.
             before: `(q,)` what the robot is under until the first command acts; None: zero.
         """
+        self.shares = ()
         if not self.active:
             return ()
         begin, end = received - self.age, received + self.delay
         self._forget_before(begin)
         starts = [(-np.inf, self._none if before is None else before), *self._commands]
         ends = [start for start, _ in starts[1:]] + [end]
-        coming: list[InForce] = []
-        for (start, command), until in zip(starts, ends, strict=True):
-            coming += self._split(command, min(until, end) - max(start, begin))
-        return tuple(coming)
+        shares = [
+            (min(until, end) - max(start, begin)) / self._period
+            for (start, _), until in zip(starts, ends, strict=True)
+        ]
+        first = next((k for k, share in enumerate(shares) if share > NEGLIGIBLE), len(shares))
+        self.shares = tuple(shares[first:])
+        return in_force([command for _, command in starts], self.shares)
 
     def _forget_before(self, now: float) -> None:
         """Drop commands that were replaced before `now` [s]."""
         while len(self._commands) > 1 and self._commands[1][0] <= now:
             self._commands.popleft()
 
-    def _split(self, command: Array, seconds: float) -> list[InForce]:
-        """A command in steps of about a period."""
-        share = seconds / self._period
-        if share <= NEGLIGIBLE:
-            return []
-        pieces = max(int(np.ceil(share - SLACK)), 1)
-        return [InForce(command, share / pieces)] * pieces
+
+def in_force(commands: Sequence[Array], shares: Sequence[float]) -> tuple[InForce, ...]:
+    """The newest of `commands` `(q,)`, for so many control periods each, in steps of about one."""
+    coming: list[InForce] = []
+    for command, share in zip(commands[len(commands) - len(shares) :], shares, strict=True):
+        if share > NEGLIGIBLE:
+            pieces = max(int(np.ceil(share - SLACK)), 1)
+            coming += [InForce(command, share / pieces)] * pieces
+    return tuple(coming)

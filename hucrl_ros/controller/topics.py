@@ -8,6 +8,7 @@ GOAL = "goal"
 COMMANDS = "controller/commands"
 TICKS = "controller/ticks"
 ACTIVE = "controller/active"
+SETUP = "controller/setup"
 TRIPPED = "watchdog/tripped"
 
 OWN_NAME = "hucrl_topic"
@@ -24,7 +25,7 @@ class RecordedTopic(NamedTuple):
     latched: bool
     """Late subscribers get the last message (TRANSIENT_LOCAL, depth 1)."""
     optional: bool = False
-    """Only some tasks have it: it is in the bag only if something was published there."""
+    """Not every bag has it: it is there only if something was published."""
     own: str = ""
     """Relative name that the nodes know it by; empty: it can be told from `name`."""
 
@@ -37,6 +38,7 @@ RECORDED = (
     RecordedTopic(TRIPPED, "diagnostic_msgs/msg/DiagnosticStatus", latched=True),
     RecordedTopic(OBJECT_POSE, "geometry_msgs/msg/PoseStamped", latched=False, optional=True),
     RecordedTopic(GOAL, "geometry_msgs/msg/PoseStamped", latched=True, optional=True),
+    RecordedTopic(SETUP, "std_msgs/msg/String", latched=True, optional=True),
 )
 
 

@@ -15,8 +15,17 @@ from hucrl_ros.config.stand_in import require_real_time
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import Array, ControlLoop, build_control_loop
 from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.setup import setup_of
 from hucrl_ros.controller.state_reader import FRAME, JointReading, Pose, PoseBuffer
-from hucrl_ros.controller.topics import ACTIVE, COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS
+from hucrl_ros.controller.topics import (
+    ACTIVE,
+    COMMANDS,
+    GOAL,
+    JOINT_STATES,
+    OBJECT_POSE,
+    SETUP,
+    TICKS,
+)
 from hucrl_ros.errors import HucrlError, SurpriseError
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.robots.mujoco_robot import Plant, Sample
@@ -54,7 +63,9 @@ def play_episode(task: Task, config: Config, run: RunFolder) -> Path:
     plant = Plant(task.robot(body=config.body), config.seed)
     plant.reset(index)
     recording = Recording(run, {}, stepped=True)
+    setup = messages.string(setup_of(loop, config.seed).model_dump_json())
     try:
+        recording.write(SETUP, setup, time.time_ns())
         _control(plant, loop, poses, recording)
     except BaseException:
         recording.interrupt()
@@ -84,7 +95,8 @@ def _control(plant: Plant, loop: ControlLoop, poses: PoseBuffer, recording: Reco
         assert answer is not None  # Time has passed, so no joint state is a repetition.
         if answer.record is None:
             break
-        recording.write(TICKS, messages.tick(answer.record), time.time_ns())
+        tick = messages.tick(answer.record, answer.decided)
+        recording.write(TICKS, tick, time.time_ns())
         plant.period()
     last = loop.finish()
     if last is not None:

@@ -10,6 +10,7 @@ from std_msgs.msg import Bool
 
 from hucrl_ros.controller.admission import Admission
 from hucrl_ros.controller.control_loop import Answer, ControlLoop
+from hucrl_ros.controller.setup import setup_of
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.controller.timing import OUTAGE, PLANNING_THREAD
 from hucrl_ros.errors import OutageError, SurpriseError
@@ -95,6 +96,7 @@ class Controller(LifecycleNode):
             topic = self.resolve_topic_name(topics.GOAL)
             return self._refuse(f"no goal: publish a geometry_msgs/PoseStamped on {topic!r}")
         self._loop.start(self._config.seed)
+        self._outputs.setup(setup_of(self._loop, self._config.seed))
         if self._config.control.pause_garbage_collection:
             realtime.pause_garbage_collection()
         self._active, self._trouble = True, Health()
@@ -160,7 +162,7 @@ class Controller(LifecycleNode):
     def _report(self, answer: Answer, record: TickRecord) -> None:
         """Say what a tick did, after its command has been sent."""
         assert self._loop is not None
-        self._outputs.tick(record)
+        self._outputs.tick(record, answer.decided)
         if answer.problem:
             line = self._note(f"{answer.problem}; sending the safe command")
             self.get_logger().warning(line, throttle_duration_sec=LOG_PERIOD)
@@ -198,6 +200,8 @@ class Controller(LifecycleNode):
         if self._loop is not None:
             loop.take_over(self._loop, self._config.seed)
         self._loop = loop
+        if self._active:
+            self._outputs.setup(setup_of(loop, self._config.seed))
         if self._prepared:
             realtime.prepare(self._config.control)  # the bundle may have brought threads
         self._outputs.prepare(loop.spec.action_dim)
@@ -212,6 +216,8 @@ class Controller(LifecycleNode):
         guard = self._admission.tighten(limits)
         if self._loop is not None:
             self._loop.obey(guard)
+            if self._active:
+                self._outputs.setup(setup_of(self._loop, self._config.seed))
             self._inputs.set_period(guard.spec.period, guard.safety.stale_periods)
         self._outputs.limits(self._admission.tightened)
         told = ", ".join(f"{name} = {value}" for name, value in limits.items())

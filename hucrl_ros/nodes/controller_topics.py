@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +14,10 @@ from rcl_interfaces.msg import ParameterEvent
 from rclpy.node import Node
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout
+from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 
 from hucrl_ros.controller.pace import Pace
+from hucrl_ros.controller.setup import Setup
 from hucrl_ros.controller.state_reader import (
     FRAME,
     JointReading,
@@ -82,16 +85,20 @@ def listen_for_poses(
     node.create_subscription(PoseStamped, topics.GOAL, goal, LATCHED)
 
 
-def tick_layout(action_dim: int) -> MultiArrayLayout:
-    """The layout whose labels name the fields; build it once, it is the same for every tick."""
+@lru_cache(maxsize=64)
+def tick_layout(labels: tuple[str, ...]) -> MultiArrayLayout:
+    """The layout whose labels name the fields; built once, as it is that of most ticks."""
     return MultiArrayLayout(
-        dim=[MultiArrayDimension(label=name, size=1, stride=1) for name in tick_labels(action_dim)]
+        dim=[MultiArrayDimension(label=name, size=1, stride=1) for name in labels]
     )
 
 
-def tick_message(tick: TickRecord, layout: MultiArrayLayout) -> Float64MultiArray:
-    """The message of a tick."""
-    return Float64MultiArray(layout=layout, data=encode_tick(tick))
+def tick_message(
+    tick: TickRecord, decided: Mapping[str, float] = MappingProxyType({})
+) -> Float64MultiArray:
+    """The message of a tick, and of what time decided in it."""
+    layout = tick_layout((*tick_labels(len(tick.action)), *decided))
+    return Float64MultiArray(layout=layout, data=[*encode_tick(tick), *decided.values()])
 
 
 def to_tick(message: Float64MultiArray) -> TickRecord:
@@ -265,7 +272,7 @@ class ControllerOutputs:
         self._ticks = node.create_publisher(Float64MultiArray, topics.TICKS, STREAM)
         self._activity = node.create_publisher(Bool, topics.ACTIVE, LATCHED)
         self._limits = node.create_publisher(ParameterEvent, topics.LIMITS, LATCHED)
-        self._layout = MultiArrayLayout()
+        self._setup = node.create_publisher(String, topics.SETUP, LATCHED)
 
     @property
     def activity_topic(self) -> str:
@@ -274,16 +281,20 @@ class ControllerOutputs:
 
     def prepare(self, action_dim: int) -> None:
         """The ticks to come have so many efforts."""
-        self._layout = tick_layout(action_dim)
+        tick_layout(tick_labels(action_dim))
 
     def command(self, command: NDArray[np.float64] | None) -> None:
         """Publish a command `(q,)`; None: there is no position to hold."""
         if command is not None:
             self._commands.publish(Float64MultiArray(data=command.tolist()))
 
-    def tick(self, record: TickRecord) -> None:
-        """Publish what a tick did."""
-        self._ticks.publish(tick_message(record, self._layout))
+    def tick(self, record: TickRecord, decided: Mapping[str, float]) -> None:
+        """Publish what a tick did, and what time decided in it."""
+        self._ticks.publish(tick_message(record, decided))
+
+    def setup(self, setup: Setup) -> None:
+        """Publish what the ticks to come are computed with."""
+        self._setup.publish(String(data=setup.model_dump_json()))
 
     def activity(self, active: bool) -> None:
         """Publish whether an episode is under way."""

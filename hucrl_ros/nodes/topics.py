@@ -16,6 +16,7 @@ from hucrl_ros.controller.topics import COMMANDS as COMMANDS
 from hucrl_ros.controller.topics import GOAL as GOAL
 from hucrl_ros.controller.topics import JOINT_STATES as JOINT_STATES
 from hucrl_ros.controller.topics import OBJECT_POSE as OBJECT_POSE
+from hucrl_ros.controller.topics import SETUP as SETUP
 from hucrl_ros.controller.topics import TICKS as TICKS
 from hucrl_ros.controller.topics import TRIPPED as TRIPPED
 
