@@ -17,14 +17,15 @@ pytestmark = pytest.mark.ros
 WATCHDOG = ("watchdog", [0.0])
 SLOW_READER = """
 import sys, time
+from hucrl_ros.controller import trust
 from hucrl_ros.nodes import watchdog
-read = watchdog.read_manifest
-def read_manifest(path):
+read = trust.read_manifest
+def read_manifest(path, approve):
     if path.name == "slow":
         print("reading", flush=True)
         time.sleep(3600)
-    return read(path)
-watchdog.read_manifest = read_manifest
+    return read(path, approve)
+trust.read_manifest = read_manifest
 sys.exit(watchdog.main())
 """
 MANY_STEPS = 100_000

@@ -21,6 +21,7 @@ COMMANDS = {
     "learner": "learner.run",
     "evaluate": "evaluate.run",
     "inspect": "inspect.run",
+    "sign": "sign.run",
     "sweep": "sweep.run",
     "figure": "figure.run",
     "optimum": "optimum.run",
