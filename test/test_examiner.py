@@ -1,4 +1,4 @@
-"""Bundles are tried in a process with limits, which a bad one ends and the next one doesn't miss."""
+"""Bundles are tried in a process with limits; a bad one ends it, and the next one is tried."""
 
 import os
 import signal

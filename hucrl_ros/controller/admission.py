@@ -197,12 +197,13 @@ def _no_looser(guard: Guard, own: SafetySettings, path: Path) -> Guard:
     """The guard with each setting of the robot's side that is stricter than its own.
 
     Raises:
-        BundleError: neither is stricter, as of two joints, or of two kinds of safe commands.
+        BundleError: neither is stricter, as each is for another joint.
     """
     ours = Guard(guard.spec, own)
     for names, room in ours.room.items():
         theirs = guard.room[names]
-        if np.all(room <= theirs) and np.any(room < theirs):
+        # Of safe commands none is the stricter one; the robot's side knows which it takes.
+        if np.any(room < theirs) and (np.all(room <= theirs) or "safe_command" in names):
             changes = {name: getattr(own, name) for name in names}
             guard = Guard(guard.spec, guard.safety.model_copy(update=changes))
     refuse_looser(guard, ours, path)
