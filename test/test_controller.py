@@ -513,7 +513,7 @@ def test_an_unknown_parameter_is_refused_by_name(tmp_path, ros_domain):
 
 def test_a_first_bundle_that_asks_more_than_the_run_s_robot_can_do_is_refused(start, tmp_path):
     run = prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
-    strong = short_bundle(tmp_path / "strong")
+    strong = short_bundle(run.bundle(1))
     manifest = strong / "manifest.yaml"
     text = manifest.read_text().replace("effort_limits:\n- 1.0", "effort_limits:\n- 1000000.0")
     manifest.write_text(text)

@@ -140,7 +140,7 @@ def test_a_node_without_a_run_may_be_told_of_a_task_s_robot(bundle):
 def test_a_robot_s_yaml_says_what_is_safe_and_parameters_replace_it(tmp_path):
     limited = "/**: {ros__parameters: {safety: {effort_rate: 0.1, velocity_limits: [9.0]}}}\n"
     described = resolved(tmp_path, PENDULUM)
-    path = tmp_path / "stick.yaml"
+    path = described.path
     path.write_text(path.read_text() + limited)
     robot = described.robot.spec
     bundle = write_manifest(tmp_path / "bundle", 1)
@@ -163,7 +163,7 @@ def test_a_robot_s_yaml_says_what_is_safe_and_parameters_replace_it(tmp_path):
 def test_a_robot_of_another_task_is_refused(bundle):
     with pytest.raises(ConfigError, match="describes 'pendulum'; the task is 'cartpole'"):
         offer(Node(robot="pendulum", task="cartpole"), bundle)
-    with pytest.raises(ConfigError, match="no such file|No such file"):
+    with pytest.raises(ConfigError, match="No such file"):
         offer(Node(robot="nowhere.yaml", task="pendulum"), bundle)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from manifest_factory import write_manifest
 
+from hucrl_ros.cli import main
 from hucrl_ros.config.schema import Config, ControlSettings
 from hucrl_ros.controller import signature as module
 from hucrl_ros.controller.manifest import MANIFEST, read_manifest
@@ -151,6 +152,18 @@ def test_a_signature_that_is_no_plain_file_is_not_opened(bundle, key, tmp_path):
     (bundle / SIGNATURE).rename(tmp_path / "kept")
     (bundle / SIGNATURE).symlink_to(tmp_path / "kept")
     assert "no regular file" in refusal(Trust(None, [key[1]]), bundle)
+
+
+def test_the_command_makes_keys_and_signs(bundle, key, tmp_path, capsys):
+    assert main(["sign", "--new-key", str(tmp_path / "mine")]) == 0
+    public = capsys.readouterr().out.strip()
+    assert main(["sign", str(bundle), "--key", str(tmp_path / "mine")]) == 0
+    assert capsys.readouterr().out == f"{bundle}: signed by {public}\n"
+    assert Trust(None, [public]).read_manifest(bundle)
+    for words in (["sign"], ["sign", str(bundle)], ["sign", str(bundle), "--new-key", "x"]):
+        assert main(words) == 2
+        assert "--new-key" in capsys.readouterr().err
+    assert main(["sign", str(tmp_path), "--key", str(tmp_path / "mine")]) == 1
 
 
 def test_a_run_signs_what_it_makes_where_it_has_a_key(bundle, key):

@@ -325,7 +325,7 @@ def test_a_first_bundle_that_asks_more_than_the_run_s_robot_can_do_is_refused(
     ros_domain, tmp_path
 ):
     run = prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
-    strong = changed(tmp_path / "strong", "limits:\n- 1.0", "limits:\n- 1000000.0")
+    strong = changed(run.bundle(1), "limits:\n- 1.0", "limits:\n- 1000000.0")
     watchdog = Process("watchdog", tmp_path / "watchdog.log", run=run.root)
     try:
         with Bench(tmp_path) as bench:
