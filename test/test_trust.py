@@ -1,10 +1,13 @@
 """Bundles that lie elsewhere, or that nobody trusted has signed, are refused unread."""
 
+import hashlib
+import io
 import json
 import stat
 from pathlib import Path
 
 import pytest
+from bundle_factory import DISCOUNT, fields, imagined_episode, learned, write_bundle
 from manifest_factory import write_manifest
 
 from hucrl_ros.cli import main
@@ -14,6 +17,10 @@ from hucrl_ros.controller.manifest import MANIFEST, read_manifest
 from hucrl_ros.controller.signature import SIGNATURE, check_signing, new_key, sign, sign_for_run
 from hucrl_ros.controller.trust import Trust
 from hucrl_ros.errors import BundleError, ConfigError
+from hucrl_ros.learning.export import BundleExporter
+from hucrl_ros.robots import describe
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.remote.inbox import Inbox
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + 43 * "A"
 
@@ -171,6 +178,29 @@ def test_a_run_signs_what_it_makes_where_it_has_a_key(bundle, key):
     assert not (bundle / SIGNATURE).exists()
     sign_for_run(bundle, str(key[0]))
     assert json.loads((bundle / SIGNATURE).read_text())["key"] == key[1]
+
+
+def test_bundles_are_signed_when_they_appear(key, tmp_path):
+    modules = learned()
+    exporter = BundleExporter(
+        modules.task, modules.dynamics, modules.actor_critic, DISCOUNT, str(key[0])
+    )
+    exporter.write(tmp_path / "bundle", fields(), imagined_episode())
+    assert Trust(None, [key[1]]).read_manifest(tmp_path / "bundle").episode == 1
+
+
+def test_what_another_machine_hands_in_is_signed_here(key, tmp_path):
+    config = Config(control={"signing_key": str(key[0])})
+    made = write_bundle(tmp_path / "made", episode=0, random=True, planner=config.planner)
+    run = RunFolder.create(tmp_path / "run", config, describe("pendulum"))
+    inbox = Inbox(run, config, describe("pendulum").robot.spec, lambda: None)
+    for name in (MANIFEST, *read_manifest(made).files):
+        content = (made / name).read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        path = f"bundles/bundle_000/{name}"
+        inbox.take(0, path, len(content), digest, io.BytesIO(content).read)
+    inbox.finish(0)
+    assert Trust(run.root, [key[1]]).read_manifest(run.bundle(0)) == read_manifest(made)
 
 
 def test_a_run_that_would_refuse_its_own_bundles_is_not_begun(key, tmp_path):
