@@ -41,6 +41,7 @@ from hucrl_ros.run.session import PARENT_VARIABLE
 def generate_launch_description() -> LaunchDescription:
     """Launch arguments, then the nodes that follow from them."""
     optional = {
+        "robot": "YAML of the robot, or a task's name: bundles are compared with it",
         "params_file": "settings that replace the bundle's, in ROS parameter form",
         "record": "folder for recordings; then call `recorder/record` to begin and to end one",
         "activate": "true: start an episode at once",
@@ -79,6 +80,7 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     nodes = control_graph(
         bundle,
         task,
+        robot=argument("robot"),
         parameter_file=path("params_file"),
         remappings={own: argument(name) for name, own in OWN_TOPICS.items()},
         run=recordings(path("record"), bundle, task),

@@ -1,6 +1,6 @@
 """A bundle plays only on the robot that it is for, and never makes it less safe."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +115,120 @@ def test_the_robot_s_own_limits_hold_from_the_first_bundle_on(manifest):
     assert "effort_limits is (1000000.0,) in the bundle, (1.0,) here" in message
     assert refusal(manifest, robot=replace(robot, joint_names=("elbow",)))
     assert offer(manifest.model_copy(update={"effort_limits": (0.5,)}), robot=robot)
+
+
+def test_a_first_bundle_is_compared_with_the_robot_in_all_that_it_is(manifest):
+    robot = manifest.spec
+    for field, value in (
+        ("name", "elbow"),
+        ("joint_names", ("elbow",)),
+        ("actuated_joints", ("elbow",)),
+        ("effort_limits", (0.5,)),
+        ("period", 0.1),
+        ("observed", ("puck_x",)),
+        ("context", ("goal_x",)),
+        ("command", "velocity"),
+    ):
+        assert f"another robot: {field} is" in refusal(
+            manifest, robot=replace(robot, **{field: value})
+        )
+    assert {field.name for field in fields(robot)} == {
+        "name",
+        "joint_names",
+        "actuated_joints",
+        "effort_limits",
+        "period",
+        "observed",
+        "context",
+        "command",
+    }, "a new field has to be tried above"
+
+
+# What the robot's side says is safe
+
+OWN = {**STRICT, "outage_periods": 20.0, "surprise": 5.0, "filter": True, "backup_time": 0.5}
+LOOSER = {
+    "effort_limits": (0.6,),
+    "effort_rate": 0.6,
+    "position_limits": (-2.1, 2.0),
+    "position_margin": 0.05,
+    "velocity_limits": (5.1,),
+    "stale_periods": 100.0,
+    "outage_periods": 1e6,
+    "surprise": 0.0,
+    "safe_command": "zero",
+    "damping": 0.4,
+    "filter": False,
+    "filter_beta": 1.0,
+    "backup_time": 1.0,
+}
+"""A looser value of each setting."""
+STRICTER_BUNDLE = {
+    "effort_limits": (0.4,),
+    "effort_rate": 0.4,
+    "position_limits": (-1.9, 2.0),
+    "position_margin": 0.2,
+    "velocity_limits": (4.9,),
+    "stale_periods": 2.0,
+    "outage_periods": 10.0,
+    "surprise": 4.0,
+    "filter_beta": 3.0,
+    "backup_time": 0.4,
+}
+
+
+def test_every_setting_of_safety_has_a_looser_value_here():
+    assert LOOSER.keys() == SafetySettings.model_fields.keys()
+
+
+@pytest.mark.parametrize("name", LOOSER)
+def test_no_first_bundle_is_looser_than_the_robot_s_own_settings(manifest, name):
+    own = SafetySettings(**OWN)
+    loose = {**OWN, name: LOOSER[name]}
+    ours = Guard(manifest.spec, own).room
+    assert any(
+        np.any(x > ours[k]) for k, x in Guard(manifest.spec, SafetySettings(**loose)).room.items()
+    )
+    guard = offer(manifest, loose, own=own)
+    assert guard.safety == own
+    assert not any(np.any(x > ours[k]) for k, x in guard.room.items())
+
+
+@pytest.mark.parametrize("name", LOOSER)
+def test_no_swap_is_looser_than_what_is_in_force(manifest, name):
+    in_force = offer(manifest, OWN)
+    assert "looser than the safety in force" in refusal(
+        manifest, {**OWN, name: LOOSER[name]}, in_force=in_force
+    )
+
+
+@pytest.mark.parametrize("name", STRICTER_BUNDLE)
+def test_a_bundle_may_be_stricter_than_the_robot_s_own_settings(manifest, name):
+    strict = {**OWN, name: STRICTER_BUNDLE[name]}
+    assert offer(manifest, strict, own=SafetySettings(**OWN)).safety == SafetySettings(**strict)
+
+
+def test_each_limit_is_the_stricter_one_of_both(manifest):
+    own = SafetySettings(effort_rate=0.1, stale_periods=5.0)
+    guard = offer(manifest, {"effort_limits": (0.5,), "effort_rate": 0.3}, own=own)
+    assert guard.safety == SafetySettings(effort_limits=(0.5,), effort_rate=0.1)
+
+
+def test_limits_of_which_neither_are_the_stricter_ones_are_refused(manifest):
+    joints = ("a", "b")
+    two = {"joint_names": joints, "actuated_joints": joints, "effort_limits": (1.0, 1.0)}
+    arm = manifest.model_copy(update=two)
+    own = SafetySettings(effort_limits=(0.5, 1.0))
+    assert "safety.effort_limits = (1.0, 0.5)" in refusal(
+        arm, {"effort_limits": (1.0, 0.5)}, own=own
+    )
+
+
+def test_a_swap_is_limited_before_it_is_compared_with_what_is_in_force(manifest):
+    own = SafetySettings(**OWN)
+    in_force = offer(manifest, own=own)
+    assert in_force.safety.effort_rate == OWN["effort_rate"], "the bundle has no such limit"
+    assert offer(manifest, own=own, in_force=in_force).safety == in_force.safety
 
 
 def test_a_bundle_of_another_task_is_refused(manifest):

@@ -1,5 +1,7 @@
 """An episode of the controller, message by message, without ROS."""
 
+import shutil
+
 import pytest
 
 pytest.importorskip("rclpy", reason="the controller is a node of ROS 2")
@@ -9,7 +11,9 @@ from lone_node import alone
 from rclpy.lifecycle import TransitionCallbackReturn
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, String
+from test_trust import KEY
 
+from hucrl_ros.controller import examiner
 from hucrl_ros.controller.bundle import bundle_digest
 from hucrl_ros.controller.setup import Setup
 from hucrl_ros.controller.surprise import Level
@@ -201,6 +205,86 @@ def test_without_a_bundle_there_is_no_episode(bundles, tmp_path):
     with alone(module.Controller, bundle=str(tmp_path)) as node:
         assert node.on_configure(None) is FAILURE
         assert "error: " in node.sent["controller/bundle"][-1].data
+
+
+HOSTILE = """
+import time
+from hucrl_ros.controller import examiner
+load = examiner.load_bundle
+def load_bundle(path, **known):
+    if path.name == "endless":
+        time.sleep(3600)
+    return load(path, **known)
+examiner.load_bundle = load_bundle
+examiner.main()
+"""
+
+
+def test_a_bundle_that_never_ends_holds_up_neither_ticks_nor_the_next_one(
+    bundles, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(examiner, "PROGRAM", ("-c", HOSTILE))
+    (tmp_path / "endless").symlink_to(bundles[1])
+    with alone(module.Controller, mode="lockstep", bundle=str(bundles[0])) as node:
+        assert node.on_configure(None) is SUCCESS
+        bench = Bench(node)
+        node.on_activate(None)
+        node.heard["bundle"](String(data=str(tmp_path / "endless")))
+        for _ in range(3):
+            bench.state()
+        assert len(bench.ticks) == 3 and bench.loaded == [str(bundles[0])]
+        bench.offer(bundles[1])
+        bench.state()
+        bench.state()
+        assert bench.loaded == list(map(str, bundles))
+
+
+def test_what_was_changed_after_it_was_examined_is_not_loaded(bench, bundles, tmp_path):
+    bad = tmp_path / "bundle_003"
+    shutil.copytree(bundles[1], bad)
+    examine = bench.node._slot._examiner.examine
+
+    def examine_then_change(path):
+        found = examine(path)
+        (path / "policy.onnx").write_bytes((path / "critic.onnx").read_bytes())
+        return found
+
+    bench.node._slot._examiner.examine = examine_then_change
+    bench.offer(bad)
+    bench.node.on_activate(None)
+    bench.state()
+    assert "policy.onnx was changed: its SHA-256 is" in bench.loaded[-1]
+
+
+def test_a_manifest_that_is_changed_after_it_was_examined_says_nothing(bench, bundles, tmp_path):
+    bad = tmp_path / "bundle_003"
+    shutil.copytree(bundles[1], bad)
+    examine = bench.node._slot._examiner.examine
+
+    def examine_then_change(path):
+        found = examine(path)
+        manifest = path / "manifest.yaml"
+        manifest.write_text(manifest.read_text().replace("stale_periods: 3.0", "stale_periods: 9"))
+        return found
+
+    bench.node._slot._examiner.examine = examine_then_change
+    bench.offer(bad)
+    bench.node.on_activate(None)
+    bench.state()
+    assert bench.loaded[-1] == str(bad)
+    assert bench.node._loop.guard.safety.stale_periods == 3.0
+
+
+def test_outside_of_the_root_folder_and_without_a_signature_bundles_are_refused(bundles, tmp_path):
+    (tmp_path / "inside").mkdir()
+    for setting, line in (
+        ({"control__bundle_root": str(tmp_path / "inside")}, "not inside"),
+        ({"control__trusted_keys": [KEY]}, "sign"),
+    ):
+        with alone(module.Controller, bundle=str(bundles[0]), **setting) as node:
+            assert node.on_configure(None) is FAILURE
+            (said,) = (message.data for message in node.sent["controller/bundle"])
+            assert said.startswith("error: ") and line in said and "\n" not in said
 
 
 def test_a_forgotten_bundle_plays_no_more(bench):

@@ -72,6 +72,17 @@ def test_a_robot_is_controlled_by_controller_and_watchdog_alone(tmp_path):
     assert all(node.parameter_file is None for node in nodes.values())
 
 
+def test_controller_and_watchdog_are_told_of_the_robot_and_the_recorder_is_not(
+    run_folder, tmp_path
+):
+    nodes = control_graph(tmp_path, "pendulum", robot="my.yaml", run=run_folder)
+    assert {node.name: node.parameters.get("robot") for node in nodes} == {
+        CONTROLLER: "my.yaml",
+        "watchdog": "my.yaml",
+        "recorder": None,
+    }
+
+
 def test_a_robots_recorder_is_not_required(run_folder, tmp_path):
     nodes = control_graph(tmp_path, "pendulum", run=run_folder)
     assert {node.name: node.required for node in nodes} == {

@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from linear_system import LIMIT, A, B, PushedMass, optimal_gain, transitions
 from hucrl_ros.config.schema import Config, ExplorationSettings, PlannerSettings
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.manifest import LearningReport, read_manifest
+from hucrl_ros.controller.signature import new_key
+from hucrl_ros.controller.trust import Trust
 from hucrl_ros.learning.export import BundleExporter
 from hucrl_ros.learning.judge import Judge, Judged
 from hucrl_ros.models import Transitions, make_model
@@ -88,6 +91,9 @@ def test_where_functions_disagree_the_worst_counts():
 class Flights:
     """A run whose bundles have the scores that a test gives them."""
 
+    key = ""
+    """File of the key that signs what flies."""
+
     def __init__(self, bundles, tmp_path, monkeypatch):
         self._bundles, self._root, self._patch = bundles, tmp_path, monkeypatch
 
@@ -101,6 +107,7 @@ class Flights:
         text = text.replace("episode: 2", "episode: 3").replace("-1.0", str(promised), 1)
         (new / "manifest.yaml").write_text(text)
         judge = judge_of(least_gain=0.1)
+        judge._key = self.key
         found = {new: scores[0]} | {self.bundle(k): scores[k] for k in (1, 2)}
 
         def play(path):
@@ -121,6 +128,14 @@ class Flights:
 @pytest.fixture
 def flights(bundles, tmp_path, monkeypatch):
     return Flights(bundles, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("score", [70.0, 50.0])
+def test_what_flies_is_signed_as_it_is_then(flights, tmp_path_factory, score):
+    flights.key = str(tmp_path_factory.mktemp("keys") / "key")
+    public = new_key(Path(flights.key))
+    flights.choose((score, 60.0, 40.0), {1: 61.0, 2: 39.0}, promised=60.0)
+    Trust(None, [public]).read_manifest(flights.bundle(3))
 
 
 def test_a_better_bundle_flies(flights):

@@ -5,13 +5,21 @@ import pytest
 pytest.importorskip("rclpy", reason="nodes are ROS 2's")
 
 from lone_node import LoneNode
+from manifest_factory import write_manifest
 from own_robots import PENDULUM, resolved
 
 from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config, PlannerSettings
 from hucrl_ros.config.task_file import find_description, known_tasks
-from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.nodes.parameters import given_settings, read_config, robot_of_run
+from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.errors import BundleError, ConfigError, RunError
+from hucrl_ros.nodes.parameters import (
+    given_settings,
+    make_admission,
+    make_trust,
+    read_config,
+    robot_of_run,
+)
 from hucrl_ros.robots.resolve import describe, resolve
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import RunOptions, prepare_run
@@ -88,3 +96,93 @@ def test_a_new_run_of_a_known_task_tells_its_robot_too(tmp_path, task):
     assert stored.robot == found.model_copy(update={"model": stored.robot.model})
     assert stored.model.is_relative_to(run.robot)
     assert resolve(stored).robot == stored.robot
+
+
+# What a node is told of its robot
+
+OWN = ("run", "robot")
+BY_ITSELF = "the first bundle itself says what the robot is and what is safe"
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    """For the pendulum, with the schema's settings of safety."""
+    return write_manifest(tmp_path / "bundle", 1)
+
+
+def offer(node, bundle, **changes):
+    """The guard under which a bundle would play, and what the node said at its start."""
+    admission = make_admission(node, read_config(node, OWN), "safety")
+    manifest = read_manifest(bundle).model_copy(update=changes)
+    return admission.admit(bundle, manifest)[1]
+
+
+def test_a_run_says_what_its_bundles_may_do_the_first_one_included(tmp_path, bundle):
+    config = Config(safety={"effort_rate": 0.1, "stale_periods": 2.0})
+    run = RunFolder.create(tmp_path / "run", config, describe("pendulum"))
+    node = Node(run=str(run.root))
+    assert offer(node, bundle).safety == config.safety
+    with pytest.raises(BundleError, match=r"effort_limits is .1000000.0,. in the bundle, .1.0,."):
+        offer(node, bundle, effort_limits=(1e6,))
+    with pytest.raises(BundleError, match=r"period is 0.1 in the bundle, 0.0125 here"):
+        offer(node, bundle, period=0.1)
+    assert not node.lines
+
+
+def test_a_node_without_a_run_may_be_told_of_a_task_s_robot(bundle):
+    node = Node(robot="pendulum", task="pendulum", mode="real_time")
+    with pytest.raises(BundleError, match=r"effort_limits is .1000000.0,. in the bundle"):
+        offer(node, bundle, effort_limits=(1e6,))
+    assert offer(node, bundle).safety.filter, "as in a run on that robot"
+    assert not node.lines
+
+
+def test_a_robot_s_yaml_says_what_is_safe_and_parameters_replace_it(tmp_path):
+    limited = "/**: {ros__parameters: {safety: {effort_rate: 0.1, velocity_limits: [9.0]}}}\n"
+    described = resolved(tmp_path, PENDULUM)
+    path = described.path
+    path.write_text(path.read_text() + limited)
+    robot = described.robot.spec
+    bundle = write_manifest(tmp_path / "bundle", 1)
+    changes = {
+        "task": "stick",
+        "robot": "stick",
+        "joint_names": robot.joint_names,
+        "actuated_joints": robot.actuated_joints,
+        "effort_limits": robot.effort_limits,
+        "period": robot.period,
+    }
+    node = Node(robot=str(path), task="stick")
+    safety = offer(node, bundle, **changes).safety
+    assert (safety.effort_rate, safety.velocity_limits) == (0.1, (9.0,))
+    node = Node(robot=str(path), task="stick", safety__effort_rate=0.3)
+    safety = offer(node, bundle, **changes).safety
+    assert (safety.effort_rate, safety.velocity_limits) == (0.3, (9.0,))
+
+
+def test_a_robot_of_another_task_is_refused(bundle):
+    with pytest.raises(ConfigError, match="describes 'pendulum'; the task is 'cartpole'"):
+        offer(Node(robot="pendulum", task="cartpole"), bundle)
+    with pytest.raises(ConfigError, match="No such file"):
+        offer(Node(robot="nowhere.yaml", task="pendulum"), bundle)
+
+
+def test_without_either_the_bundle_says_what_is_safe_and_so_does_a_line(bundle):
+    node = Node(task="pendulum", safety__effort_rate=0.1)
+    guard = offer(node, bundle, effort_limits=(1e6,))
+    assert (guard.spec.effort_limits, guard.safety.effort_rate) == ((1e6,), 0.1)
+    assert len(node.lines) == 1 and BY_ITSELF in node.lines[0]
+
+
+def test_bundles_of_a_run_lie_in_its_folder(tmp_path, bundle):
+    run = RunFolder.create(tmp_path / "run", Config())
+    inside = write_manifest(run.bundle(1), 1)
+    node = Node(run=str(run.root))
+    trust = make_trust(node, read_config(node, OWN))
+    trust.require_inside(inside)
+    with pytest.raises(BundleError, match="not inside"):
+        trust.require_inside(bundle)
+    wider = Node(run=str(run.root), control__bundle_root=str(tmp_path))
+    make_trust(wider, read_config(wider, OWN)).require_inside(bundle)
+    alone = Node(task="pendulum")
+    make_trust(alone, read_config(alone, OWN)).require_inside(bundle)

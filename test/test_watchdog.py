@@ -17,14 +17,15 @@ pytestmark = pytest.mark.ros
 WATCHDOG = ("watchdog", [0.0])
 SLOW_READER = """
 import sys, time
+from hucrl_ros.controller import trust
 from hucrl_ros.nodes import watchdog
-read = watchdog.read_manifest
-def read_manifest(path):
+read = trust.read_manifest
+def read_manifest(path, approve):
     if path.name == "slow":
         print("reading", flush=True)
         time.sleep(3600)
-    return read(path)
-watchdog.read_manifest = read_manifest
+    return read(path, approve)
+trust.read_manifest = read_manifest
 sys.exit(watchdog.main())
 """
 MANY_STEPS = 100_000
@@ -324,7 +325,7 @@ def test_a_first_bundle_that_asks_more_than_the_run_s_robot_can_do_is_refused(
     ros_domain, tmp_path
 ):
     run = prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
-    strong = changed(tmp_path / "strong", "limits:\n- 1.0", "limits:\n- 1000000.0")
+    strong = changed(run.bundle(1), "limits:\n- 1.0", "limits:\n- 1000000.0")
     watchdog = Process("watchdog", tmp_path / "watchdog.log", run=run.root)
     try:
         with Bench(tmp_path) as bench:

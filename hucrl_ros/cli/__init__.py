@@ -22,6 +22,7 @@ COMMANDS = {
     "evaluate": "evaluate.run",
     "inspect": "inspect.run",
     "replay": "replay.run",
+    "sign": "sign.run",
     "sweep": "sweep.run",
     "figure": "figure.run",
     "optimum": "optimum.run",

@@ -93,7 +93,8 @@ def _lines(group: type[Settings], indent: str) -> Iterator[str]:
             yield from _lines(annotation, indent + "  ")
         else:
             yield from _comment(*described(meanings[name], field), indent=indent)
-            value = field.default if isinstance(field.default, str) else json.dumps(field.default)
+            text = isinstance(field.default, str) and field.default
+            value = field.default if text else json.dumps(field.default)
             yield f"{indent}{'# ' if field.default == () else ''}{name}: {value}"
 
 

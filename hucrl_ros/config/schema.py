@@ -33,6 +33,8 @@ StrategyName = Literal["greedy", "thompson", "optimistic", "sombrl", "opax"]
 """Names of the exploration strategies."""
 SearchName = Literal["lookahead", "pathwise", "bptt", "mpo", "sac", "td3", "ppo"]
 """Names of the policy searches; plug-ins add others."""
+PUBLIC_KEY = r"^ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}( [^\n]*)?$"
+"""An Ed25519 key, as OpenSSH writes it."""
 KERNEL_MODELS: tuple[ModelName, ...] = ("gp", "rff", "qff")
 """Those with a prior and independent outputs."""
 
@@ -352,6 +354,13 @@ class ControlSettings(Settings):
     exceeds a tenth of the control period. Never in lockstep, where physics waits."""
     extra_delay: float = Field(0.0, ge=0, le=1)
     """Delay that the loop can't measure: transport in both directions, and the actuator [s]."""
+    bundle_root: str = ""
+    """Folder in which bundles have to lie; empty: that of the run, any where there is none."""
+    trusted_keys: tuple[Annotated[str, Field(pattern=PUBLIC_KEY)], ...] = ()
+    """Public keys (`ssh-ed25519 ...`) one of which has to have signed each bundle; empty: bundles
+    need no signature."""
+    signing_key: str = ""
+    """File of the private key that signs each bundle of the run; empty: none does."""
 
 
 class DriverSettings(Settings):

@@ -35,17 +35,25 @@ class Admission:
     """
 
     def __init__(
-        self, task: str, given: Mapping[str, object], robot: RobotSpec | None, source: str
+        self,
+        task: str,
+        given: Mapping[str, object],
+        robot: RobotSpec | None,
+        source: str,
+        own: SafetySettings | None = None,
     ) -> None:
         """Admit nothing yet.
 
         Args:
             task: The node's task.
             given: Dotted keys and values that replace a bundle's settings.
-            robot: The robot as the node's run describes it; None: there is no run, or it doesn't.
+            robot: The robot as the node's side describes it; None: it doesn't.
             source: Where `given` comes from, for messages.
+            own: What the robot's side says is safe, `given` included; None: nothing, so that a
+                bundle itself says it.
         """
         self._task, self._given, self._robot, self._source = task, given, robot, source
+        self._own = own
         self._lock = Lock()
         self._constraints: tuple[str, ...] = ()
         self.guard: Guard | None = None
@@ -70,7 +78,7 @@ class Admission:
         safety = manifest.safety
         if self.tightened:
             safety = self._stricter(Guard(manifest.spec, safety), self.tightened).safety
-        guard = admit(path, manifest, self._task, safety, self._robot, self.guard)
+        guard = admit(path, manifest, self._task, safety, self._robot, self.guard, self._own)
         self._constraints = manifest.constraints
         return manifest, guard
 
@@ -139,11 +147,14 @@ def admit(
     safety: SafetySettings,
     robot: RobotSpec | None = None,
     in_force: Guard | None = None,
+    own: SafetySettings | None = None,
 ) -> Guard:
     """Check a bundle that somebody offers, for the controller and the watchdog alike.
 
-    What the robot is says the description in the node's run, or else that in the run of the
-    node's first bundle; without both the first bundle that it accepts. A later one may be
+    What the robot is says the robot's side: the description in the node's run, or one that the
+    node was given. Else that in the run of the node's first bundle says it, and without both the
+    first bundle that it accepts. What is safe says the robot's side, too: a bundle may be
+    stricter, and where it is looser, the robot's own settings hold. A later one may be
     stricter, never looser, so that no swap switches safety off.
 
     Args:
@@ -151,8 +162,9 @@ def admit(
         manifest: What it says.
         task: The node's task.
         safety: The manifest's settings with those in it that the node was given.
-        robot: The robot as the node's run describes it; None: there is no run, or it doesn't.
+        robot: The robot as the node's side describes it; None: it doesn't.
         in_force: Guard of the bundle accepted before; None: there was none.
+        own: What the robot's side says is safe; None: nothing.
 
     Returns:
         The guard of this bundle, in force once the bundle is accepted.
@@ -170,12 +182,31 @@ def admit(
         robot = kept_robot(beside(path), task)
     if robot is not None:
         weaker = tuple(map(min, spec.effort_limits, robot.effort_limits))
-        check_robot(path, spec, replace(robot, period=spec.period, effort_limits=weaker))
-    if in_force is None:
-        return Guard(spec, safety)
-    check_robot(path, spec, in_force.spec)
+        check_robot(path, spec, replace(robot, effort_limits=weaker))
+    if in_force is not None:
+        check_robot(path, spec, in_force.spec)
     guard = Guard(spec, safety)
-    refuse_looser(guard, in_force, path)
+    if own is not None:
+        guard = _no_looser(guard, own, path)
+    if in_force is not None:
+        refuse_looser(guard, in_force, path)
+    return guard
+
+
+def _no_looser(guard: Guard, own: SafetySettings, path: Path) -> Guard:
+    """The guard with each setting of the robot's side that is stricter than its own.
+
+    Raises:
+        BundleError: neither is stricter, as each is for another joint.
+    """
+    ours = Guard(guard.spec, own)
+    for names, room in ours.room.items():
+        theirs = guard.room[names]
+        # Of safe commands none is the stricter one; the robot's side knows which it takes.
+        if np.any(room < theirs) and (np.all(room <= theirs) or "safe_command" in names):
+            changes = {name: getattr(own, name) for name in names}
+            guard = Guard(guard.spec, guard.safety.model_copy(update=changes))
+    refuse_looser(guard, ours, path)
     return guard
 
 

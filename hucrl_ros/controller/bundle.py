@@ -131,18 +131,24 @@ class Bundle:
         return outputs
 
 
-def load_bundle(path: Path, spec: RobotSpec | None = None, threads: int = 1) -> Bundle:
+def load_bundle(
+    path: Path,
+    spec: RobotSpec | None = None,
+    threads: int = 1,
+    manifest: Manifest | None = None,
+) -> Bundle:
     """Load a bundle and verify schema, robot, hashes, shapes and parity.
 
     Args:
         path: Its folder.
         spec: The robot it has to be made for, if that is to be checked.
         threads: Threads of `rollout.onnx`.
+        manifest: What the bundle was found to say before; None: its manifest is read.
 
     Raises:
         BundleError: it isn't what it says, or isn't made for `spec`; names what differs.
     """
-    manifest = read_manifest(path)
+    manifest = manifest or read_manifest(path)
     if spec is not None:
         check_robot(path, manifest.spec, spec)
     expected = signatures(manifest)

@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -225,8 +226,13 @@ def dump_manifest(manifest: Manifest) -> str:
     return yaml.safe_dump(manifest.model_dump(mode="json", by_alias=True), sort_keys=False)
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path, approve: Callable[[Path, bytes], None] | None = None) -> Manifest:
     """Read and check `manifest.yaml` alone, not the files that it lists.
+
+    Args:
+        folder: The bundle.
+        approve: Called with the folder and the file's bytes before anything in them is looked at;
+            raises what the bundle is refused for.
 
     Raises:
         BundleError: it is missing, isn't YAML, has another schema version, or doesn't fit.
@@ -241,6 +247,8 @@ def read_manifest(folder: Path) -> Manifest:
     except OSError as error:
         raise BundleError(f"{shortened(folder)}: {error.strerror}") from None
     content = read_regular(folder, MANIFEST, MANIFEST_BYTES)
+    if approve is not None:
+        approve(folder, content)
     document = parse_mapping(content, path, BundleError)
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:

@@ -24,6 +24,7 @@ from hucrl_ros.controller.manifest import (
     Manifest,
     dump_manifest,
 )
+from hucrl_ros.controller.signature import sign_for_run
 from hucrl_ros.learning.graphs import (
     cut,
     export_parts,
@@ -169,10 +170,23 @@ class BundleExporter:
     """
 
     def __init__(
-        self, task: Task, dynamics: ImaginedDynamics, actor_critic: ActorCritic, discount: float
+        self,
+        task: Task,
+        dynamics: ImaginedDynamics,
+        actor_critic: ActorCritic,
+        discount: float,
+        signing_key: str = "",
     ) -> None:
-        """Export from these modules, with returns discounted by γ = `discount`."""
-        self._task = task
+        """Export from these modules.
+
+        Args:
+            task: Their task.
+            dynamics: The strategy's step.
+            actor_critic: Policies and critic.
+            discount: γ of the returns.
+            signing_key: File of the private key that signs the bundles; empty: none does.
+        """
+        self._task, self._key = task, signing_key
         self._parts = Parts(task, dynamics, actor_critic)
         self._width = task.spec.action_dim + dynamics.hallucination_dim
         self._discount = discount
@@ -206,6 +220,7 @@ class BundleExporter:
             for name, content in contents.items():
                 (temporary / name).write_bytes(content)
             (temporary / MANIFEST).write_text(dump_manifest(manifest), encoding="utf-8")
+            sign_for_run(temporary, self._key)
             load_bundle(temporary, self._task.spec)
             if path.exists():
                 shutil.rmtree(path)

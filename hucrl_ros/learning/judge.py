@@ -16,6 +16,7 @@ from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
+from hucrl_ros.controller.signature import sign_for_run
 from hucrl_ros.models import Transitions, fit, kind_of, make_model
 from hucrl_ros.models.exploration import ThompsonDynamics
 from hucrl_ros.tasks import Task
@@ -63,6 +64,7 @@ class Judge(torch.nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(config.seed + ANOTHER)
         self._task, self._settings, self._starts = task, config.exploration, starts
+        self._key = config.control.signing_key
         settings = config.model.model_copy(update={"kind": kind_of(config.model, task)})
         self._dynamics = ThompsonDynamics(
             make_model(task, settings, generator), config.exploration
@@ -147,5 +149,6 @@ class Judge(torch.nn.Module):
         report = manifest.report.model_copy(update=of_flying)
         manifest = manifest.model_copy(update={"report": report})
         write_atomically(new / MANIFEST, dump_manifest(manifest))
+        sign_for_run(new, self._key)
         shutil.rmtree(path, ignore_errors=True)
         new.rename(path)

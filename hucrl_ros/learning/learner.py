@@ -106,7 +106,11 @@ class Learner:
         )
         self._untrained = {k: v.clone() for k, v in self._modules.state_dict().items()}
         self._exporter = BundleExporter(
-            self.task, self.dynamics, self.actor_critic, config.search.discount
+            self.task,
+            self.dynamics,
+            self.actor_critic,
+            config.search.discount,
+            config.control.signing_key,
         )
         check_prior(run, config, self.task, self.model)
         self._prior = prior_episodes(run, self.task)

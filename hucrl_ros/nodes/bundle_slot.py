@@ -1,6 +1,7 @@
 """The bundle that the controller plays, and how another one takes its place.
 
-Bundles are loaded in a thread of its own, so that no tick has to wait for it.
+Bundles are tried in a process of its own, then loaded in a thread of its own, so that no tick has
+to wait for it.
 """
 
 import logging
@@ -18,7 +19,9 @@ from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.admission import Admission
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import ControlLoop, build_control_loop
+from hucrl_ros.controller.examiner import Examiner
 from hucrl_ros.controller.state_reader import PoseBuffer
+from hucrl_ros.controller.trust import Trust
 from hucrl_ros.errors import HucrlError, shortened
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.topics import LATCHED
@@ -42,9 +45,18 @@ class Outcome(NamedTuple):
 class BundleLoader:
     """Loads the bundle asked for last; ONNX Runtime and hashing release the interpreter."""
 
-    def __init__(self, prepare: Callable[[Path], ControlLoop]) -> None:
-        """`prepare` loads, verifies and warms up; it runs in the loader's thread."""
-        self._prepare = prepare
+    def __init__(
+        self,
+        prepare: Callable[[Path], ControlLoop],
+        interrupt: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Load by functions.
+
+        Args:
+            prepare: Verifies, loads and warms up; it runs in the loader's thread.
+            interrupt: Ends a `prepare` whose outcome nobody waits for any more, where it can.
+        """
+        self._prepare, self._interrupt = prepare, interrupt
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bundle")
         # Now, so that it doesn't inherit what the control loop's thread will be given.
         self._pool.submit(int).result()
@@ -57,9 +69,13 @@ class BundleLoader:
 
     def cancel(self) -> None:
         """Forget the last request."""
-        if self._future is not None:
-            self._future.cancel()
+        if self._future is not None and not self._future.cancel():
+            self._interrupt()
         self._future = None
+
+    def begin(self, task: Callable[[], object]) -> None:
+        """Do something before the first request, in the loader's thread."""
+        self._pool.submit(task)
 
     def poll(self) -> Outcome | None:
         """The outcome of the last request, once."""
@@ -68,8 +84,12 @@ class BundleLoader:
         future, self._future = self._future, None
         return future.result()
 
+    def load_now(self, path: Path) -> Outcome:
+        """Load, and wait for it."""
+        return self._pool.submit(self.load, path).result()
+
     def load(self, path: Path) -> Outcome:
-        """Load now, in the calling thread."""
+        """Load in the calling thread."""
         try:
             return Outcome(path, self._prepare(path), "")
         except HucrlError as error:
@@ -96,6 +116,7 @@ class BundleSlot:
         node: Node,
         config: Config,
         admission: Admission,
+        trust: Trust,
         planning: Executor,
         poses: PoseBuffer,
     ) -> None:
@@ -105,6 +126,7 @@ class BundleSlot:
             node: The controller.
             config: Its settings.
             admission: Says which bundles may play, and under which guard.
+            trust: Says which may be opened.
             planning: Has the one thread in which all bundles plan.
             poses: Where object and goal are heard of.
         """
@@ -114,7 +136,8 @@ class BundleSlot:
         self._config = config
         self._admission = admission
         self._planning, self._poses = planning, poses
-        self._loader: BundleLoader = BundleLoader(self._prepare)
+        self._examiner = Examiner(trust, config.control, config.mode == "lockstep")
+        self._loader: BundleLoader = BundleLoader(self._prepare, self._examiner.cancel)
         self._ready: Outcome | None = None
         self._echo = node.create_publisher(String, topics.LOADED_BUNDLE, LATCHED)
         self._subscription: Subscription[String] | None = None
@@ -122,6 +145,7 @@ class BundleSlot:
     def listen(self) -> None:
         """Load what is published on the topic `bundle`, also what was published before."""
         if self._subscription is None:
+            self._loader.begin(self._examiner.start)
             self._subscription = self._node.create_subscription(
                 String, topics.BUNDLE, self._on_bundle, LATCHED
             )
@@ -135,8 +159,8 @@ class BundleSlot:
         self.name = ""
 
     def load_now(self, path: str) -> bool:
-        """Load in this thread; False if the bundle was refused."""
-        self._ready = self._loader.load(Path(path))
+        """Load before this returns; False if the bundle was refused."""
+        self._ready = self._loader.load_now(Path(path))
         if self._ready.loaded is None:
             self.take()
             return False
@@ -165,16 +189,19 @@ class BundleSlot:
         return loaded
 
     def close(self) -> None:
-        """End the loader's thread."""
+        """End the loader's thread and the examiner's process."""
+        self._loader.cancel()
         self._loader.close()
+        self._examiner.close()
 
     def _on_bundle(self, message: String) -> None:
         self._loader.request(Path(message.data))
 
     def _prepare(self, path: Path) -> ControlLoop:
         config = self._config
-        bundle = load_bundle(path, threads=config.control.threads)
-        manifest, guard = self._admission.admit(path, bundle.manifest)
+        found = self._examiner.examine(path)
+        manifest, guard = self._admission.admit(path, found)
+        bundle = load_bundle(path, threads=config.control.threads, manifest=found)
         return build_control_loop(
             replace(bundle, manifest=manifest),
             guard,

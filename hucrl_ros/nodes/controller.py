@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_msgs.msg import Bool
 
-from hucrl_ros.controller.admission import Admission
 from hucrl_ros.controller.control_loop import Answer, ControlLoop
 from hucrl_ros.controller.setup import setup_of
 from hucrl_ros.controller.ticks import TickRecord
@@ -18,13 +17,7 @@ from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.bundle_slot import BundleSlot
 from hucrl_ros.nodes.controller_topics import ControllerInputs, ControllerOutputs, Heard
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
-from hucrl_ros.nodes.parameters import (
-    given_settings,
-    origin,
-    own_parameter,
-    read_config,
-    robot_of_run,
-)
+from hucrl_ros.nodes.parameters import make_admission, make_trust, own_parameter, read_config
 from hucrl_ros.nodes.plan_publisher import PlanPublisher
 from hucrl_ros.nodes.process_liveness import ProcessLiveness, liveness_name
 from hucrl_ros.nodes.runner import run_node
@@ -32,7 +25,7 @@ from hucrl_ros.nodes.setting_parameters import BUNDLES, SettingParameters
 
 LOG_PERIOD = 1.0
 """[s] At most one line of a kind in this time."""
-OWN_PARAMETERS = ("run", "bundle")
+OWN_PARAMETERS = ("run", "robot", "bundle")
 USES = ("task", "mode", "seed", "control", *BUNDLES)
 """Settings."""
 
@@ -48,15 +41,15 @@ class Controller(LifecycleNode):
         super().__init__("controller", automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
         self._config = read_config(self, OWN_PARAMETERS)
-        given, task = given_settings(self, *BUNDLES), self._config.task
-        self._admission = Admission(task, given, robot_of_run(self, task), origin(self))
+        self._admission = make_admission(self, self._config, *BUNDLES)
         self._settings = SettingParameters(self, self._config, USES, self._tighten)
         own_parameter(self, "bundle", "")
         lockstep = self._config.mode == "lockstep"
         self._planning = ThreadPoolExecutor(1, PLANNING_THREAD)
         self._inputs = ControllerInputs(self, lockstep, self._on_joint_state, self._on_silence)
         poses = self._inputs.poses
-        self._slot = BundleSlot(self, self._config, self._admission, self._planning, poses)
+        trust = make_trust(self, self._config)
+        self._slot = BundleSlot(self, self._config, self._admission, trust, self._planning, poses)
         self._loop: ControlLoop | None = None
         self._active = self._prepared = self._stopped = False
         self._trouble = Health()

@@ -12,6 +12,8 @@ from hucrl_ros.config.files import override
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import kept_robot
+from hucrl_ros.controller.admission import Admission
+from hucrl_ros.controller.trust import Trust
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
 
@@ -19,6 +21,7 @@ ROS_PARAMETERS = ("use_sim_time", "start_type_description_service")
 ROS_PREFIXES = ("qos_overrides.",)
 OWN = {
     "run": "Folder of the run; its settings hold where no parameter says otherwise.",
+    "robot": "YAML of the robot, or a task's name: what bundles are compared with, and settings.",
     "bundle": "What to load when the node is configured.",
     "command_delay": "In real time, commands act so much later than they come [s].",
     "threads": "Threads that torch may use [1].",
@@ -34,7 +37,8 @@ Value = TypeVar("Value", bool, int, float, str)
 def read_config(node: Node, own: Collection[str] = ()) -> Config:
     """The settings of the run whose folder the parameter `run` names, with the other parameters.
 
-    Without a run they replace the schema's defaults.
+    Without a run they replace those of the robot that the parameter `robot` names, or else the
+    schema's defaults.
 
     The node must be built with `automatically_declare_parameters_from_overrides=True`, so that
     a misspelt parameter is seen (and refused by name) instead of being ignored.
@@ -53,8 +57,20 @@ def read_config(node: Node, own: Collection[str] = ()) -> Config:
         for name, parameter in node.get_parameters_by_prefix("").items()
         if name not in ignored and not name.startswith(ROS_PREFIXES)
     }
-    base = own_run(node).config if node.has_parameter("run") else Config()
+    if node.has_parameter("run"):
+        base = own_run(node).config
+    elif "robot" in own and (robot := own_parameter(node, "robot", "")):
+        base = _settings_of(robot)
+    else:
+        base = Config()
     return override(base, values, origin(node))
+
+
+def _settings_of(robot: str) -> Config:
+    """The settings that a run on the robot would have."""
+    from hucrl_ros.run.prepare import RunOptions, asked_config  # Few nodes need it.
+
+    return asked_config(RunOptions(robot, overrides={"mode": "real_time"}, on_robot=True))
 
 
 def given_settings(node: Node, *groups: str) -> dict[str, object]:
@@ -115,6 +131,44 @@ def own_run(node: Node) -> RunFolder:
         return RunFolder.open(Path(folder))
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror}") from None
+
+
+def make_admission(node: Node, config: Config, *groups: str) -> Admission:
+    """Says which bundles may play on the robot that the node was told of.
+
+    Args:
+        node: It has the parameters `run` or `robot`, or neither.
+        config: Its settings.
+        groups: Those of which what the node was given replaces what a bundle says.
+
+    Raises:
+        ConfigError: the robot's description can't be read, or is another task's.
+    """
+    robot, task = own_parameter(node, "robot", ""), config.task
+    spec = _spec_of(robot, task) if robot else robot_of_run(node, task)
+    own = config.safety if robot or own_parameter(node, "run", "") else None
+    if own is None:
+        node.get_logger().info(
+            "no robot was told: the first bundle itself says what the robot is and what is safe; "
+            "the parameter 'robot' (a YAML or a task's name) would say it"
+        )
+    return Admission(task, given_settings(node, *groups), spec, origin(node), own)
+
+
+def make_trust(node: Node, config: Config) -> Trust:
+    """Says which folders may be opened as bundles: without a setting, those of the node's run."""
+    control = config.control
+    root = control.bundle_root or own_parameter(node, "run", "")
+    return Trust(Path(root) if root else None, control.trusted_keys)
+
+
+def _spec_of(robot: str, task: str) -> RobotSpec:
+    from hucrl_ros.robots import describe  # MuJoCo takes a while.
+
+    found = describe(robot)
+    if found.name != task:
+        raise ConfigError(f"robot = {robot!r}: describes {found.name!r}; the task is {task!r}")
+    return found.robot.spec
 
 
 def robot_of_run(node: Node, task: str) -> RobotSpec | None:

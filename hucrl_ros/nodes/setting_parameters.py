@@ -147,6 +147,8 @@ def _settings(config: Config) -> Iterator[tuple[str, Setting]]:
 
 def _kind(value: object, values: Accepted) -> Parameter.Type:
     if isinstance(value, tuple):
+        if values.kind is str:
+            return Parameter.Type.STRING_ARRAY
         whole = values.kind is int
         return Parameter.Type.INTEGER_ARRAY if whole else Parameter.Type.DOUBLE_ARRAY
     return Parameter.Type.from_parameter_value(value)

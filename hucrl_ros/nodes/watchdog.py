@@ -18,16 +18,15 @@ from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 
-from hucrl_ros.controller.admission import Admission
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.manifest import Manifest, read_manifest
+from hucrl_ros.controller.manifest import Manifest
 from hucrl_ros.controller.state_reader import JointStateReader, velocity_estimator
 from hucrl_ros.controller.watch import Watch, patience
 from hucrl_ros.errors import HucrlError, StateError, shortened
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import to_reading
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
-from hucrl_ros.nodes.parameters import given_settings, origin, read_config, robot_of_run
+from hucrl_ros.nodes.parameters import make_admission, make_trust, read_config
 from hucrl_ros.nodes.process_liveness import ProcessWatcher, liveness_name
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
@@ -39,7 +38,8 @@ LABEL = "watchdog"
 """Label in the layout of the watchdog's commands, which tells them from the controller's."""
 CHECKS = 4
 """Looks at the watch in a control period."""
-USES = ("task", "mode", "safety", "driver", "control.realtime_priority")
+TRUSTED = ("control.bundle_root", "control.trusted_keys")
+USES = ("task", "mode", "safety", "driver", "control.realtime_priority", *TRUSTED)
 """Settings."""
 OFFERS = 0.05
 """[s] Between two looks whether a bundle has been read."""
@@ -73,9 +73,9 @@ class Watchdog(Node):
     def __init__(self) -> None:
         super().__init__(LABEL, automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
-        self._config = read_config(self, ("run",))
-        given, task = given_settings(self, "safety", "driver"), self._config.task
-        self._admission = Admission(task, given, robot_of_run(self, task), origin(self))
+        self._config = read_config(self, ("run", "robot"))
+        self._admission = make_admission(self, self._config, "safety", "driver")
+        self._trust = make_trust(self, self._config)
         self._settings = SettingParameters(self, self._config, USES, self._tighten)
         self._watch = Watch()
         self._guard: Guard | None = None
@@ -144,7 +144,7 @@ class Watchdog(Node):
 
     def _admit(self, name: str) -> Admitted:
         path = Path(name)
-        manifest, guard = self._admission.admit(path, read_manifest(path))
+        manifest, guard = self._admission.admit(path, self._trust.read_manifest(path))
         self._admission.accept(path, guard)
         return Admitted(name, manifest)
 

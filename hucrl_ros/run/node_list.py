@@ -114,6 +114,7 @@ def control_graph(
     bundle: Path,
     task: str,
     *,
+    robot: str = "",
     parameter_file: Path | None = None,
     remappings: Mapping[str, str] | None = None,
     run: RunFolder | None = None,
@@ -123,15 +124,18 @@ def control_graph(
     Args:
         bundle: The bundle; its planner and safety settings hold where no file gives others.
         task: The bundle's task.
+        robot: YAML of the robot, or a task's name, with which bundles are compared; empty: the
+            bundle itself says what is safe.
         parameter_file: Settings in ROS parameter form.
         remappings: Names of the robot's topics, e.g. `controller/commands` to
             `/forward_command_controller/commands`; for every node the same.
         run: Where to record.
     """
     settings: dict[str, Value] = {"task": task, "mode": "real_time"}
+    told: dict[str, Value] = {"robot": robot} if robot else {}
     own: dict[str, Mapping[str, Value]] = {
-        "watchdog": {},
-        CONTROLLER: {"bundle": str(bundle.absolute())},
+        "watchdog": told,
+        CONTROLLER: {"bundle": str(bundle.absolute()), **told},
     }
     if run is not None:
         own["recorder"] = {"run": str(run.root)}

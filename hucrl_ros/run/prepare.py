@@ -31,6 +31,7 @@ from hucrl_ros.config.task_file import (
     read_description,
     task_of_path,
 )
+from hucrl_ros.controller.signature import check_signing
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.home import check_home
@@ -98,6 +99,7 @@ def prepare_run(options: RunOptions) -> RunFolder:
         given = {"exploration.random_episodes": 0, **options.overrides}
         options = replace(options, overrides=given)
     asked = asked_run(options)
+    check_signing(asked.config.control)
     if source is None and not asked.config.exploration.random_episodes:
         raise ConfigError(
             "exploration.random_episodes = 0: nothing tells how to play episode 0; take at least "
@@ -355,6 +357,7 @@ def _continued(options: RunOptions) -> RunFolder:
                 "run keeps its settings, but may get more episodes and another device: leave the "
                 "option out, or start a new run"
             )
+    check_signing(asked.control)
     if options.remote_learner:
         check_remote(asked)
     elif "device" in options.overrides:

@@ -14,6 +14,7 @@ from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.bundle import BUNDLE_BYTES, load_bundle
 from hucrl_ros.controller.manifest import MANIFEST, MANIFEST_BYTES, Manifest, read_manifest
+from hucrl_ros.controller.signature import sign_for_run
 from hucrl_ros.errors import BundleError, HucrlError, shortened
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.remote.contract import CHECKPOINT_BYTES, CHUNK, SHARED, Missing
@@ -109,6 +110,7 @@ class Inbox:
             try:
                 bundle = load_bundle(staged, self._spec)
                 require_ours(bundle.manifest, self._config, index)
+                sign_for_run(staged, self._config.control.signing_key)
             except BundleError as error:
                 shutil.rmtree(staged, ignore_errors=True)
                 line = str(error).replace(str(staged), staged.name)
