@@ -1,10 +1,17 @@
+import os
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from hucrl_ros.nodes.process_liveness import ProcessLiveness, ProcessWatcher, liveness_name
+from hucrl_ros.nodes import process_liveness
+from hucrl_ros.nodes.process_liveness import (
+    MOST_WATCHERS,
+    ProcessLiveness,
+    ProcessWatcher,
+    liveness_name,
+)
 
 HOLD = """
 import sys, time
@@ -86,3 +93,73 @@ def test_names_tell_domains_and_namespaces_apart():
     assert (
         len({liveness_name(d, t) for d in (1, 11) for t in ("/controller", "/1/controller")}) == 4
     )
+
+
+@pytest.fixture
+def pair(name):
+    told, watcher = ProcessLiveness(name), ProcessWatcher(name)
+    yield told, watcher
+    watcher.close()
+    told.close()
+
+
+def test_what_is_told_is_heard_in_order_up_to_the_end(pair):
+    told, watcher = pair
+    assert watcher.connect()
+    told.greet()
+    for k in range(3):
+        told.tell("topic", bytes([0, k]))
+    assert not watcher.ended()
+    told.tell("topic", b"last", lasting=True)
+    told.close()
+    assert watcher.ended()
+    assert watcher.heard() == [("topic", bytes([0, k])) for k in range(3)] + [("topic", b"last")]
+
+
+def test_who_comes_late_hears_the_last_of_what_lasts(pair):
+    told, watcher = pair
+    for word in (b"one", b"two"):
+        told.tell("lasting", word, lasting=True)
+        told.tell("passing", word)
+    assert watcher.connect()
+    assert watcher.heard() == []
+    told.greet()
+    assert watcher.heard() == [("lasting", b"two")]
+
+
+def test_who_is_held_up_holds_nobody_up_and_misses_nothing_that_lasts(pair):
+    told, watcher = pair
+    assert watcher.connect()
+    told.greet()
+    for _ in range(20_000):
+        told.tell("passing", bytes(100))
+    for k in range(5):
+        told.tell("lasting", bytes([k]), lasting=True)
+    heard = watcher.heard()
+    assert 0 < len(heard) < 20_000
+    told.greet()
+    told.tell("passing", b"again")
+    assert watcher.heard() == [("lasting", bytes([k])) for k in range(5)] + [("passing", b"again")]
+    assert not watcher.ended()
+
+
+def test_watchers_that_left_are_forgotten_and_too_many_are_not_told(name, pair):
+    told, watcher = pair
+    for _ in range(3):
+        crowd = [ProcessWatcher(name) for _ in range(MOST_WATCHERS)]
+        assert all(each.connect() for each in crowd)
+        told.greet()
+        for each in crowd:
+            each.close()
+        told.tell("topic", b"x")
+    assert watcher.connect()
+    told.greet()
+    told.tell("topic", b"y")
+    assert watcher.heard() == [("topic", b"y")]
+
+
+def test_a_process_of_another_user_is_not_believed(monkeypatch, pair):
+    _, watcher = pair
+    monkeypatch.setattr(process_liveness, "_ROOT", -1)
+    monkeypatch.setattr(process_liveness.os, "geteuid", lambda: os.getuid() + 1)
+    assert not watcher.connect()
