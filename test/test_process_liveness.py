@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -20,6 +21,11 @@ lifeline = ProcessLiveness(sys.argv[1])
 print("held", flush=True)
 time.sleep(60)
 """
+
+
+def wait_for(condition):
+    """The kernel takes a moment for a signal."""
+    return any(condition() or time.sleep(0.01) for _ in range(1000))
 
 
 @pytest.fixture
@@ -50,8 +56,9 @@ def test_a_killed_process_is_noticed_as_soon_as_it_is_gone(name, holder):
 def test_a_killed_process_is_noticed_before_it_is_gone(name, holder):
     watcher = ProcessWatcher(name)
     assert watcher.connect()
+    assert not watcher.stopped
     holder.send_signal(signal.SIGSTOP)
-    assert not watcher.ended(), "it may go on"
+    assert wait_for(lambda: not watcher.ended() and watcher.stopped), "it may go on"
     holder.kill()
     assert watcher.ended()
 

@@ -64,6 +64,11 @@ class ControllerWords:
         """Whether the controller's process is being watched."""
         return self._process.connected
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the controller's process was stopped when `listen` was called last."""
+        return self._process.stopped
+
     def listen(self) -> None:
         """Hear what the controller's process has told since; to be called often."""
         if not self.connected and self._process.connect() and not self.local:

@@ -129,6 +129,8 @@ class ProcessWatcher:
         self._name = name
         self._socket: socket.socket | None = None
         self._stat = -1
+        self.stopped = False
+        """Whether it was stopped (SIGSTOP, Ctrl-Z) when `ended` was asked last."""
         self._heard: list[tuple[str, bytes]] = []
 
     @property
@@ -168,7 +170,7 @@ class ProcessWatcher:
         """Whether the process has ended since `connect`; True once, then it is forgotten."""
         if self._socket is None:
             return False
-        ending = self._is_ending()
+        ending = self._look()
         if not self._receive() and not ending:
             return False
         self.close()
@@ -187,7 +189,7 @@ class ProcessWatcher:
             self._socket = None
         if self._stat >= 0:
             os.close(self._stat)
-            self._stat = -1
+        self._stat, self.stopped = -1, False
 
     def _receive(self) -> bool:
         """Read what has come; returns whether the other end is gone."""
@@ -204,7 +206,7 @@ class ProcessWatcher:
             self._heard.append((topic.decode(errors="replace"), message))
         return False
 
-    def _is_ending(self) -> bool:
+    def _look(self) -> bool:
         """Whether the process can't be saved: it was sent SIGKILL, or is taking itself apart."""
         if self._stat < 0:
             return False
@@ -214,6 +216,7 @@ class ProcessWatcher:
             return False  # gone: its sockets tell
         # See proc(5); the name, in parentheses, may hold anything.
         fields = stat.rpartition(b")")[2].split()
+        self.stopped = fields[0] == b"T"
         flags, pending = int(fields[6]), int(fields[28])
         return bool(flags & _PF_EXITING or pending & 1 << (signal.SIGKILL - 1))
 

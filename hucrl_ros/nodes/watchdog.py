@@ -258,18 +258,20 @@ class Watchdog(Node):
     # What the watchdog does
 
     def _look(self) -> None:
-        # At the next look: what DDS brings of before the controller's end has come by then.
-        ended = self._controller.ended
+        # At the second look: what DDS brings of before it happened has come by then.
+        ended, stopped = self._controller.ended, self._controller.stopped
         self._controller.listen()
         if not self._watch.armed:
             return
         if ended and self._controller.ended:
             self._watch.ended()
         now = time.monotonic()
-        if self._config.mode == "lockstep":  # nobody was in danger meanwhile
+        stopped = stopped and self._controller.stopped
+        if self._config.mode == "lockstep":  # nobody is in danger meanwhile
+            stopped = False
             self._watch.excuse(max(now - self._looked - self._period, 0.0), now)
         self._looked = now
-        reason = self._watch.check(now)
+        reason = self._watch.check(now, stopped)
         if self._watch.tripped and (reason or now >= self._next):
             # Once a period; what a late look has missed is not made up for.
             on_time = not reason and now < self._next + self._period
