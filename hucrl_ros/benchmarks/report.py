@@ -159,9 +159,9 @@ def write_watchdogs(folder: Path, rows: Sequence[WatchdogRow], output: Output) -
         f"Machine: {output.machine}. Made by",
         output.command,
         "From the moment before the controller's process is sent the signal, anywhere in a "
-        "control period, to the arrival of the watchdog's first command at a process in the robot's "
-        "place, over DDS. After SIGSTOP the same controller goes on; after SIGKILL another one "
-        "starts, and another watchdog.",
+        "control period, to the arrival of the watchdog's first command at a process in the "
+        "robot's place, over DDS. After SIGSTOP the same controller goes on; after SIGKILL "
+        "another one starts, and another watchdog.",
         WATCHDOGS.markdown(rows),
     )
     flat = [numbers(row) for row in rows]

@@ -58,7 +58,7 @@ class WatchdogSource(EpisodeClient):
         """Controller and watchdog are connected."""
         commanding = self.count_publishers(topics.COMMANDS)
         ticking = self.count_publishers(topics.TICKS)
-        return self._states.get_subscription_count() > 1 and commanding > 1 and ticking > 0
+        return bool(self._states.get_subscription_count() > 1 and commanding > 1 and ticking > 0)
 
     def prepare(self) -> Future | None:
         """Take the real-time priority."""
