@@ -110,6 +110,7 @@ def test_each_node_has_its_enclave_where_dds_is_secured(monkeypatch, tmp_path):
 
 @pytest.mark.ros
 def test_without_keys_a_secured_node_ends_with_one_line(tmp_path):
+    (tmp_path / "enclaves").mkdir()
     secured = {"ROS_SECURITY_ENABLE": "true", "ROS_SECURITY_KEYSTORE": str(tmp_path)}
     ended = subprocess.run(
         [sys.executable, "-m", "hucrl_ros.nodes.watchdog"],
