@@ -177,8 +177,7 @@ class ProcessWatcher:
         return True
 
     def heard(self) -> list[tuple[str, bytes]]:
-        """Topics and serialised messages that it has told since, up to its end."""
-        self._receive()
+        """Topics and serialised messages that it had told when `ended` was asked, once."""
         heard, self._heard = self._heard, []
         return heard
 
@@ -215,7 +214,7 @@ class ProcessWatcher:
         except OSError:
             return False  # gone: its sockets tell
         # See proc(5); the name, in parentheses, may hold anything.
-        fields = stat.rpartition(b")")[2].split()
+        fields = stat.rpartition(b")")[2].split(None, 29)
         self.stopped = fields[0] == b"T"
         flags, pending = int(fields[6]), int(fields[28])
         return bool(flags & _PF_EXITING or pending & 1 << (signal.SIGKILL - 1))
