@@ -17,14 +17,14 @@ pytestmark = pytest.mark.ros
 WATCHDOG = ("watchdog", [0.0])
 SLOW_READER = """
 import sys, time
-from hucrl_ros.nodes import watchdog
-read = watchdog.read_manifest
+from hucrl_ros.nodes import offered_bundles, watchdog
+read = offered_bundles.read_manifest
 def read_manifest(path):
     if path.name == "slow":
         print("reading", flush=True)
         time.sleep(3600)
     return read(path)
-watchdog.read_manifest = read_manifest
+offered_bundles.read_manifest = read_manifest
 sys.exit(watchdog.main())
 """
 MANY_STEPS = 100_000

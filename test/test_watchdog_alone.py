@@ -36,7 +36,7 @@ class Robot:
 
     def offer(self, bundle):
         self.node.heard["controller/bundle"](String(data=str(bundle)))
-        self.node._offers[0].exception()  # it is read in another thread
+        self.node._bundles._offers[0].exception()  # it is read in another thread
         self.node.ring(module.OFFERS)
 
     def joint_state(self, velocity=0.0, position=0.0):
@@ -188,7 +188,7 @@ def test_a_bundle_that_can_not_be_read_is_one_line_and_changes_nothing(robot, tm
     robot.offer(tmp_path / "nowhere")
     assert len(robot.trips) == said, "once"
     robot.node.heard["controller/bundle"](String(data="error: refused"))
-    assert not robot.node._offers
+    assert not robot.node._bundles._offers
     robot.wait(2.5, velocity=2.0)
     assert robot.efforts == [[pytest.approx(-2.0 * DAMPING)]]
 
@@ -206,6 +206,39 @@ def test_its_diagnostics_say_what_it_has_done(robot, bundle):
         "foreign_commands": 0,
         "strangers": "",
     }
+
+
+@pytest.mark.parametrize("kind", ["pipe", "huge", "link", "NUL", "long"])
+def test_no_file_and_no_path_holds_the_watch_up(robot, bundle, tmp_path, kind):
+    folder = tmp_path / "offered"
+    folder.mkdir()
+    manifest = folder / "manifest.yaml"
+    if kind == "pipe":
+        os.mkfifo(manifest)
+    elif kind == "huge":
+        manifest.write_bytes(b"- " * 2**20)
+    elif kind == "link":
+        manifest.symlink_to("/dev/zero")
+    robot.offer({"NUL": f"{folder}\0", "long": "x" * 5000}.get(kind, folder))
+    assert robot.trips[-1][1].startswith("can't stand by as told: ")
+    assert robot.node._health().values["bundle"] == str(bundle)
+    robot.wait(2.5, velocity=2.0)
+    assert robot.efforts == [[pytest.approx(-2.0 * DAMPING)]]
+
+
+def test_a_flood_of_bundles_makes_it_miss_no_good_one(robot, tmp_path):
+    good = str(write_manifest(tmp_path / "bundle_002", 2))
+    for name in ("x", "y", good, *["z"] * 100):
+        robot.node.heard["controller/bundle"](String(data=name))
+        offers = robot.node._bundles._offers
+        if name == good:
+            offers[-1].exception()
+        assert len(offers) <= 4, "no more than are read, and one that waits"
+    for offer in offers:
+        offer.exception()
+    for _ in offers.copy():
+        robot.node.ring(module.OFFERS)
+    assert robot.node._health().values["bundle"] == good
 
 
 @pytest.fixture
@@ -294,7 +327,7 @@ class Process:
 
     def play(self, bundle):
         self.tell("controller/bundle", String(data=str(bundle)))
-        self.node._offers[0].exception()
+        self.node._bundles._offers[0].exception()
         self.node.ring(module.OFFERS)
         self.tell("controller/active", Bool(data=True))
 

@@ -3,11 +3,7 @@
 import functools
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -20,7 +16,6 @@ from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArra
 
 from hucrl_ros.controller.admission import Admission
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.manifest import Manifest, read_manifest
 from hucrl_ros.controller.state_reader import JointStateReader, velocity_estimator
 from hucrl_ros.controller.watch import Watch, patience
 from hucrl_ros.errors import HucrlError, StateError, shortened
@@ -28,6 +23,7 @@ from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import to_reading
 from hucrl_ros.nodes.controller_words import ControllerWords
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
+from hucrl_ros.nodes.offered_bundles import OfferedBundles
 from hucrl_ros.nodes.parameters import given_settings, origin, read_config, robot_of_run
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
@@ -46,13 +42,6 @@ COMPANY = 1.0
 """[s] Between two looks at who publishes."""
 
 
-class Admitted(NamedTuple):
-    """What a bundle that the controller plays says of the robot."""
-
-    name: str
-    manifest: Manifest
-
-
 class Watchdog(Node):
     """Stands by while an episode is under way.
 
@@ -65,10 +54,10 @@ class Watchdog(Node):
     In lockstep physics waits for a slow tick, so only a controller that has ended or hangs for
     seconds trips the watch; each safe command then moves the simulator by one step.
 
-    What it must know of the robot it reads from the manifest of the bundle that the controller
-    says it plays, so both have to see the same file system. Whatever it hears leaves it standing:
-    a bundle that it can't read or admit changes nothing, and one that takes long to read is read
-    in a thread of its own.
+    It believes the controller's process where that is on its machine, whatever others publish in
+    the controller's name. What it must know of the robot it reads from the manifest of the bundle
+    that the controller says it plays, so both have to see the same file system. Whatever it hears
+    leaves it standing: a bundle that it can't read or admit changes nothing.
     """
 
     def __init__(self) -> None:
@@ -77,13 +66,12 @@ class Watchdog(Node):
         self._config = read_config(self, ("run",))
         given, task = given_settings(self, "safety", "driver"), self._config.task
         robot = robot_of_run(self, task)
-        self._unwritten = functools.partial(Admission, task, given, robot, origin(self))
-        self._own_limits: dict[str, object] = {}
+        make = functools.partial(Admission, task, given, robot, origin(self))
+        self._bundles = OfferedBundles(make)
         self._settings = SettingParameters(self, self._config, USES, self._tighten)
         self._watch = Watch()
-        self._reading = ThreadPoolExecutor(1, "bundle")
-        self._reading.submit(int).result()  # so that its thread gets no priority
-        self._forget()
+        self._guard: Guard | None = None
+        self._bundle = ""
         self._reader = JointStateReader(())
         self._state: Array | None = None
         self._period = self._heard = self._next = self._looked = 0.0
@@ -115,7 +103,7 @@ class Watchdog(Node):
             self._send_last_command()
             self._commands.wait_for_all_acked(ARRIVAL_WAIT)  # with this process it would be lost
         self._controller.close()
-        self._reading.shutdown(wait=False, cancel_futures=True)
+        self._bundles.close()
 
     def _standing(self, callback: Callable[..., None]) -> Callable[..., None]:
         """`callback`, but what it raises becomes one line and ends no watch."""
@@ -137,45 +125,30 @@ class Watchdog(Node):
 
     # What the others say
 
-    def _forget(self) -> None:
-        """Nothing is known of the robot but what this node was given."""
-        self._admission = self._unwritten()
-        self._admission.follow(self._own_limits)
-        self._guard: Guard | None = None
-        self._offers: deque[Future[Admitted]] = deque()
-        self._bundle = ""
-
     def _meet(self) -> None:
         """The controller is on this machine: what anybody else has said is nothing."""
         self._on_active(Bool(data=False))
-        self._forget()
+        self._bundles.forget()
+        self._guard, self._bundle = None, ""
 
     def _on_bundle(self, message: String) -> None:
-        if message.data.startswith("error:"):
-            return
-        # What has been read, or is being read, stays: no flood makes it miss a good one.
-        self._offers = deque(each for each in self._offers if not each.cancel())
-        self._offers.append(self._reading.submit(self._admit, message.data, self._admission))
-
-    def _admit(self, name: str, admission: Admission) -> Admitted:
-        path = Path(name)
-        manifest, guard = admission.admit(path, read_manifest(path))
-        admission.accept(path, guard)
-        return Admitted(name, manifest)
+        if not message.data.startswith("error:"):
+            self._bundles.offer(message.data)
 
     def _take_offer(self) -> None:
         """Stand by for a bundle that has been read and admitted; raises why it wasn't."""
         self._controller.listen()
-        if not self._offers or not self._offers[0].done():
+        admitted = self._bundles.take()
+        if admitted is None:
             return
-        self._bundle, manifest = self._offers.popleft().result()
+        self._bundle, manifest = admitted
         self._period = manifest.period
         estimator = velocity_estimator(manifest.driver, manifest.period)
         self._reader = JointStateReader(manifest.joint_names, estimator=estimator)
         count = manifest.spec.action_dim
         dimension = MultiArrayDimension(label=topics.WATCHDOG, size=count, stride=count)
         self._layout = MultiArrayLayout(dim=[dimension])
-        guard = self._admission.guard  # ahead of this bundle's, if limits were tightened
+        guard = self._bundles.guard
         assert guard is not None
         self._obey(guard)
         self._settings.show(safety=guard.safety, driver=manifest.driver)
@@ -190,15 +163,14 @@ class Watchdog(Node):
 
     def _on_limits(self, message: ParameterEvent) -> None:
         """Limits were tightened in the controller: they hold here too."""
-        guard = self._admission.follow(to_limits(message))
+        guard = self._bundles.follow(to_limits(message))
         if guard is not None:
             self._obey(guard)
             self._settings.show(safety=guard.safety)
 
     def _tighten(self, limits: Mapping[str, object]) -> None:
         """Somebody tightens limits here."""
-        self._obey(self._admission.tighten(limits))
-        self._own_limits |= limits
+        self._obey(self._bundles.tighten(limits))
 
     def _obey(self, guard: Guard) -> None:
         guard.reset(self._guard)  # it goes on from what was sent
