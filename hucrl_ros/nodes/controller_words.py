@@ -1,18 +1,19 @@
 """What the watchdog hears of the controller, and whom it believes."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 from rclpy.serialization import deserialize_message
 from std_msgs.msg import Float64MultiArray
 
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.process_liveness import ProcessWatcher, liveness_name
-from hucrl_ros.nodes.topics import LATCHED, STREAM
+from hucrl_ros.nodes.topics import STREAM
 
 Take = Callable[[Any], None]
 ON_THE_WAY = 100
@@ -36,7 +37,7 @@ class ControllerWords:
     def __init__(
         self,
         node: Node,
-        words: Mapping[str, tuple[Any, Take]],
+        words: Sequence[tuple[Any, str, Take, QoSProfile]],
         sent: Callable[[NDArray[np.float64]], None],
         arrived: Callable[[bool], None],
         met: Callable[[], None],
@@ -45,16 +46,17 @@ class ControllerWords:
 
         Args:
             node: The watchdog.
-            words: Message type and callback of each latched topic of the controller.
+            words: Message type, topic, callback and delivery of what the controller says.
             sent: Takes a command `(q,)` that the controller has sent.
             arrived: Is told of a command that came by DDS, and whether the controller sent it.
             met: Called before the first word of a process: what was believed before is nothing.
         """
-        self._words = {**words, topics.COMMANDS: (Float64MultiArray, self._on_told)}
+        self._words = {topic: (kind, take) for kind, topic, take, _ in words}
+        self._words[topics.COMMANDS] = (Float64MultiArray, self._on_told)
         self._sent, self._arrived, self._met = sent, arrived, met
         self._told: deque[bytes] = deque(maxlen=ON_THE_WAY)
-        for topic, (kind, take) in words.items():
-            node.create_subscription(kind, topic, self._by_dds(take), LATCHED)
+        for kind, topic, take, qos in words:
+            node.create_subscription(kind, topic, self._by_dds(take), qos)
         node.create_subscription(Float64MultiArray, topics.COMMANDS, self._on_command, STREAM)
         active = node.resolve_topic_name(topics.ACTIVE)
         self._process = ProcessWatcher(liveness_name(node.context.get_domain_id(), active))

@@ -84,11 +84,11 @@ class Watchdog(Node):
         delivery = NEWEST if self._config.mode == "lockstep" else MEASURED
         hear = self._standing(self._on_joint_state)
         self.create_subscription(JointState, topics.JOINT_STATES, hear, delivery)
-        words = {
-            topics.LOADED_BUNDLE: (String, self._standing(self._on_bundle)),
-            topics.LIMITS: (ParameterEvent, self._standing(self._on_limits)),
-            topics.ACTIVE: (Bool, self._standing(self._on_active)),
-        }
+        words = (
+            (String, topics.LOADED_BUNDLE, self._standing(self._on_bundle), LATCHED),
+            (ParameterEvent, topics.LIMITS, self._standing(self._on_limits), LATCHED),
+            (Bool, topics.ACTIVE, self._standing(self._on_active), LATCHED),
+        )
         self._controller = ControllerWords(
             self, words, self._on_sent, self._standing(self._on_arrived), self._meet
         )
