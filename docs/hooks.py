@@ -250,7 +250,7 @@ def imported(tree: ast.Module) -> set[str]:
 
 
 def uses(part: ast.AST) -> Iterator[Use]:
-    """Calls `create_...(Type, topics.NAME, ...)` or of such classes, and tuples of the arguments."""
+    """Calls `create_...(Type, topics.NAME, ...)` or of such classes, and tuples of arguments."""
     for node in ast.walk(part):
         given = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
         words = [ast.unparse(argument) for argument in given]
