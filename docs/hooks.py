@@ -250,15 +250,15 @@ def imported(tree: ast.Module) -> set[str]:
 
 
 def uses(part: ast.AST) -> Iterator[Use]:
-    """Calls `create_...(Type, topics.NAME, ...)`, and tuples with the arguments of such calls."""
+    """Calls `create_...(Type, topics.NAME, ...)` or of such classes, and tuples of arguments."""
     for node in ast.walk(part):
         given = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
         words = [ast.unparse(argument) for argument in given]
         plain = [word.removeprefix("topics.") for word in words]
         for kind, topic in pairwise(words):
             if topic.startswith("topics.") and kind.isidentifier():
-                call = node.func.attr if isinstance(node, ast.Call) else "subscription"
-                verb = VERBS[call.rpartition("_")[2]]
+                call = ast.unparse(node.func) if isinstance(node, ast.Call) else "subscription"
+                verb = VERBS[re.split("_|(?=[A-Z])", call)[-1].lower()]
                 delivery = [QOS[word] for word in plain if word in QOS] or ["reliable"]
                 service = verb.endswith(" by")
                 name = getattr(topics, topic.removeprefix("topics."))

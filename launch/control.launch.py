@@ -106,6 +106,7 @@ def process(node: NodeSpec) -> Node:
         namespace="",
         parameters=[*file, dict(node.parameters)],
         remappings=list(node.remappings.items()),
+        ros_arguments=node.enclave,
         output="screen",
         # A node ends by itself when this process, which starts it, is gone.
         additional_env={PARENT_VARIABLE: str(os.getpid())},

@@ -119,6 +119,7 @@ def process(node: NodeSpec) -> Node:
         executable=node.executable,
         parameters=[dict(node.parameters)],
         remappings=list(node.remappings.items()),
+        ros_arguments=node.enclave,
         output="screen",
         # A node ends by itself when this process, which starts it, is gone.
         additional_env={PARENT_VARIABLE: str(os.getpid())},

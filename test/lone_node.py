@@ -1,6 +1,7 @@
 """A node's class without ROS beneath it: what it asks of `rclpy` is kept, and nothing is sent."""
 
 import copy
+import os
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import ClassVar
@@ -41,7 +42,7 @@ class LoneNode:
     def __init__(self, name, **options):
         self._name = name
         self._parameters = dict(self.given)
-        self.context = SimpleNamespace(get_domain_id=lambda: 99)
+        self.context = SimpleNamespace(get_domain_id=os.getpid)
         self.executor = None
         self.heard, self.sent, self.answered = {}, {}, {}
         self.asked, self.timers, self.lines = [], [], []
@@ -123,6 +124,9 @@ class LoneNode:
 
     def count_publishers(self, name):
         return 1
+
+    def get_publishers_info_by_topic(self, name):
+        return []
 
     def get_logger(self):
         note = lambda line, **options: self.lines.append(line)  # noqa: E731

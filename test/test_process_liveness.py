@@ -1,10 +1,18 @@
+import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
-from hucrl_ros.nodes.process_liveness import ProcessLiveness, ProcessWatcher, liveness_name
+from hucrl_ros.nodes import process_liveness
+from hucrl_ros.nodes.process_liveness import (
+    MOST_WATCHERS,
+    ProcessLiveness,
+    ProcessWatcher,
+    liveness_name,
+)
 
 HOLD = """
 import sys, time
@@ -13,6 +21,11 @@ lifeline = ProcessLiveness(sys.argv[1])
 print("held", flush=True)
 time.sleep(60)
 """
+
+
+def wait_for(condition):
+    """The kernel takes a moment for a signal."""
+    return any(condition() or time.sleep(0.01) for _ in range(1000))
 
 
 @pytest.fixture
@@ -43,8 +56,9 @@ def test_a_killed_process_is_noticed_as_soon_as_it_is_gone(name, holder):
 def test_a_killed_process_is_noticed_before_it_is_gone(name, holder):
     watcher = ProcessWatcher(name)
     assert watcher.connect()
+    assert not watcher.stopped
     holder.send_signal(signal.SIGSTOP)
-    assert not watcher.ended(), "it may go on"
+    assert wait_for(lambda: not watcher.ended() and watcher.stopped), "it may go on"
     holder.kill()
     assert watcher.ended()
 
@@ -86,3 +100,77 @@ def test_names_tell_domains_and_namespaces_apart():
     assert (
         len({liveness_name(d, t) for d in (1, 11) for t in ("/controller", "/1/controller")}) == 4
     )
+
+
+@pytest.fixture
+def pair(name):
+    told, watcher = ProcessLiveness(name), ProcessWatcher(name)
+    yield told, watcher
+    watcher.close()
+    told.close()
+
+
+def heard(watcher):
+    assert not watcher.ended()
+    return watcher.heard()
+
+
+def test_what_is_told_is_heard_in_order_up_to_the_end(pair):
+    told, watcher = pair
+    assert watcher.connect()
+    told.greet()
+    for k in range(3):
+        told.tell("topic", bytes([0, k]))
+    assert not watcher.ended()
+    told.tell("topic", b"last", lasting=True)
+    told.close()
+    assert watcher.ended()
+    assert watcher.heard() == [("topic", bytes([0, k])) for k in range(3)] + [("topic", b"last")]
+
+
+def test_who_comes_late_hears_the_last_of_what_lasts(pair):
+    told, watcher = pair
+    for word in (b"one", b"two"):
+        told.tell("lasting", word, lasting=True)
+        told.tell("passing", word)
+    assert watcher.connect()
+    assert heard(watcher) == []
+    told.greet()
+    assert heard(watcher) == [("lasting", b"two")]
+
+
+def test_who_is_held_up_holds_nobody_up_and_misses_nothing_that_lasts(pair):
+    told, watcher = pair
+    assert watcher.connect()
+    told.greet()
+    for _ in range(20_000):
+        told.tell("passing", bytes(100))
+    for k in range(5):
+        told.tell("lasting", bytes([k]), lasting=True)
+    assert 0 < len(heard(watcher)) < 20_000
+    told.greet()
+    told.tell("passing", b"again")
+    assert heard(watcher) == [("lasting", bytes([k])) for k in range(5)] + [("passing", b"again")]
+    assert not watcher.ended()
+
+
+def test_watchers_that_left_are_forgotten_and_too_many_are_not_told(name, pair):
+    told, watcher = pair
+    for _ in range(3):
+        crowd = [ProcessWatcher(name) for _ in range(MOST_WATCHERS)]
+        assert all(each.connect() for each in crowd)
+        told.greet()
+        for each in crowd:
+            each.close()
+        told.tell("topic", b"x")
+    assert watcher.connect()
+    told.greet()
+    told.tell("topic", b"y")
+    assert heard(watcher) == [("topic", b"y")]
+
+
+def test_a_process_of_another_user_is_not_believed(monkeypatch, pair):
+    _, watcher = pair
+    monkeypatch.setattr(process_liveness, "_ROOT", -1)
+    monkeypatch.setattr(process_liveness.os, "geteuid", lambda: os.getuid() + 1)
+    assert not watcher.connect()

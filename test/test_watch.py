@@ -133,3 +133,17 @@ def test_a_new_episode_clears_everything(watch):
     watch.arm()
     assert not watch.tripped
     assert watch.check(20.0) == ""
+
+
+def test_a_stopped_controller_trips_at_once_and_may_go_on(watch):
+    assert watch.check(10.0, stopped=True) == (
+        "no command can come: the controller's process is stopped"
+    )
+    assert watch.check(10.0, stopped=True) == ""
+    assert watch.command()
+    assert not watch.tripped
+
+
+def test_a_stopped_controller_is_none_of_its_business_between_episodes(watch):
+    watch.disarm()
+    assert watch.check(10.0, stopped=True) == ""

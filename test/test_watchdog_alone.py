@@ -1,6 +1,7 @@
 """What the watchdog sends and when, by a clock of the test's, without ROS."""
 
 import contextlib
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -8,12 +9,14 @@ import pytest
 pytest.importorskip("rclpy", reason="the watchdog is a node of ROS 2")
 
 from diagnostic_msgs.msg import DiagnosticStatus
-from lone_node import alone
+from lone_node import LoneNode, alone
 from manifest_factory import write_manifest
+from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, String
 
 from hucrl_ros.nodes import watchdog as module
+from hucrl_ros.nodes.process_liveness import ProcessLiveness, liveness_name
 from hucrl_ros.nodes.setting_parameters import limits_message
 
 PERIOD = 1 / 80
@@ -33,7 +36,7 @@ class Robot:
 
     def offer(self, bundle):
         self.node.heard["controller/bundle"](String(data=str(bundle)))
-        self.node._offers[0].exception()  # it is read in another thread
+        self.node._bundles._offers[0].exception()  # it is read in another thread
         self.node.ring(module.OFFERS)
 
     def joint_state(self, velocity=0.0, position=0.0):
@@ -185,7 +188,7 @@ def test_a_bundle_that_can_not_be_read_is_one_line_and_changes_nothing(robot, tm
     robot.offer(tmp_path / "nowhere")
     assert len(robot.trips) == said, "once"
     robot.node.heard["controller/bundle"](String(data="error: refused"))
-    assert not robot.node._offers
+    assert not robot.node._bundles._offers
     robot.wait(2.5, velocity=2.0)
     assert robot.efforts == [[pytest.approx(-2.0 * DAMPING)]]
 
@@ -200,7 +203,42 @@ def test_its_diagnostics_say_what_it_has_done(robot, bundle):
         "bundle": str(bundle),
         "trips": 1,
         "safe_commands": 1,
+        "foreign_commands": 0,
+        "strangers": "",
     }
+
+
+@pytest.mark.parametrize("kind", ["pipe", "huge", "link", "NUL", "long"])
+def test_no_file_and_no_path_holds_the_watch_up(robot, bundle, tmp_path, kind):
+    folder = tmp_path / "offered"
+    folder.mkdir()
+    manifest = folder / "manifest.yaml"
+    if kind == "pipe":
+        os.mkfifo(manifest)
+    elif kind == "huge":
+        manifest.write_bytes(b"- " * 2**20)
+    elif kind == "link":
+        manifest.symlink_to("/dev/zero")
+    robot.offer({"NUL": f"{folder}\0", "long": "x" * 5000}.get(kind, folder))
+    assert robot.trips[-1][1].startswith("can't stand by as told: ")
+    assert robot.node._health().values["bundle"] == str(bundle)
+    robot.wait(2.5, velocity=2.0)
+    assert robot.efforts == [[pytest.approx(-2.0 * DAMPING)]]
+
+
+def test_a_flood_of_bundles_makes_it_miss_no_good_one(robot, tmp_path):
+    good = str(write_manifest(tmp_path / "bundle_002", 2))
+    for name in ("x", "y", good, *["z"] * 100):
+        robot.node.heard["controller/bundle"](String(data=name))
+        offers = robot.node._bundles._offers
+        if name == good:
+            offers[-1].exception()
+        assert len(offers) <= 4, "no more than are read, and one that waits"
+    for offer in offers:
+        offer.exception()
+    for _ in offers.copy():
+        robot.node.ring(module.OFFERS)
+    assert robot.node._health().values["bundle"] == good
 
 
 @pytest.fixture
@@ -270,3 +308,131 @@ def test_a_stricter_bundle_in_mid_episode_forgets_no_position(servo, tmp_path):
     robot.joint_state(position=float("nan"))
     robot.wait(2.5)
     assert robot.efforts == [[0.3]]
+
+
+class Process:
+    """Speaks as the controller's process on this machine."""
+
+    def __init__(self, node):
+        self.node = node
+        self.liveness = ProcessLiveness(liveness_name(os.getpid(), "/controller/active"))
+        node.ring(module.OFFERS)
+        self.liveness.greet()
+
+    def tell(self, topic, message):
+        """Tell it, and bring it by DDS as well."""
+        lasting = topic != "controller/commands"
+        self.liveness.tell(topic, serialize_message(message), lasting)
+        self.node.heard[topic](message)
+
+    def play(self, bundle):
+        self.tell("controller/bundle", String(data=str(bundle)))
+        self.node._bundles._offers[0].exception()
+        self.node.ring(module.OFFERS)
+        self.tell("controller/active", Bool(data=True))
+
+
+@pytest.fixture
+def process(robot, bundle):
+    process = Process(robot.node)
+    process.play(bundle)
+    yield process
+    process.liveness.close()
+
+
+def test_what_was_heard_before_the_controller_was_met_is_forgotten(robot, tmp_path):
+    robot.wait(2.5, velocity=2.0)
+    assert robot.efforts == [[pytest.approx(-2.0 * DAMPING)]]
+    strict = limits_message({"safety.effort_limits": [1e-9]})
+    robot.node.heard["controller/limits"](strict)
+    process = Process(robot.node)
+    assert robot.efforts[1:] == [[0.0]], "whoever it was, nobody follows up"
+    health = robot.node._health().values
+    assert (health["armed"], health["bundle"]) == (False, "")
+    process.play(write_manifest(tmp_path / "bundle_002", 2))
+    assert robot.node._guard.room["effort_limits",] == [1.0]
+    process.liveness.close()
+
+
+def test_what_limits_this_node_was_given_itself_stays(robot, bundle):
+    robot.node._tighten({"safety.effort_limits": [0.25]})
+    process = Process(robot.node)
+    process.play(bundle)
+    assert robot.node._guard.room["effort_limits",] == [0.25]
+    process.liveness.close()
+
+
+def test_only_the_controllers_process_begins_and_ends_an_episode(robot, process):
+    robot.node.heard["controller/active"](Bool(data=False))
+    assert robot.node._health().values["armed"]
+    process.tell("controller/active", Bool(data=False))
+    assert not robot.node._health().values["armed"]
+    robot.node.heard["controller/active"](Bool(data=True))
+    assert not robot.node._health().values["armed"]
+
+
+def test_a_command_counts_when_it_was_told_and_has_come(robot, process):
+    command = Float64MultiArray(data=[0.3])
+    robot.joint_state()
+    process.tell("controller/commands", command)
+    robot.joint_state()
+    robot.node.heard["controller/commands"](command)  # the same, but nobody has told it
+    robot.wait(2.5)
+    assert robot.trips[-1][0] == ERROR
+    assert robot.node._health().values["foreign_commands"] == 1
+    process.liveness.tell("controller/commands", serialize_message(command))
+    robot.wait(1)
+    assert robot.trips[-1][0] == ERROR, "DDS has not brought it"
+    robot.node.heard["controller/commands"](command)
+    assert robot.trips[-1] == (OK, "armed: the controller sends commands again")
+
+
+def test_a_dead_controllers_messages_are_nobodys(robot, process):
+    robot.joint_state()
+    process.tell("controller/commands", Float64MultiArray(data=[0.3]))
+    process.liveness.close()
+    robot.wait(0.5)
+    assert "process has ended" in robot.trips[-1][1]
+    robot.node.heard["controller/active"](Bool(data=False))
+    robot.node.heard["controller/active"](Bool(data=True))
+    robot.command()
+    sent = len(robot.efforts)
+    robot.wait(3)
+    assert len(robot.efforts) == sent + 3
+
+
+def test_without_a_process_only_finite_commands_count(robot):
+    robot.joint_state()
+    robot.node.heard["controller/commands"](Float64MultiArray(data=[float("nan")]))
+    robot.wait(2.5)
+    assert robot.trips[-1][0] == ERROR
+
+
+def publisher(name, namespace="/"):
+    return SimpleNamespace(node_name=name, node_namespace=namespace)
+
+
+def test_it_says_once_who_speaks_besides(monkeypatch, robot):
+    found = {
+        "/controller/commands": ["controller", "watchdog", "homing", "hucrl_stop", "bad\nname"],
+        "/controller/active": ["controller", "controller"],
+        "/joint_states": ["driver", "other"],
+        "/goal": ["camera"],
+    }
+    monkeypatch.setattr(
+        LoneNode,
+        "get_publishers_info_by_topic",
+        lambda self, topic: [*map(publisher, found.get(topic, ()))],
+    )
+    for _ in range(3):
+        robot.node.ring(module.COMPANY)
+    lines = [
+        "/controller/commands: besides our nodes publishes /bad name",
+        "/controller/active: besides our nodes publishes /controller 2 times",
+        "/joint_states: more than one publisher: /driver, /other",
+    ]
+    assert [line for line in robot.node.lines if "publish" in line] == lines
+    assert robot.node._health().values["strangers"] == "; ".join(lines)
+    found.clear()
+    robot.node.ring(module.COMPANY)
+    assert robot.node._health().values["strangers"] == ""

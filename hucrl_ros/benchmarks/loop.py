@@ -6,12 +6,13 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ def run_trial(
     nodes: Sequence[NodeSpec],
     controller: Mapping[str, Value],
     seconds: float,
-    background_load: bool = False,
+    load: int = 0,
+    killed: bool = False,
 ) -> dict[str, Any]:
     """Play with a controller and `nodes`; returns what the last of those writes into its file.
 
@@ -47,7 +49,8 @@ def run_trial(
         nodes: What to start beside it.
         controller: Parameters of the controller.
         seconds: What the trial takes besides starting [s].
-        background_load: Keep one core busy beside it.
+        load: Busy processes beside it.
+        killed: The last of `nodes` kills the controller.
 
     Raises:
         RunError: a process ended in another way, or the trial doesn't end.
@@ -70,19 +73,22 @@ def run_trial(
                 group.start(node.name, node.command)
             out = folder / "out.json"
             group.start(last.name, [*last.command, "-p", f"out:={out}", "-p", f"pid:={pid}"])
-            with _busy_core() if background_load else nullcontext():
-                _wait(group, last.name, time.monotonic() + START_S + seconds)
+            with _busy(load):
+                deadline = time.monotonic() + START_S + seconds
+                _wait(group, last.name, deadline, CONTROLLER if killed else "")
             result: dict[str, Any] = json.loads(out.read_text())
             return result
         finally:
             group.stop()
 
 
-def _wait(group: ProcessGroup, last: str, deadline: float) -> None:
+def _wait(group: ProcessGroup, last: str, deadline: float, killed: str) -> None:
     while True:
         for end in group.ended():
             if end.name == last and end.code == 0:
                 return
+            if end.name == killed and end.code == -signal.SIGKILL:
+                continue
             raise RunError(end.description)
         if time.monotonic() > deadline:
             raise RunError(f"{last}: still runs, though its episode should long be over")
@@ -90,14 +96,16 @@ def _wait(group: ProcessGroup, last: str, deadline: float) -> None:
 
 
 @contextmanager
-def _busy_core() -> Iterator[None]:
-    """A background load: one core is busy meanwhile."""
-    load = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+def _busy(count: int) -> Iterator[None]:
+    """A background load: so many processes compute meanwhile."""
+    command = [sys.executable, "-c", "while True: pass"]
+    load = [subprocess.Popen(command) for _ in range(count)]
     try:
         yield
     finally:
-        load.kill()
-        load.wait()
+        for process in load:
+            process.kill()
+            process.wait()
 
 
 LAYERS = {"pendulum": (64, 64), "arm": (200, 200)}
@@ -125,7 +133,7 @@ def run(
     output.say(report.LOOPS.header)
     with tempfile.TemporaryDirectory(prefix="hucrl-loop-") as scratch:
         folder = Path(scratch)
-        original = bundle or _untrained(task, folder / "untrained")
+        original = bundle or untrained(task, folder / "untrained")
         for rate in rates:
             copy = paced(original, folder / f"{rate:g}", rate, round(seconds * rate))
             for name in planning:
@@ -137,7 +145,7 @@ def run(
     report.finish(output, rows, lambda folder: report.write_loops(folder, rows, output))
 
 
-def _untrained(task: str, folder: Path) -> Path:
+def untrained(task: str, folder: Path) -> Path:
     """A bundle of random networks."""
     made = make_arm(0.1) if task == "arm" else task
     return untrained_bundle(folder, made, ModelSettings(layers=LAYERS[task])).path

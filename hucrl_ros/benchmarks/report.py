@@ -16,6 +16,7 @@ from hucrl_ros.benchmarks.results import (
     PlannerScore,
     Result,
     TickRow,
+    WatchdogRow,
     delay_scores,
     numbers,
     planner_scores,
@@ -56,6 +57,19 @@ LOOPS = Table[LoopRow](
         Column("missed", lambda row: f"{row.missed} of {row.states}", ">12"),
         Column("replaced", lambda row: f"{row.replaced}", ">9"),
         Column("CPU", lambda row: f"{row.cpu:.0%}", ">5"),
+    )
+)
+WATCHDOGS = Table[WatchdogRow](
+    (
+        Column("task", lambda row: row.task, ">9"),
+        Column("Hz", lambda row: f"{row.rate:g}", ">5"),
+        Column("signal", lambda row: row.signal, ">8"),
+        Column("load", lambda row: f"{row.load}", ">5"),
+        Column("priority", lambda row: f"{row.priority}", ">8"),
+        Column("times", lambda row: f"{row.signals}", ">6"),
+        Column("ms p50 / p99 / p99.9 / max", lambda row: str(row.time), ">32"),
+        Column("p99.9 in periods", lambda row: f"{row.worst_periods:.2f}", ">16"),
+        Column("none came", lambda row: f"{row.missing}", ">9"),
     )
 )
 DELAYS = Table[DelayScore](
@@ -135,6 +149,23 @@ def write_loops(folder: Path, rows: Sequence[LoopRow], output: Output) -> list[P
     flat = [numbers(row) for row in rows]
     data = write_csv(folder / "table.csv", flat[0], [row.values() for row in flat])
     return [data, figures.draw_latencies(folder / "latency.png", rows, output.machine), page]
+
+
+def write_watchdogs(folder: Path, rows: Sequence[WatchdogRow], output: Output) -> list[Path]:
+    """Write `table.csv` and `README.md`; returns them."""
+    page = write_page(
+        folder / "README.md",
+        f"Time to the safe command: {rows[0].task}",
+        f"Machine: {output.machine}. Made by",
+        output.command,
+        "From the moment before the controller's process is sent the signal, anywhere in a "
+        "control period, to the arrival of the watchdog's first command at a process in the "
+        "robot's place, over DDS. After SIGSTOP the same controller goes on; after SIGKILL "
+        "another one starts, and another watchdog.",
+        WATCHDOGS.markdown(rows),
+    )
+    flat = [numbers(row) for row in rows]
+    return [write_csv(folder / "table.csv", flat[0], [row.values() for row in flat]), page]
 
 
 def write_delays(folder: Path, rows: Sequence[DelayRow], output: Output, task: Task) -> list[Path]:

@@ -254,7 +254,45 @@ def planner_scores(rows: Sequence[PlannerRow]) -> list[PlannerScore]:
     return scores
 
 
-Result = TickRow | LoopRow | DelayRow | DelayScore | PlannerRow | PlannerScore
+class WatchdogRow(NamedTuple):
+    """From a signal that ends or stops the controller to the safe command at the robot."""
+
+    task: str
+    rate: float
+    """[Hz]"""
+    signal: str
+    load: int
+    """Busy processes beside it."""
+    priority: int
+    signals: int
+    time: Tail
+    """Of those that came."""
+    worst_periods: float
+    """p99.9 in control periods."""
+    missing: int
+    """Signals after which none came."""
+
+    @classmethod
+    def of(
+        cls, task: str, rate: float, signal: str, load: int, priority: int, times: Array
+    ) -> "WatchdogRow":
+        """From times [s], NaN where no safe command came."""
+        known = times[np.isfinite(times)]
+        time = Tail.of(known) if len(known) else Tail(*[math.nan] * len(QUANTILES))
+        return cls(
+            task=task,
+            rate=round(rate, 4),
+            signal=signal,
+            load=load,
+            priority=priority,
+            signals=len(times),
+            time=time,
+            worst_periods=round(time.p999 * rate / 1e3, 3),
+            missing=len(times) - len(known),
+        )
+
+
+Result = TickRow | WatchdogRow | LoopRow | DelayRow | DelayScore | PlannerRow | PlannerScore
 
 
 def numbers(result: Result) -> dict[str, object]:

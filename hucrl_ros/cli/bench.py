@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hucrl_ros.benchmarks import Output
 
 app = typer.Typer(
-    help="Measure the planning tick, the control loop, planners, learning.\n\n"
+    help="Measure the planning tick, the control loop, the watchdog, planners, learning.\n\n"
     "Each benchmark prints a table."
 )
 ENGINES = ["compiled", "onnx"]
@@ -110,6 +110,32 @@ def loop(
     changes = options.parse_settings(settings)
     output = _output(ctx, "bundle" if bundle is None else "task")
     run(bundle, task, rates, planning, seconds, background_load, priority, changes, output)
+
+
+@app.command(cls=Command)
+def watchdog(
+    ctx: typer.Context,
+    bundle: Annotated[Path | None, Option(metavar="BUNDLE", help="its folder")] = None,
+    task: Annotated[Literal["pendulum", "arm"], Option(help="without --bundle")] = "pendulum",
+    kills: Annotated[int, Option(metavar="N", min=1, help="controllers that are killed")] = 20,
+    stops: Annotated[int, Option(metavar="N", min=0, help="times that one is stopped")] = 200,
+    load: Annotated[int, Option(metavar="N", min=0, help="busy processes beside it")] = 0,
+    priority: options.Priority = 0,
+    seed: FirstSeed = 0,
+    as_json: Json = False,
+    out: PageFolder = None,
+    machine: Machine = None,
+) -> None:
+    """How soon the safe command is at the robot when the controller is killed or stopped.
+
+    Joint states come at the task's rate. The controller's process is stopped (SIGSTOP), and goes
+    on when the safe command has come; in the end it is killed (SIGKILL). Each killed one takes
+    some seconds to be replaced. A p99.9 of fewer than a thousand signals is about their maximum.
+    """
+    from hucrl_ros.benchmarks.watchdog import run
+
+    output = _output(ctx, "bundle" if bundle is None else "task")
+    run(bundle, task, kills, stops, load, priority, seed, output)
 
 
 @app.command(cls=Command)

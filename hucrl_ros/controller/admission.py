@@ -61,6 +61,10 @@ class Admission:
         self.tightened: Mapping[str, object] = {}
         """Limits made stricter while the node runs, by dotted keys."""
 
+    def anew(self) -> "Admission":
+        """One for the same node that has admitted nothing yet, and knows of nothing tightened."""
+        return Admission(self._task, self._given, self._robot, self._source, self._own)
+
     def admit(self, path: Path, manifest: Manifest) -> tuple[Manifest, Guard]:
         """What plays if the bundle is accepted: its settings with the node's, and its guard.
 

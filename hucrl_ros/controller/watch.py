@@ -89,18 +89,25 @@ class Watch:
         """How long a joint state has been waiting for a command at `now` [s]; 0 if none is."""
         return 0.0 if self._waiting_since is None else now - self._waiting_since
 
-    def check(self, now: float) -> str:
-        """Why the watch trips at `now` [s]; empty if it doesn't, or already did."""
+    def check(self, now: float, stopped: bool = False) -> str:
+        """Why the watch trips at `now` [s]; empty if it doesn't, or already did.
+
+        Args:
+            now: By the clock of all the times here [s].
+            stopped: The controller's process was stopped by somebody, and sends nothing.
+        """
         if not self._armed or self._tripped:
             return ""
         waited = self.waited(now)
         limit_s = self.limit_s if self._commanded else max(self.limit_s, FIRST_PATIENCE)
-        if not self._dead and waited < limit_s:
+        if not self._dead and not stopped and waited < limit_s:
             return ""
         self._tripped = True
         if self._dead:
             after = f", {1e3 * waited:.1f} ms after a joint state that waits for a command"
             return f"the controller's process has ended{after if waited else ''}"
+        if waited < limit_s:
+            return "no command can come: the controller's process is stopped"
         return (
             f"no command {1e3 * waited:.1f} ms after a joint state (limit {1e3 * limit_s:.1f} ms)"
         )

@@ -24,6 +24,8 @@ from hucrl_ros.controller.state_reader import PoseBuffer
 from hucrl_ros.controller.trust import Trust
 from hucrl_ros.errors import HucrlError, shortened
 from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.process_liveness import ProcessLiveness
+from hucrl_ros.nodes.told_publisher import ToldPublisher
 from hucrl_ros.nodes.topics import LATCHED
 
 logger = logging.getLogger(__name__)
@@ -119,6 +121,7 @@ class BundleSlot:
         trust: Trust,
         planning: Executor,
         poses: PoseBuffer,
+        liveness: ProcessLiveness,
     ) -> None:
         """Load for a node.
 
@@ -129,6 +132,7 @@ class BundleSlot:
             trust: Says which may be opened.
             planning: Has the one thread in which all bundles plan.
             poses: Where object and goal are heard of.
+            liveness: By which the watchdog is told.
         """
         self.name = ""
         """Path of the bundle in use."""
@@ -139,7 +143,7 @@ class BundleSlot:
         self._examiner = Examiner(trust, config.control, config.mode == "lockstep")
         self._loader: BundleLoader = BundleLoader(self._prepare, self._examiner.cancel)
         self._ready: Outcome | None = None
-        self._echo = node.create_publisher(String, topics.LOADED_BUNDLE, LATCHED)
+        self._echo = ToldPublisher(node, String, topics.LOADED_BUNDLE, LATCHED, liveness)
         self._subscription: Subscription[String] | None = None
 
     def listen(self) -> None:
@@ -181,7 +185,7 @@ class BundleSlot:
                 loaded, error = None, shortened(problem, LINE)
         if loaded is None:
             self._node.get_logger().error(f"bundle refused: {error}")
-            self._echo.publish(String(data=f"error: {error}"))
+            self._echo.publish(String(data=f"error: {error}"), told=False)
             return None
         self.name = str(outcome.path)
         self._node.get_logger().info(f"bundle {self.name}")

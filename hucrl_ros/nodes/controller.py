@@ -23,6 +23,8 @@ from hucrl_ros.nodes.process_liveness import ProcessLiveness, liveness_name
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import BUNDLES, SettingParameters
 
+GREETING = 0.05
+"""[s] Between two looks for a watchdog that has come."""
 LOG_PERIOD = 1.0
 """[s] At most one line of a kind in this time."""
 OWN_PARAMETERS = ("run", "robot", "bundle")
@@ -48,18 +50,20 @@ class Controller(LifecycleNode):
         self._planning = ThreadPoolExecutor(1, PLANNING_THREAD)
         self._inputs = ControllerInputs(self, lockstep, self._on_joint_state, self._on_silence)
         poses = self._inputs.poses
+        name = liveness_name(self.context.get_domain_id(), self.resolve_topic_name(topics.ACTIVE))
+        self._liveness = ProcessLiveness(name)
         trust = make_trust(self, self._config)
-        self._slot = BundleSlot(self, self._config, self._admission, trust, self._planning, poses)
+        self._slot = BundleSlot(
+            self, self._config, self._admission, trust, self._planning, poses, self._liveness
+        )
         self._loop: ControlLoop | None = None
         self._active = self._prepared = self._stopped = False
         self._trouble = Health()
-        self._outputs = ControllerOutputs(self)
+        self._outputs = ControllerOutputs(self, self._liveness)
         self._plan = PlanPublisher(self)
         self.create_subscription(Bool, topics.STOP, self._on_stop, topics.STREAM)
         self.create_timer(0.05, self._swap, clock=topics.STEADY)
-        self._liveness = ProcessLiveness(
-            liveness_name(self.context.get_domain_id(), self._outputs.activity_topic)
-        )
+        self.create_timer(GREETING, self._liveness.greet, clock=topics.STEADY)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
         self._outputs.activity(False)
 

@@ -35,7 +35,9 @@ from hucrl_ros.controller.ticks import (
 )
 from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
 from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.process_liveness import ProcessLiveness
 from hucrl_ros.nodes.setting_parameters import limits_message
+from hucrl_ros.nodes.told_publisher import ToldPublisher
 from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, MEASURED, NEWEST, STEADY, STREAM
 
 
@@ -267,17 +269,12 @@ class ControllerInputs:
 class ControllerOutputs:
     """Publishers of commands, ticks, activity and limits."""
 
-    def __init__(self, node: Node) -> None:
-        self._commands = node.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
+    def __init__(self, node: Node, liveness: ProcessLiveness) -> None:
+        self._commands = ToldPublisher(node, Float64MultiArray, topics.COMMANDS, STREAM, liveness)
         self._ticks = node.create_publisher(Float64MultiArray, topics.TICKS, STREAM)
-        self._activity = node.create_publisher(Bool, topics.ACTIVE, LATCHED)
-        self._limits = node.create_publisher(ParameterEvent, topics.LIMITS, LATCHED)
+        self._activity = ToldPublisher(node, Bool, topics.ACTIVE, LATCHED, liveness)
+        self._limits = ToldPublisher(node, ParameterEvent, topics.LIMITS, LATCHED, liveness)
         self._setup = node.create_publisher(String, topics.SETUP, LATCHED)
-
-    @property
-    def activity_topic(self) -> str:
-        """Resolved name of the topic that says whether an episode is under way."""
-        return str(self._activity.topic_name)
 
     def prepare(self, action_dim: int) -> None:
         """The ticks to come have so many efforts."""

@@ -30,7 +30,7 @@ def undelivered(node: Node, names: Collection[str]) -> list[str]:
                 if found == QoSCompatibility.ERROR:
                     why = reason.removeprefix("ERROR: ").rstrip("; ")
                     lines.append(
-                        f"{topic}: nothing comes from {_full(said)} to {_full(heard)}: "
+                        f"{topic}: nothing comes from {full_name(said)} to {full_name(heard)}: "
                         f"incompatible QoS: {why}"
                     )
     return sorted(set(lines))
@@ -40,5 +40,6 @@ def _who(end: TopicEndpointInfo) -> tuple[str, str]:
     return end.node_name, end.node_namespace
 
 
-def _full(end: TopicEndpointInfo) -> str:
+def full_name(end: TopicEndpointInfo) -> str:
+    """Name of an end's node with its namespace."""
     return f"{str(end.node_namespace).rstrip('/')}/{end.node_name}"

@@ -1,26 +1,36 @@
-"""Tells one process, at once and without doubt, that another process has ended.
+"""What one process can tell another on its machine, which nobody on the network can forge.
 
-DDS can't: its liveliness lease, if it is short enough to matter, also runs out on a process that
-is merely starved of CPU (measured: twice a second with 25 ms on a loaded machine). The kernel
-closes a dead process's sockets the moment it ends, whatever killed it, and never before.
+First, at once and without doubt, that it has ended. DDS can't: its liveliness lease, if it is
+short enough to matter, also runs out on a process that is merely starved of CPU (measured: twice
+a second with 25 ms on a loaded machine). The kernel closes a dead process's sockets the moment it
+ends, whatever killed it, and never before. A killed process still has to take itself apart before
+its sockets close, which takes 10 ms for a large one and longer on a loaded machine; so the watcher
+also looks whether it has begun to.
 
-A killed process still has to take itself apart before its sockets close, which takes 10 ms for a
-large one and longer on a loaded machine; so the watcher also looks whether it has begun to.
+Second, what it publishes: anybody who reaches DDS can publish the same, but not through here.
 
 Both processes must share a machine (and a network namespace). The names lie in Linux's abstract
 socket namespace, which leaves no files behind.
 """
 
 import logging
+import os
 import signal
 import socket
 import struct
-from pathlib import Path
+from collections import deque
 
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
-"""Watchers in the life of a process: nobody accepts them, so those that left still count."""
+"""Watchers that wait to be greeted."""
+MOST_WATCHERS = 16
+"""Watchers that are told anything; the end of the process is seen by others, too."""
+MOST_HELD = 1000
+"""Words that wait for a watcher which is held up."""
+LARGEST = 1 << 16
+"""[bytes] Of a word."""
+_ROOT = 0
 _PF_EXITING = 0x4
 
 
@@ -33,7 +43,10 @@ class ProcessLiveness:
         Args:
             name: What the watchers ask for; a name in use is left alone with a warning.
         """
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        self._watchers: list[_Listener] = []
+        self._lasting: dict[str, bytes] = {}
         try:
             self._socket.bind(_address(name))
         except OSError as error:
@@ -42,10 +55,70 @@ class ProcessLiveness:
             )
             return
         self._socket.listen(BACKLOG)
-        self._socket.setblocking(False)
+
+    def tell(self, topic: str, message: bytes, lasting: bool = False) -> None:
+        """Tell all watchers, without waiting for any; to be called before it is published.
+
+        Args:
+            topic: Where it will be published.
+            message: Its serialised bytes.
+            lasting: Whoever comes later is told the last one, and nobody misses one.
+        """
+        packet = topic.encode() + b"\0" + message
+        if lasting:
+            self._lasting[topic] = packet
+        self._watchers = [each for each in self._watchers if each.tell(packet, lasting)]
+
+    def greet(self) -> None:
+        """Tell new watchers what lasts; to be called now and then."""
+        self._watchers = [each for each in self._watchers if each.catch_up()]
+        while len(self._watchers) < MOST_WATCHERS:
+            try:
+                accepted, _ = self._socket.accept()
+            except OSError:  # nobody is waiting, or the name was in use
+                return
+            watcher = _Listener(accepted)
+            if all(watcher.tell(packet, True) for packet in self._lasting.values()):
+                self._watchers.append(watcher)
 
     def close(self) -> None:
         """Let the watchers know that this process is done."""
+        for each in self._watchers:
+            each.close()
+        self._socket.close()
+
+
+class _Listener:
+    """The end of a watcher's connection in the process that is watched."""
+
+    def __init__(self, accepted: socket.socket) -> None:
+        self._socket = accepted
+        self._socket.setblocking(False)
+        self._held: deque[bytes] = deque(maxlen=MOST_HELD)
+
+    def tell(self, packet: bytes, lasting: bool) -> bool:
+        """Send; one that is held up misses what doesn't last. False: it has ended."""
+        if lasting or not self._held:
+            self._held.append(packet)
+        there = self.catch_up()
+        if self._held and not lasting and self._held[-1] is packet:
+            self._held.pop()
+        return there
+
+    def catch_up(self) -> bool:
+        """Send what it has missed; False: it has ended."""
+        try:
+            while self._held:
+                self._socket.send(self._held[0])
+                self._held.popleft()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.close()
+            return False
+        return True
+
+    def close(self) -> None:
         self._socket.close()
 
 
@@ -55,7 +128,10 @@ class ProcessWatcher:
     def __init__(self, name: str) -> None:
         self._name = name
         self._socket: socket.socket | None = None
-        self._pid = 0
+        self._stat = -1
+        self.stopped = False
+        """Whether it was stopped (SIGSTOP, Ctrl-Z) when `ended` was asked last."""
+        self._heard: list[tuple[str, bytes]] = []
 
     @property
     def connected(self) -> bool:
@@ -63,57 +139,90 @@ class ProcessWatcher:
         return self._socket is not None
 
     def connect(self) -> bool:
-        """Watch the present process of that name; False where this machine has none."""
+        """Watch the present process of that name.
+
+        Returns:
+            False where this machine has none, of the same user or of root.
+        """
         if self.connected and not self.ended():
             return True
-        watcher = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        watcher = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         watcher.setblocking(False)
         try:
             watcher.connect(_address(self._name))
         except OSError:
             watcher.close()
             return False
-        self._socket = watcher
         credentials = watcher.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        self._pid = struct.unpack("iII", credentials)[0]
+        pid, user, _ = struct.unpack("iII", credentials)
+        if user not in (_ROOT, os.geteuid()) and os.geteuid() != _ROOT:
+            watcher.close()
+            return False
+        self._socket = watcher
+        try:
+            # Kept open: a process that gets the number later isn't taken for this one.
+            self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+        except OSError:
+            self._stat = -1  # of another namespace: its sockets tell
         return True
 
     def ended(self) -> bool:
         """Whether the process has ended since `connect`; True once, then it is forgotten."""
         if self._socket is None:
             return False
-        try:
-            self._socket.recv(1)  # nobody sends: it would block, or the other end is gone
-        except BlockingIOError:
-            if not _is_ending(self._pid):
-                return False
-        except OSError:
-            pass
+        ending = self._look()
+        if not self._receive() and not ending:
+            return False
         self.close()
         return True
+
+    def heard(self) -> list[tuple[str, bytes]]:
+        """Topics and serialised messages that it had told when `ended` was asked, once."""
+        heard, self._heard = self._heard, []
+        return heard
 
     def close(self) -> None:
         """Watch no longer."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+        if self._stat >= 0:
+            os.close(self._stat)
+        self._stat, self.stopped = -1, False
+
+    def _receive(self) -> bool:
+        """Read what has come; returns whether the other end is gone."""
+        while self._socket is not None:
+            try:
+                packet = self._socket.recv(LARGEST)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+            if not packet:
+                return True
+            topic, _, message = packet.partition(b"\0")
+            self._heard.append((topic.decode(errors="replace"), message))
+        return False
+
+    def _look(self) -> bool:
+        """Whether the process can't be saved: it was sent SIGKILL, or is taking itself apart."""
+        if self._stat < 0:
+            return False
+        try:
+            stat = os.pread(self._stat, LARGEST, 0)
+        except OSError:
+            return False  # gone: its sockets tell
+        # See proc(5); the name, in parentheses, may hold anything.
+        fields = stat.rpartition(b")")[2].split(None, 29)
+        self.stopped = fields[0] == b"T"
+        flags, pending = int(fields[6]), int(fields[28])
+        return bool(flags & _PF_EXITING or pending & 1 << (signal.SIGKILL - 1))
 
 
 def liveness_name(domain_id: int, topic: str) -> str:
     """The name for the process of the node that publishes `topic` (resolved) in a domain."""
     return f"hucrl_ros/{domain_id}{topic}"
-
-
-def _is_ending(pid: int) -> bool:
-    """Whether a process can't be saved: it was sent SIGKILL, or is taking itself apart."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False  # of another namespace, or gone: its sockets tell
-    # See proc(5); the name, in parentheses, may hold anything.
-    fields = stat.rpartition(")")[2].split()
-    flags, pending = int(fields[6]), int(fields[28])
-    return bool(flags & _PF_EXITING or pending & 1 << (signal.SIGKILL - 1))
 
 
 def _address(name: str) -> bytes:

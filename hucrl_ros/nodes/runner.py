@@ -125,6 +125,10 @@ def _build(factory: Callable[[], RunnableNode]) -> RunnableNode:
         return factory()
     except InvalidParameterException as error:
         raise ConfigError(_line(error)) from None
+    except RuntimeError as error:  # the base of what rcl raises
+        if os.environ.get("ROS_SECURITY_ENABLE") != "true":
+            raise
+        raise ConfigError(f"ROS_SECURITY_ENABLE=true: {_line(error)}") from None
     except ValueError as error:
         if "PARAMETER_NOT_SET" not in str(error):
             raise

@@ -22,6 +22,7 @@ from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.protocol import Protocol, Wait, reset_of
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters
+from hucrl_ros.nodes.strangers import strangers
 from hucrl_ros.nodes.topics import ARCHIVE, MEASURED_ARCHIVE, STEADY
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.judged_task import BundledTask, JudgedTask
@@ -35,7 +36,7 @@ ADVANCE_PERIOD = 0.05
 VIEW_PERIOD = 0.25
 """[s]"""
 DELIVERY_PERIOD = 1.0
-"""[s] Between two looks at who doesn't hear whom."""
+"""[s] Between two looks at who doesn't hear whom, and who speaks besides."""
 FAREWELL_S = 5.0
 """[s] For the other nodes to react, and the watchdog to speak, before the run is given up."""
 USES = ("task", "strategy", "action_penalty", "seed", "episodes", "mode", "driver")
@@ -171,8 +172,9 @@ class Supervisor(Node):
         return response
 
     def _judge_delivery(self) -> None:
-        """Say it on the terminal where somebody isn't heard; each node has it in its log only."""
-        self._undelivered = undelivered(self, (*PEERS, self.get_name()))
+        """Say it on the terminal where somebody isn't heard, or nobody expects him to speak."""
+        ours = (*PEERS, self.get_name())
+        self._undelivered = [*undelivered(self, ours), *strangers(self)]
         told = self._ledger.events[self._progress.earlier_notes :]
         for line in self._undelivered:
             if line not in told:

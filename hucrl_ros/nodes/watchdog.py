@@ -3,11 +3,7 @@
 import functools
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -19,37 +15,31 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
 
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.manifest import Manifest
 from hucrl_ros.controller.state_reader import JointStateReader, velocity_estimator
 from hucrl_ros.controller.watch import Watch, patience
 from hucrl_ros.errors import HucrlError, StateError, shortened
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import to_reading
+from hucrl_ros.nodes.controller_words import ControllerWords
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
+from hucrl_ros.nodes.offered_bundles import OfferedBundles
 from hucrl_ros.nodes.parameters import make_admission, make_trust, read_config
-from hucrl_ros.nodes.process_liveness import ProcessWatcher, liveness_name
 from hucrl_ros.nodes.realtime import set_realtime_priority, try_realtime_priority
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters, to_limits
+from hucrl_ros.nodes.strangers import strangers
 from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, MEASURED, NEWEST, STEADY, STREAM
 
 Array = NDArray[np.float64]
-LABEL = "watchdog"
-"""Label in the layout of the watchdog's commands, which tells them from the controller's."""
 CHECKS = 4
 """Looks at the watch in a control period."""
 TRUSTED = ("control.bundle_root", "control.trusted_keys")
 USES = ("task", "mode", "safety", "driver", "control.realtime_priority", *TRUSTED)
 """Settings."""
 OFFERS = 0.05
-"""[s] Between two looks whether a bundle has been read."""
-
-
-class Admitted(NamedTuple):
-    """What a bundle that the controller plays says of the robot."""
-
-    name: str
-    manifest: Manifest
+"""[s] Between two looks whether a bundle has been read, or a controller's process is there."""
+COMPANY = 1.0
+"""[s] Between two looks at who publishes."""
 
 
 class Watchdog(Node):
@@ -64,49 +54,46 @@ class Watchdog(Node):
     In lockstep physics waits for a slow tick, so only a controller that has ended or hangs for
     seconds trips the watch; each safe command then moves the simulator by one step.
 
-    What it must know of the robot it reads from the manifest of the bundle that the controller
-    says it plays, so both have to see the same file system. Whatever it hears leaves it standing:
-    a bundle that it can't read or admit changes nothing, and one that takes long to read is read
-    in a thread of its own.
+    It believes the controller's process where that is on its machine, whatever others publish in
+    the controller's name. What it must know of the robot it reads from the manifest of the bundle
+    that the controller says it plays, so both have to see the same file system. Whatever it hears
+    leaves it standing: a bundle that it can't read or admit changes nothing.
     """
 
     def __init__(self) -> None:
-        super().__init__(LABEL, automatically_declare_parameters_from_overrides=True)
+        super().__init__(topics.WATCHDOG, automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
         self._config = read_config(self, ("run", "robot"))
-        self._admission = make_admission(self, self._config, "safety", "driver")
-        self._trust = make_trust(self, self._config)
+        admission = make_admission(self, self._config, "safety", "driver")
+        trust = make_trust(self, self._config)
+        self._bundles = OfferedBundles(admission, trust.read_manifest)
         self._settings = SettingParameters(self, self._config, USES, self._tighten)
         self._watch = Watch()
         self._guard: Guard | None = None
-        self._reading = ThreadPoolExecutor(1, "bundle")
-        self._reading.submit(int).result()  # so that its thread gets no priority
-        self._offers: deque[Future[Admitted]] = deque()
         self._bundle = ""
         self._reader = JointStateReader(())
         self._state: Array | None = None
         self._period = self._heard = self._next = self._looked = 0.0
-        self._ended = False
         self._layout = MultiArrayLayout()
-        self._trips = self._sent = 0
+        self._trips = self._sent = self._foreign = 0
+        self._strangers: list[str] = []
         self._trouble = Health()
         self._commands = self.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
         self._tripped = self.create_publisher(DiagnosticStatus, topics.TRIPPED, LATCHED)
         delivery = NEWEST if self._config.mode == "lockstep" else MEASURED
-        for kind, topic, callback, qos in (
-            (JointState, topics.JOINT_STATES, self._on_joint_state, delivery),
-            (Float64MultiArray, topics.COMMANDS, self._on_command, STREAM),
-            (String, topics.LOADED_BUNDLE, self._on_bundle, LATCHED),
-            (ParameterEvent, topics.LIMITS, self._on_limits, LATCHED),
-        ):
-            self.create_subscription(kind, topic, self._standing(callback), qos)
-        on_active = self._standing(self._on_active)
-        active = self.create_subscription(Bool, topics.ACTIVE, on_active, LATCHED)
-        self._liveness = ProcessWatcher(
-            liveness_name(self.context.get_domain_id(), active.topic_name)
+        hear = self._standing(self._on_joint_state)
+        self.create_subscription(JointState, topics.JOINT_STATES, hear, delivery)
+        words = (
+            (String, topics.LOADED_BUNDLE, self._standing(self._on_bundle), LATCHED),
+            (ParameterEvent, topics.LIMITS, self._standing(self._on_limits), LATCHED),
+            (Bool, topics.ACTIVE, self._standing(self._on_active), LATCHED),
+        )
+        self._controller = ControllerWords(
+            self, words, self._on_sent, self._standing(self._on_arrived), self._meet
         )
         self._timer = self._make_timer(1.0)
         self.create_timer(OFFERS, self._standing(self._take_offer), clock=STEADY)
+        self.create_timer(COMPANY, self._standing(self._look_around), clock=STEADY)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
 
     def close(self) -> None:
@@ -114,8 +101,8 @@ class Watchdog(Node):
         if self._watch.tripped:
             self._send_last_command()
             self._commands.wait_for_all_acked(ARRIVAL_WAIT)  # with this process it would be lost
-        self._liveness.close()
-        self._reading.shutdown(wait=False, cancel_futures=True)
+        self._controller.close()
+        self._bundles.close()
 
     def _standing(self, callback: Callable[..., None]) -> Callable[..., None]:
         """`callback`, but what it raises becomes one line and ends no watch."""
@@ -137,29 +124,30 @@ class Watchdog(Node):
 
     # What the others say
 
-    def _on_bundle(self, message: String) -> None:
-        if message.data.startswith("error:"):
-            return
-        self._offers.append(self._reading.submit(self._admit, message.data))
+    def _meet(self) -> None:
+        """The controller is on this machine: what anybody else has said is nothing."""
+        self._on_active(Bool(data=False))
+        self._bundles.forget()
+        self._guard, self._bundle = None, ""
 
-    def _admit(self, name: str) -> Admitted:
-        path = Path(name)
-        manifest, guard = self._admission.admit(path, self._trust.read_manifest(path))
-        self._admission.accept(path, guard)
-        return Admitted(name, manifest)
+    def _on_bundle(self, message: String) -> None:
+        if not message.data.startswith("error:"):
+            self._bundles.offer(message.data)
 
     def _take_offer(self) -> None:
         """Stand by for a bundle that has been read and admitted; raises why it wasn't."""
-        if not self._offers or not self._offers[0].done():
+        self._controller.listen()
+        admitted = self._bundles.take()
+        if admitted is None:
             return
-        self._bundle, manifest = self._offers.popleft().result()
+        self._bundle, manifest = admitted
         self._period = manifest.period
         estimator = velocity_estimator(manifest.driver, manifest.period)
         self._reader = JointStateReader(manifest.joint_names, estimator=estimator)
         count = manifest.spec.action_dim
-        dimension = MultiArrayDimension(label=LABEL, size=count, stride=count)
+        dimension = MultiArrayDimension(label=topics.WATCHDOG, size=count, stride=count)
         self._layout = MultiArrayLayout(dim=[dimension])
-        guard = self._admission.guard  # ahead of this bundle's, if limits were tightened
+        guard = self._bundles.guard
         assert guard is not None
         self._obey(guard)
         self._settings.show(safety=guard.safety, driver=manifest.driver)
@@ -174,14 +162,14 @@ class Watchdog(Node):
 
     def _on_limits(self, message: ParameterEvent) -> None:
         """Limits were tightened in the controller: they hold here too."""
-        guard = self._admission.follow(to_limits(message))
+        guard = self._bundles.follow(to_limits(message))
         if guard is not None:
             self._obey(guard)
             self._settings.show(safety=guard.safety)
 
     def _tighten(self, limits: Mapping[str, object]) -> None:
         """Somebody tightens limits here."""
-        self._obey(self._admission.tighten(limits))
+        self._obey(self._bundles.tighten(limits))
 
     def _obey(self, guard: Guard) -> None:
         guard.reset(self._guard)  # it goes on from what was sent
@@ -199,12 +187,12 @@ class Watchdog(Node):
         self._state = None
         if self._guard is not None:
             self._guard.reset()  # a position of the episode before is nothing to hold now
-        self._ended, self._looked = False, time.monotonic()
+        self._controller.ended, self._looked = False, time.monotonic()
         self._reader.reset()
-        if not self._liveness.connect():
+        if not self._controller.connected:
             self.get_logger().warning(
                 "the controller's process is not on this machine; only missing commands will "
-                "tell that it has ended"
+                "tell that it has ended, and whoever reaches it by DDS can speak for it"
             )
         self._report(Level.OK, "armed")
 
@@ -219,30 +207,42 @@ class Watchdog(Node):
                 self._state = self._reader.read(reading)
             except StateError:
                 self._state = None  # the controller has said why
-        self._look()
 
-    def _on_command(self, message: Float64MultiArray) -> None:
-        if message.layout.dim and message.layout.dim[0].label == LABEL:
-            return
+    def _on_sent(self, command: Array) -> None:
         if self._guard is not None:
-            self._guard.hear(np.array(message.data))
-        if self._watch.command():
+            self._guard.hear(command)
+
+    def _on_arrived(self, known: bool) -> None:
+        """A command has come by DDS, of the controller if it is known."""
+        if not known:
+            self._foreign += self._watch.armed
+        elif self._watch.command():
             self._report(Level.OK, "armed: the controller sends commands again")
+
+    def _look_around(self) -> None:
+        """Say once who speaks out of turn; whatever it is, it isn't believed."""
+        before, self._strangers = self._strangers, strangers(self)
+        for line in self._strangers:
+            if line not in before:
+                self.get_logger().warning(line)
 
     # What the watchdog does
 
     def _look(self) -> None:
+        # At the second look: what DDS brings of before it happened has come by then.
+        ended, stopped = self._controller.ended, self._controller.stopped
+        self._controller.listen()
         if not self._watch.armed:
             return
-        # At the next look: what the controller said before it ended has been read by then.
-        if self._ended:
+        if ended and self._controller.ended:
             self._watch.ended()
-        self._ended = self._liveness.ended() or self._ended
         now = time.monotonic()
-        if self._config.mode == "lockstep":  # nobody was in danger meanwhile
+        stopped = stopped and self._controller.stopped
+        if self._config.mode == "lockstep":  # nobody is in danger meanwhile
+            stopped = False
             self._watch.excuse(max(now - self._looked - self._period, 0.0), now)
         self._looked = now
-        reason = self._watch.check(now)
+        reason = self._watch.check(now, stopped)
         if self._watch.tripped and (reason or now >= self._next):
             # Once a period; what a late look has missed is not made up for.
             on_time = not reason and now < self._next + self._period
@@ -276,6 +276,8 @@ class Watchdog(Node):
             "bundle": self._bundle,
             "trips": self._trips,
             "safe_commands": self._sent,
+            "foreign_commands": self._foreign,
+            "strangers": "; ".join(self._strangers),
         }
         return Health(self._trouble.level, self._trouble.message, values)
 

@@ -1,6 +1,7 @@
 """The one list of nodes: `hucrl up` and the launch files take it from here."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,10 +59,19 @@ class NodeSpec:
         return self.name
 
     @property
+    def enclave(self) -> list[str]:
+        """ROS arguments that name its identity, where DDS is secured (SROS2); none elsewhere."""
+        if os.environ.get("ROS_SECURITY_ENABLE") != "true":
+            return []
+        # The stand-in of a learner is its node.
+        name = "learner" if self.name == REMOTE_LEARNER else self.name
+        return ["--enclave", f"/{PACKAGE}/{name}"]
+
+    @property
     def command(self) -> list[str]:
         """Command line that runs the node with this interpreter."""
         # The process's output is its log; a second file of the same lines would only confuse.
-        arguments = ["--ros-args", "--disable-external-lib-logs"]
+        arguments = ["--ros-args", "--disable-external-lib-logs", *self.enclave]
         if self.parameter_file is not None:
             arguments += ["--params-file", str(self.parameter_file)]
         for name, value in self.parameters.items():
