@@ -13,10 +13,11 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from hucrl_ros.config.regular_files import read_regular
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.admission import check_robot
 from hucrl_ros.controller.engines.networks import NETWORKS, Networks, from_arrays
-from hucrl_ros.controller.manifest import Manifest, read_manifest, read_regular
+from hucrl_ros.controller.manifest import Manifest, read_manifest
 from hucrl_ros.errors import BundleError, shortened
 
 Shape = tuple[int | str, ...]
@@ -190,7 +191,9 @@ def _read_files(path: Path, manifest: Manifest, required: set[str]) -> dict[str,
         raise BundleError(f"{path}: the manifest doesn't list {name}")
     contents, room = {}, BUNDLE_BYTES
     for name, digest in manifest.files.items():
-        content = read_regular(path, name, room)
+        content = read_regular(
+            path / name, room, BundleError, f"{shortened(path)}: {shortened(name)}"
+        )
         room -= len(content)
         found = hashlib.sha256(content).hexdigest()
         if found != digest:

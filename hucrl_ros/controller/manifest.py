@@ -1,8 +1,6 @@
 """`manifest.yaml`: what a bundle is, for which robot, and how it was learned."""
 
-import os
 import re
-import stat
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +9,8 @@ import yaml
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from hucrl_ros.config.files import checked, parse_mapping
+from hucrl_ros.config.files import checked
+from hucrl_ros.config.regular_files import read_regular
 from hucrl_ros.config.robot import LONGEST_PERIOD, SHORTEST_PERIOD, Command, RobotSpec
 from hucrl_ros.config.schema import (
     DriverSettings,
@@ -20,6 +19,7 @@ from hucrl_ros.config.schema import (
     Settings,
     StrategyName,
 )
+from hucrl_ros.config.yaml_reader import parse_mapping
 from hucrl_ros.errors import BundleError, shortened
 
 SCHEMA_VERSION = 2
@@ -240,7 +240,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise BundleError(f"{shortened(folder)}: not a bundle: it has no {MANIFEST}") from None
     except OSError as error:
         raise BundleError(f"{shortened(folder)}: {error.strerror}") from None
-    content = read_regular(folder, MANIFEST, MANIFEST_BYTES)
+    content = read_regular(path, MANIFEST_BYTES, BundleError, f"{shortened(folder)}: {MANIFEST}")
     document = parse_mapping(content, path, BundleError)
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
@@ -249,38 +249,3 @@ def read_manifest(folder: Path) -> Manifest:
             f"{shortened(path)}: schema_version is {found}; this program reads {SCHEMA_VERSION}"
         )
     return checked(Manifest, document, path, BundleError)
-
-
-def read_regular(folder: Path, name: str, limit: int) -> bytes:
-    """The content of a file in a bundle.
-
-    Anybody who can name a bundle chooses what is read here. So what is no regular file (a link
-    that leads out of the bundle, a pipe that never ends, a device) is not opened.
-
-    Args:
-        folder: The bundle.
-        name: The file.
-        limit: Largest size [bytes].
-
-    Raises:
-        BundleError: it can't be read, is no regular file, or is larger.
-    """
-    line = f"{shortened(folder)}: {shortened(name)}"
-    try:
-        _check_regular((folder / name).lstat(), limit, line)
-        # It may have been replaced since.
-        opened = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(opened, "rb") as file:
-            _check_regular(os.fstat(opened), limit, line)
-            return file.read(limit)
-    except OSError as error:
-        raise BundleError(f"{line}: {error.strerror}") from None
-    except ValueError as error:  # a null character
-        raise BundleError(f"{line}: {error}") from None
-
-
-def _check_regular(found: os.stat_result, limit: int, line: str) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise BundleError(f"{line} is no regular file")
-    if found.st_size > limit:
-        raise BundleError(f"{line} has {found.st_size} bytes, more than the {limit} accepted")
