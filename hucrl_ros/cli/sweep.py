@@ -126,8 +126,8 @@ def is_grid(task: str) -> bool:
     Raises:
         ConfigError: it can't be read.
     """
-    from hucrl_ros.config.yaml_reader import read_mapping
     from hucrl_ros.config.task_file import SECTIONS, is_description
+    from hucrl_ros.config.yaml_reader import read_mapping
 
     return is_description(task) and not set(SECTIONS) & set(read_mapping(Path(task)))
 

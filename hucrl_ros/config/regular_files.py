@@ -31,7 +31,7 @@ def read_regular(
     line = line or shortened(path)
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW)
     try:
-        _check(os.stat(path, follow_symlinks=links), limit, line, error)
+        _check(path.stat(follow_symlinks=links), limit, line, error)
         # It may have been replaced since.
         opened = os.open(path, flags)
         with os.fdopen(opened, "rb") as file:
