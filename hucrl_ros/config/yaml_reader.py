@@ -32,7 +32,7 @@ class _Reader(yaml.SafeLoader):
         self._sizes: dict[str, int] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event = self.peek_event()
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
         if event.anchor is not None and not self.aliases:
             raise _refused(event, "anchors (&name) and aliases (*name) are not accepted")
         if isinstance(event, yaml.AliasEvent):
@@ -143,4 +143,5 @@ def _parse(text: str, aliases: bool) -> object:
 
 
 def _refused(found: yaml.Event | yaml.Node, problem: str) -> yaml.YAMLError:
-    return yaml.YAMLError(f"line {found.start_mark.line + 1}: {problem}")
+    line = found.start_mark.line + 1 if found.start_mark else 1
+    return yaml.YAMLError(f"line {line}: {problem}")
