@@ -1,6 +1,5 @@
 """A bundle is what it says, or it is refused with one line."""
 
-import hashlib
 import os
 import pickle
 import zipfile
@@ -12,6 +11,7 @@ import onnx
 import pytest
 import yaml
 from bundle_factory import fields, learned, write_bundle
+from hostile_bundles import edit_arrays, edit_manifest, replace_file
 
 from hucrl_ros.controller.bundle import load_bundle, signatures
 from hucrl_ros.controller.manifest import dump_manifest, read_manifest
@@ -24,18 +24,6 @@ SPEC = make_robot("pendulum").spec
 @pytest.fixture
 def folder(tmp_path):
     return write_bundle(tmp_path / "bundle")
-
-
-def edit_manifest(folder, **changes):
-    path = folder / "manifest.yaml"
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **changes}))
-
-
-def replace_file(folder, name, content):
-    """Change a file and have the manifest agree, as somebody who means it would."""
-    (folder / name).write_bytes(content)
-    files = dict(read_manifest(folder).files)
-    edit_manifest(folder, files={**files, name: hashlib.sha256(content).hexdigest()})
 
 
 def refusal(folder, spec=SPEC):
@@ -357,13 +345,6 @@ def test_a_missing_array_is_refused_by_name(folder, name):
     np.savez(folder / name, other=np.zeros(1))
     replace_file(folder, name, (folder / name).read_bytes())
     assert f"{name} has no array" in refusal(folder)
-
-
-def edit_arrays(folder, name, **changes):
-    with np.load(folder / name) as arrays:
-        values = {**arrays, **changes}
-    np.savez(folder / name, **values)
-    replace_file(folder, name, (folder / name).read_bytes())
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (3,), (0, 2)])

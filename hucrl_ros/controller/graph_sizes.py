@@ -109,7 +109,7 @@ class _Walk:
                 raise ValueError(f"the output {_shown(value.name)} is not there")
 
     def _operator(self, node: "NodeProto", tensors: _Tensors, times: int) -> None:
-        from onnx.shape_inference import InferenceError, infer_node_outputs
+        from onnx.shape_inference import infer_node_outputs
 
         version = self._model.opset_import[0].version
         names = [name for name in dict.fromkeys(node.input) if name]
@@ -122,7 +122,7 @@ class _Walk:
             found = infer_node_outputs(
                 schema, node, types, data, None, list(self._model.opset_import)
             )
-        except (InferenceError, RuntimeError, ValueError) as error:
+        except Exception as error:  # onnx's own errors share no base class.
             raise ValueError(f"{node.op_type}: {shortened(error, 100)}") from None
         for name in filter(None, node.output):
             kind = found[name].tensor_type if name in found else None
