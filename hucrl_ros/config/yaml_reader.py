@@ -33,12 +33,13 @@ class _Reader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
-        if event.anchor is not None and not self.aliases:
+        anchor: str | None = getattr(event, "anchor", None)
+        if anchor is not None and not self.aliases:
             raise _refused(event, "anchors (&name) and aliases (*name) are not accepted")
         if isinstance(event, yaml.AliasEvent):
-            if event.anchor not in self._sizes:
-                raise _refused(event, f"*{shortened(event.anchor, 40)} stands for nothing before")
-            self._add(self._sizes[event.anchor], event)
+            if anchor not in self._sizes:
+                raise _refused(event, f"*{shortened(anchor, 40)} stands for nothing before")
+            self._add(self._sizes[anchor], event)
             return super().compose_node(parent, index)
         if isinstance(event, yaml.ScalarEvent) and len(event.value) > LONGEST_TEXT:
             raise _refused(event, f"{len(event.value)} letters, at most {LONGEST_TEXT} accepted")
@@ -49,8 +50,8 @@ class _Reader(yaml.SafeLoader):
             raise _refused(event, f"nested more than {DEEPEST} deep")
         node = super().compose_node(parent, index)
         self._depth -= 1
-        if event.anchor is not None:
-            self._sizes[event.anchor] = self._count - before
+        if anchor is not None:
+            self._sizes[anchor] = self._count - before
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:

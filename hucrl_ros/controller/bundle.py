@@ -15,8 +15,7 @@ from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.admission import check_robot
 from hucrl_ros.controller.array_file import parse_arrays
 from hucrl_ros.controller.engines.networks import NETWORKS, Networks, from_arrays
-from hucrl_ros.controller.graph_sizes import Room, check_sizes
-from hucrl_ros.controller.graph_structure import declared_shapes, parse_graph
+from hucrl_ros.controller.graph_check import checked_graph, open_graph
 from hucrl_ros.controller.manifest import Manifest, read_manifest
 from hucrl_ros.errors import BundleError, shortened
 
@@ -87,13 +86,6 @@ PARITY = "parity.npz"
 IMAGINED = "promise.npz"
 BUNDLE_BYTES = 2**29
 """Largest sum of the sizes of a bundle's files, and of the arrays in one of them."""
-GRAPH_BYTES = 2**28
-"""Largest graph."""
-AT_LOAD = Room(memory=2**26, work=2**31)
-"""What a graph may take on its parity inputs, beside its own size."""
-AT_RUN = Room(memory=2**32, work=2**42)
-"""What a graph may take at what the planner asks of it; ONNX Runtime uses memory again and
-again, so this is no amount that is ever taken."""
 
 
 class ImaginedEpisode(NamedTuple):
@@ -146,19 +138,21 @@ def load_bundle(path: Path, spec: RobotSpec | None = None, threads: int = 1) -> 
     contents = _read_files(path, manifest, {f"{name}.onnx" for name in expected} | {PARITY})
     arrays = _read_arrays(path, PARITY, contents[PARITY])
     parity = {key: array.astype(np.float32, copy=False) for key, array in arrays.items()}
-    graphs = {}
+    ahead, graphs = manifest.planner.horizon, {}
+    planned = {PARTICLES: manifest.planner.particles, HORIZON: ahead, STATES: ahead + 1}
     for name, signature in expected.items():
         shapes = {f"{name}.in.{key}": shape for key, shape in signature.inputs.items()}
         shapes |= {f"{name}.out.{key}": shape for key, shape in signature.outputs.items()}
         _check_arrays(path, PARITY, parity, shapes)
         sizes = _sizes(path, {key: (parity[key].shape, shape) for key, shape in shapes.items()})
+        # The others are too small to be worth a second thread.
+        count, is_rollout = (threads, True) if name == "rollout" else (1, False)
         try:
             content = contents.pop(f"{name}.onnx")
-            content = _checked_graph(name, content, signature, manifest, sizes)
+            content = checked_graph(content, *signature, sizes, planned, is_rollout)
+            graphs[name] = open_graph(content, count)
         except ValueError as error:
             raise BundleError(f"{shortened(path)}: {name}.onnx: {error}") from None
-        # The others are too small to be worth a second thread.
-        graphs[name] = _open_graph(path, name, content, threads if name == "rollout" else 1)
     networks = imagined = None
     if NETWORKS in contents:
         networks = _read_networks(path, manifest, contents[NETWORKS])
@@ -228,55 +222,6 @@ def _sizes(path: Path, arrays: Mapping[str, tuple[Sequence[int], Shape]]) -> dic
     if found.get(STATES, 1) != found.get(HORIZON, 0) + 1:
         raise BundleError(f"{shortened(path)}: {PARITY}: {key} has {found[STATES]} {STATES}")
     return found
-
-
-def _checked_graph(
-    name: str, content: bytes, signature: Signature, manifest: Manifest, sizes: Mapping[str, int]
-) -> bytes:
-    """The graph with what was checked and nothing else."""
-    if len(content) > GRAPH_BYTES:
-        raise ValueError(f"has {len(content)} bytes, more than the {GRAPH_BYTES} accepted")
-    model = parse_graph(content, loop=name == "rollout")
-    for kind, found, expected in (
-        ("input", model.graph.input, signature.inputs),
-        ("output", model.graph.output, signature.outputs),
-    ):
-        shapes = declared_shapes(found)
-        if shapes != expected:
-            raise ValueError(f"{kind}s are {shortened(shapes)}, expected {expected}")
-    planner = manifest.planner
-    planned = {
-        PARTICLES: planner.particles,
-        HORIZON: planner.horizon,
-        STATES: planner.horizon + 1,
-    }
-    room = Room(AT_LOAD.memory + 4 * len(content), AT_LOAD.work)
-    for where, most in ((sizes, room), (planned, AT_RUN)):
-        results = check_sizes(model, where, most)
-        for key, shape in signature.outputs.items():
-            wanted = tuple(where[size] if isinstance(size, str) else size for size in shape)
-            if results[key] != wanted:
-                raise ValueError(f"gives {key} as {shortened(results[key])}, expected {wanted}")
-    checked: bytes = model.SerializeToString()
-    return checked
-
-
-def _open_graph(
-    path: Path, name: str, content: bytes, threads: int
-) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    # Threads that spin while they wait would take the core from the rest of the robot.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Not its own format, which has other ways to name a file.
-    options.add_session_config_entry("session.load_model_format", "ONNX")
-    try:
-        return onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime's own errors share no base class.
-        line = f"{shortened(path)}: {name}.onnx can't be loaded: {shortened(error)}"
-        raise BundleError(line) from None
 
 
 def _read_arrays(

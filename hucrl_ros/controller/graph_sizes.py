@@ -1,23 +1,23 @@
 """How much memory and work a graph takes, told from shapes alone, before anything of it runs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-import numpy as np
-import onnxruntime
-from numpy.typing import NDArray
-
 from hucrl_ros.controller.graph_structure import LOOP
+from hucrl_ros.controller.graph_tensors import (
+    SMALL,
+    Tensors,
+    add_constant,
+    constant_of,
+    find_value,
+)
 from hucrl_ros.errors import shortened
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
-Array = NDArray[np.generic]
-SMALL = 64
-"""[1] Most numbers in a tensor whose values are looked at: those are shapes and indices."""
 LARGEST_NUMBER = 8
 """[bytes]"""
 PRODUCTS = ("MatMul", "Gemm", "Einsum")
@@ -31,28 +31,6 @@ class Room:
     """Of all its results together [bytes]."""
     work: int
     """Products of two numbers, or other results [1]."""
-
-
-@dataclass
-class _Tensors:
-    """What is known of the tensors of a graph by their names."""
-
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    types: dict[str, int] = field(default_factory=dict)
-    constants: dict[str, "TensorProto"] = field(default_factory=dict)
-    """Small ones with known values."""
-    producers: dict[str, "NodeProto"] = field(default_factory=dict)
-    """Of small ones, whose values aren't known yet."""
-
-    def inner(self) -> "_Tensors":
-        """The same for a loop, which sees what is around it."""
-        parts = (self.shapes, self.types, self.constants, self.producers)
-        return _Tensors(*(part.copy() for part in parts))  # type: ignore[arg-type]
-
-    def add(self, name: str, kind: int, shape: Sequence[int]) -> None:
-        if name in self.shapes:
-            raise ValueError(f"two tensors are called {_shown(name)}")
-        self.shapes[name], self.types[name] = tuple(shape), kind
 
 
 def check_sizes(
@@ -71,7 +49,7 @@ def check_sizes(
     Raises:
         ValueError: it takes more, or its shapes can't be told.
     """
-    tensors = _Tensors()
+    tensors = Tensors()
     for value in model.graph.input:
         kind = value.type.tensor_type
         shape = [sizes.get(dim.dim_param, dim.dim_value) for dim in kind.shape.dim]
@@ -90,10 +68,10 @@ class _Walk:
         self._model, self._room = model, room
         self._memory = self._work = 0
 
-    def graph(self, graph: "GraphProto", tensors: _Tensors, times: int) -> None:
+    def graph(self, graph: "GraphProto", tensors: Tensors, times: int) -> None:
         """Of the graph, which runs so many times in the same memory."""
         for tensor in graph.initializer:
-            _add_constant(tensors, tensor.name, tensor)
+            add_constant(tensors, tensor.name, tensor)
         for node in graph.node:
             for name in node.input:
                 if name and name not in tensors.shapes:
@@ -101,20 +79,20 @@ class _Walk:
             if node.op_type == LOOP:
                 self._loop(node, tensors)
             elif node.op_type == "Constant":
-                _add_constant(tensors, node.output[0], _constant(node))
+                add_constant(tensors, node.output[0], constant_of(node))
             else:
                 self._operator(node, tensors, times)
         for value in graph.output:
             if value.name not in tensors.shapes:
                 raise ValueError(f"the output {_shown(value.name)} is not there")
 
-    def _operator(self, node: "NodeProto", tensors: _Tensors, times: int) -> None:
+    def _operator(self, node: "NodeProto", tensors: Tensors, times: int) -> None:
         from onnx.shape_inference import infer_node_outputs
 
         version = self._model.opset_import[0].version
         names = [name for name in dict.fromkeys(node.input) if name]
         for name in names:
-            _find_value(tensors, name, self._model)
+            find_value(tensors, name, self._model)
         data = {name: tensors.constants[name] for name in names if name in tensors.constants}
         try:
             schema = self._schema(node.op_type, version, "")
@@ -141,7 +119,7 @@ class _Walk:
         name: str,
         kind: int,
         shape: Sequence[int],
-        tensors: _Tensors,
+        tensors: Tensors,
         times: int,
     ) -> None:
         tensors.add(name, kind, shape)
@@ -164,7 +142,7 @@ class _Walk:
                     f"than the {most} {what} accepted"
                 )
 
-    def _loop(self, node: "NodeProto", tensors: _Tensors) -> None:
+    def _loop(self, node: "NodeProto", tensors: Tensors) -> None:
         """Of a `Scan`: states first, then inputs that are cut along an axis."""
         attributes = {attribute.name: attribute for attribute in node.attribute}
         if not {"body", "num_scan_inputs"} <= attributes.keys():
@@ -208,7 +186,7 @@ def _axes(attributes: Mapping[str, object], name: str, count: int) -> list[int]:
     return found
 
 
-def _products(node: "NodeProto", shape: Sequence[int], tensors: _Tensors) -> int:
+def _products(node: "NodeProto", shape: Sequence[int], tensors: Tensors) -> int:
     """At least the products of two numbers that the operator forms."""
     shapes = [tensors.shapes[name] for name in node.input if name]
     if node.op_type == "Einsum":
@@ -216,94 +194,6 @@ def _products(node: "NodeProto", shape: Sequence[int], tensors: _Tensors) -> int
     first = shapes[0] or (1,)
     transposed = any(a.name == "transA" and a.i for a in node.attribute)
     return max(prod(shape), 1) * (first[0] if transposed else first[-1])
-
-
-def _add_constant(tensors: _Tensors, name: str, tensor: "TensorProto") -> None:
-    tensors.add(name, tensor.data_type, tensor.dims)
-    if prod(tensor.dims) <= SMALL:
-        tensors.constants[name] = tensor
-
-
-def _constant(node: "NodeProto") -> "TensorProto":
-    """The value of a `Constant`."""
-    from onnx import numpy_helper
-
-    if len(node.attribute) == len(node.output) == 1:
-        given = node.attribute[0]
-        if given.name == "value" and given.HasField("t"):
-            return given.t
-        for name, value, kind in (
-            ("value_float", given.f, np.float32),
-            ("value_floats", list(given.floats), np.float32),
-            ("value_int", given.i, np.int64),
-            ("value_ints", list(given.ints), np.int64),
-        ):
-            if given.name == name:
-                return numpy_helper.from_array(np.array(value, kind))
-    raise ValueError("a Constant has no numbers")
-
-
-def _find_value(tensors: _Tensors, name: str, model: "ModelProto") -> bool:
-    """Whether the values of a tensor are known, once they were looked for."""
-    from onnx import helper, numpy_helper
-
-    if name in tensors.constants:
-        return True
-    node = tensors.producers.pop(name, None)  # popped: it is tried once
-    if node is None:
-        return False
-    given = [each for each in node.input if each]
-    if node.op_type == "Shape":
-        # Of its input only the shape counts, which may be of many numbers.
-        shape = tensors.shapes[node.input[0]]
-        ends = {attribute.name: attribute.i for attribute in node.attribute}
-        part = shape[ends.get("start", 0) : ends.get("end", len(shape))]
-        tensors.constants[name] = numpy_helper.from_array(np.array(part, np.int64))
-        return True
-    if not all(_find_value(tensors, each, model) for each in given):
-        return False
-    graph = helper.make_graph(
-        [node],
-        "one",
-        [],
-        [
-            helper.make_tensor_value_info(each, tensors.types[each], tensors.shapes[each])
-            for each in (name,)
-        ],
-        [_named(tensors.constants[each], each) for each in dict.fromkeys(given)],
-    )
-    tensors.constants[name] = numpy_helper.from_array(_run(graph, model))
-    return True
-
-
-def _named(tensor: "TensorProto", name: str) -> "TensorProto":
-    from onnx import TensorProto
-
-    copy = TensorProto()
-    copy.CopyFrom(tensor)
-    copy.name = name
-    return copy
-
-
-def _run(graph: "GraphProto", model: "ModelProto") -> Array:
-    """The one small result of an operator on small constants."""
-    from onnx import helper
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    alone = helper.make_model(
-        graph, opset_imports=list(model.opset_import), ir_version=model.ir_version
-    )
-    try:
-        session = onnxruntime.InferenceSession(
-            alone.SerializeToString(), options, ["CPUExecutionProvider"]
-        )
-        (found,) = session.run(None, {})
-    except Exception as error:  # ONNX Runtime's own errors share no base class.
-        raise ValueError(f"{graph.node[0].op_type}: {shortened(error, 100)}") from None
-    return np.asarray(found)
 
 
 def _type(kind: int, shape: Sequence[int]) -> object:

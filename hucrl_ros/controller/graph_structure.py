@@ -13,15 +13,16 @@ OPSETS = range(13, 21)
 MOST_NODES = 5000
 """[1] Operators in a graph, those of a `Scan` included."""
 _NAMES = """
-    Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh Cast CastLike Ceil Clip Concat
+    Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh Cast CastLike Ceil Celu Clip Concat
     Constant ConstantOfShape Cos Cosh CumSum Div Einsum Elu Equal Erf Exp Expand EyeLike Flatten
-    Floor Gather GatherElements GatherND Gelu Gemm Greater GreaterOrEqual HardSigmoid Identity
+    Floor Gather GatherElements GatherND Gelu Gemm Greater GreaterOrEqual HardSigmoid HardSwish
+    Identity
     IsInf IsNaN LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax MatMul Max Mean Min
-    Mod Mul Neg Not OneHot Or Pad Pow Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum
+    Mod Mul Neg Not OneHot Or PRelu Pad Pow Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum
     ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu
     Reshape Round ScatterElements ScatterND Selu Shape Sigmoid Sign Sin Sinh Size Slice Softmax
-    Softplus Softsign Split Sqrt Squeeze Sub Sum Tan Tanh Tile TopK Transpose Trilu Unsqueeze
-    Where Xor
+    Softplus Softsign Split Sqrt Squeeze Sub Sum Tan Tanh ThresholdedRelu Tile TopK Transpose
+    Trilu Unsqueeze Where Xor
 """
 OPERATORS = frozenset(_NAMES.split())
 """Arithmetic, and what torch's exporter makes of indexing; shapes of all results can be told
