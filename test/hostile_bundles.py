@@ -392,7 +392,7 @@ MANIFESTS = {
     "seed": (10**90, -1),
     "episode": (10**90, -1),
     "task": ("x" * 5000, ["[/red]"]),
-    "robot": ("x" * 5000,),
+    "robot": ("x" * 5000, "a\x1b[2J", "a\nb"),
     "joint_names": ([], [""] * 1000, ["x" * 5000], ["a", "a"], "x", [["a"]]),
     "actuated_joints": (["elbow"], ["pendulum_joint"] * 2, []),
     "observed": (["x" * 5000], ["x"] * 500),

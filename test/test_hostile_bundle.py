@@ -1,6 +1,7 @@
 """What somebody made to hang, fill, crash or mislead us is refused: soon, and in one line."""
 
 import contextlib
+import io
 import re
 import shutil
 import time
@@ -22,7 +23,9 @@ from hostile_bundles import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
+from hucrl_ros.cli.describe import describe_bundle
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import BundleError
 from hucrl_ros.robots import make_robot
@@ -115,6 +118,15 @@ def test_manifests(folder, key):
 def test_planning_that_fills_the_memory_is_refused(folder):
     edit_manifest(folder, **{"planner.particles": 100_000, "planner.horizon": 10_000})
     assert "more than 2000000 imagined steps" in refusal(folder)
+
+
+def test_a_name_that_looks_like_markup_is_shown_as_it_is(folder):
+    joints = ["[/red]"]
+    edit_manifest(folder, robot="[bold]", joint_names=joints, actuated_joints=joints)
+    console = Console(record=True, file=io.StringIO(), width=200)
+    console.print(describe_bundle(load_bundle(folder)))
+    shown = console.export_text()
+    assert "[/red]" in shown and "[bold]" in shown
 
 
 LAYERS = {

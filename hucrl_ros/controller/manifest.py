@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 import yaml
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from hucrl_ros.config.files import checked
 from hucrl_ros.config.regular_files import read_regular
@@ -37,7 +37,16 @@ MANIFEST_BYTES = 2**17
 """Largest `manifest.yaml`; to read as much takes half a second already."""
 LARGEST_VALUE = 1e30
 """Of what becomes a float32."""
-Name = Annotated[str, Field(max_length=200)]
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"{shortened(repr(text), 80)} has letters that can't be shown")
+    return text
+
+
+Name = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
+Words = Annotated[str, Field(max_length=2000), AfterValidator(_printable)]
 Names = Annotated[tuple[Name, ...], Field(max_length=200)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST_VALUE)]
 Value = Annotated[float, Field(ge=-LARGEST_VALUE, le=LARGEST_VALUE)]
@@ -167,7 +176,7 @@ class Manifest(BundleFields):
     """Length h of the hallucinated action: m, or 0 for a strategy without one."""
     target_std: tuple[Value, ...]
     """Standard deviation of the model's targets, of each predicted entry [its unit]."""
-    constraints: tuple[Annotated[str, Field(max_length=2000)], ...] = Field((), max_length=200)
+    constraints: tuple[Words, ...] = Field((), max_length=200)
     """What must never happen, in words, in the order of `constraints.onnx`; none: there is no such
     graph."""
     files: dict[str, Name] = Field(max_length=50)
