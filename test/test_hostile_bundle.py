@@ -121,8 +121,8 @@ def test_planning_that_fills_the_memory_is_refused(folder):
 
 
 def test_a_name_that_looks_like_markup_is_shown_as_it_is(folder):
-    joints = ["[/red]"]
-    edit_manifest(folder, robot="[bold]", joint_names=joints, actuated_joints=joints)
+    joint = "[/red]"
+    edit_manifest(folder, robot="[bold]", joint_names=[joint], actuated_joints=[joint])
     console = Console(record=True, file=io.StringIO(), width=200)
     console.print(describe_bundle(load_bundle(folder)))
     shown = console.export_text()

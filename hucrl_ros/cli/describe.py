@@ -218,7 +218,9 @@ def _joints(episode: Episode, spec: RobotSpec) -> Table:
     efforts = dict(zip(spec.actuated_joints, acted, strict=True)) if acted.size else {}
     for index, name in enumerate(spec.joint_names):
         position, velocity = (_range(episode.states[:, index + k]) for k in (0, joints))
-        table.add_row(name, position, velocity, _range(efforts[name]) if name in efforts else "")
+        table.add_row(
+            Text(name), position, velocity, _range(efforts[name]) if name in efforts else ""
+        )
     return table
 
 
@@ -227,7 +229,7 @@ def _others(episode: Episode, spec: RobotSpec) -> Table:
     table = Table("entry", "value", "", box=None)
     kinds = {**dict.fromkeys(spec.observed, "observed"), **dict.fromkeys(spec.context, "context")}
     for index, (name, kind) in enumerate(kinds.items(), 2 * len(spec.joint_names)):
-        table.add_row(name, _range(episode.states[:, index]), kind)
+        table.add_row(Text(name), _range(episode.states[:, index]), kind)
     return table
 
 
