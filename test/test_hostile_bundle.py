@@ -65,9 +65,9 @@ def little():
     assert memory("VmHWM") - before < MEMORY
 
 
-def refusal(folder):
+def refusal(folder, spec=SPEC):
     with little(), pytest.raises(BundleError) as info:
-        load_bundle(folder, SPEC)
+        load_bundle(folder, spec)
     message = str(info.value)
     assert message.isprintable()
     assert len(message) < 1200
@@ -111,7 +111,7 @@ def test_manifests(folder, key):
     kept = (folder / "manifest.yaml").read_text()
     for value in MANIFESTS[key]:
         edit_manifest(folder, **{key: value})
-        assert key.split(".")[0] in refusal(folder)
+        assert key.split(".")[0] in refusal(folder, None)  # there is no robot to compare with
         (folder / "manifest.yaml").write_text(kept)
 
 
