@@ -93,7 +93,7 @@ def _motors(manifest: Manifest) -> Table:
     for index, name in enumerate(manifest.joint_names):
         limit = f"±{limits[name]:g}" if name in limits else "no motor"
         std = manifest.target_std[index], manifest.target_std[index + joints]
-        table.add_row(name, limit, f"{std[0]:.4g}, {std[1]:.4g}")
+        table.add_row(Text(name), limit, f"{std[0]:.4g}, {std[1]:.4g}")
     return table
 
 
@@ -152,7 +152,7 @@ def _topics(messages: list[RawMessage]) -> Table:
         times = [message.received_ns for message in messages if message.topic == topic]
         span = (times[-1] - times[0]) / 1e9
         rate = f"{(count - 1) / span:.1f} Hz" if count > 1 and span > 0 else ""
-        table.add_row(topic, kind, str(count), rate)
+        table.add_row(Text(topic), Text(kind), str(count), rate)
     return table
 
 
@@ -218,7 +218,9 @@ def _joints(episode: Episode, spec: RobotSpec) -> Table:
     efforts = dict(zip(spec.actuated_joints, acted, strict=True)) if acted.size else {}
     for index, name in enumerate(spec.joint_names):
         position, velocity = (_range(episode.states[:, index + k]) for k in (0, joints))
-        table.add_row(name, position, velocity, _range(efforts[name]) if name in efforts else "")
+        table.add_row(
+            Text(name), position, velocity, _range(efforts[name]) if name in efforts else ""
+        )
     return table
 
 
@@ -227,7 +229,7 @@ def _others(episode: Episode, spec: RobotSpec) -> Table:
     table = Table("entry", "value", "", box=None)
     kinds = {**dict.fromkeys(spec.observed, "observed"), **dict.fromkeys(spec.context, "context")}
     for index, (name, kind) in enumerate(kinds.items(), 2 * len(spec.joint_names)):
-        table.add_row(name, _range(episode.states[:, index]), kind)
+        table.add_row(Text(name), _range(episode.states[:, index]), kind)
     return table
 
 

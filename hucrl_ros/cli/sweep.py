@@ -126,8 +126,8 @@ def is_grid(task: str) -> bool:
     Raises:
         ConfigError: it can't be read.
     """
-    from hucrl_ros.config.files import read_mapping
     from hucrl_ros.config.task_file import SECTIONS, is_description
+    from hucrl_ros.config.yaml_reader import read_mapping
 
     return is_description(task) and not set(SECTIONS) & set(read_mapping(Path(task)))
 
@@ -178,19 +178,16 @@ def parse_variation(text: str) -> "Variation":
     Raises:
         ConfigError: it has another form.
     """
-    import yaml
-
+    from hucrl_ros.config.yaml_reader import parse_value
+    from hucrl_ros.errors import shortened
     from hucrl_ros.experiments.grid import one_setting
 
     key, equals, values = text.partition("=")
-    try:
-        parsed = yaml.safe_load(f"[{values}]")
-    except yaml.YAMLError:
-        parsed = None
-    if not key.strip() or not equals or not parsed:
-        raise ConfigError(
-            f"--vary {text}: expected KEY=V1,V2,..., e.g. search.policy_noise=0,0.1,0.2"
-        )
+    expected = "expected KEY=V1,V2,..., e.g. search.policy_noise=0,0.1,0.2"
+    source = f"--vary {shortened(text, 80)}: {expected}"
+    parsed = parse_value(f"[{values}]", source)
+    if not key.strip() or not equals or not isinstance(parsed, list) or not parsed:
+        raise ConfigError(source)
     return one_setting(key.strip(), parsed)
 
 

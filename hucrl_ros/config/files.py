@@ -3,7 +3,6 @@
 import copy
 import difflib
 import os
-import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from hucrl_ros.config.schema import Config, Settings
+from hucrl_ros.config.yaml_reader import read_mapping
 from hucrl_ros.errors import ConfigError, HucrlError, shortened
 
 
@@ -35,72 +35,6 @@ def share_directory() -> Path:
 
 
 Schema = TypeVar("Schema", bound=BaseModel)
-
-
-LARGEST = 2**20
-"""[bytes] Largest YAML that is read."""
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """Refuses aliases: a few lines of them expand to gigabytes."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not accepted")
-        return super().compose_node(parent, index)
-
-
-def read_mapping(path: Path, error: type[HucrlError] = ConfigError) -> dict[str, Any]:
-    """Keys and values of a file.
-
-    Args:
-        path: The file.
-        error: What to raise.
-
-    Raises:
-        HucrlError: it can't be read, isn't YAML, or holds something else.
-    """
-    try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # a pipe would never end
-            raise error(f"{shortened(path)} is no regular file")
-        if found.st_size > LARGEST:
-            raise error(
-                f"{shortened(path)} has {found.st_size} bytes, more than the {LARGEST} accepted"
-            )
-        content = path.read_bytes()
-    except OSError as problem:
-        raise error(f"{shortened(path)}: {problem.strerror}") from None
-    except ValueError as problem:  # a null character
-        raise error(f"{shortened(path)}: {problem}") from None
-    return parse_mapping(content, path, error, yaml.SafeLoader)
-
-
-def parse_mapping(
-    content: bytes,
-    path: Path,
-    error: type[HucrlError] = ConfigError,
-    loader: type[yaml.SafeLoader] = _PlainLoader,
-) -> dict[str, Any]:
-    """Keys and values in the content of a file.
-
-    Args:
-        content: UTF-8.
-        path: Where it is from.
-        error: What to raise.
-        loader: By default one that refuses aliases, for what somebody else wrote.
-
-    Raises:
-        HucrlError: it isn't YAML, or holds something else.
-    """
-    try:
-        document = yaml.load(content.decode(), Loader=loader)
-    except Exception as problem:  # PyYAML lets out what int, datetime and deep nesting raise.
-        raise error(f"{shortened(path)}: not YAML: {shortened(problem)}") from None
-    if not isinstance(document, dict):
-        found = type(document).__name__
-        raise error(f"{shortened(path)}: expected keys and values, found {found}")
-    return document
 
 
 def checked(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from hucrl_ros.config.schema import Settings
+from hucrl_ros.config.schema import Limit, Settings, Steps
 from hucrl_ros.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class RobotSettings(Settings):
     """MJCF or URDF, its path relative to the description."""
     period: float = Field(ge=SHORTEST_PERIOD, le=LONGEST_PERIOD)
     """Control period [s]."""
-    steps: int = Field(ge=1)
+    steps: Steps
     """Control periods in an episode [1]."""
     timestep: float | None = Field(None, gt=0)
     """Of the physics; None: the model's [s]."""
@@ -289,9 +289,9 @@ class RobotSettings(Settings):
     """Add a constraint for each joint with limits that has none in `constraints:`."""
     command: Command = "effort"
     """What the driver takes: efforts, velocities or positions."""
-    effort_limits: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    effort_limits: tuple[Limit, ...] = ()
     """Of each actuated joint; empty: the model's [N m or N]."""
-    command_limits: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    command_limits: tuple[Limit, ...] = ()
     """Instead of them, where the driver takes no efforts: of each actuated joint the largest
     velocity; empty: the model's [rad/s or m/s]; or the largest way from where it is to the
     position that is commanded, which no model tells [rad or m]."""

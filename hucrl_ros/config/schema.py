@@ -39,6 +39,20 @@ KERNEL_MODELS: tuple[ModelName, ...] = ("gp", "rff", "qff")
 """Those with a prior and independent outputs."""
 
 
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+Beta = Annotated[float, Field(ge=0, le=1e6)]
+Discount = Annotated[float, Field(gt=0, lt=1)]
+RandomShare = Annotated[float, Field(gt=0, le=1)]
+RandomBandwidth = Annotated[float, Field(ge=0, le=1000)]
+ActionPenalty = Annotated[float, Field(ge=0, le=1e6)]
+Limit = Annotated[float, Field(gt=0, le=1e5)]
+"""Largest effort, velocity or way of a joint: above it, no unit of a robot's is meant."""
+Steps = Annotated[int, Field(ge=1, le=1_000_000)]
+"""Control periods in an episode."""
+MOST_IMAGINED = 2_000_000
+"""Largest product of particles, draws of noise and horizon."""
+
+
 class Settings(BaseModel):
     """A frozen group of settings that refuses unknown keys and out-of-range values."""
 
@@ -109,7 +123,7 @@ class ModelSettings(Settings):
 class ExplorationSettings(Settings):
     """How the epistemic uncertainty enters the imagined next state."""
 
-    beta: float = Field(3.0, ge=0)
+    beta: Beta = 3.0
     """Scale of the hallucinated action in the first learned episode [1]."""
     bonus: float = Field(1.0, ge=0)
     """`sombrl`: λ of the bonus λ beta ‖Σ‖, which falls with beta
@@ -119,7 +133,7 @@ class ExplorationSettings(Settings):
     three B + 4σ√(I + 1 + ln(1/δ)), with the data's information gain I (`gp`, `rff`, `qff`)."""
     beta_decay: float = Field(0.8, gt=0, le=1)
     """`geometric`: factor on beta from one episode to the next [1]."""
-    beta_floor: float = Field(1.0, ge=0)
+    beta_floor: Beta = 1.0
     """`geometric`: lower bound of beta [1]."""
     norm_bound: float = Field(1.0, ge=0)
     """`confidence`: B, bound on the norm of the dynamics in the kernel's Hilbert space [1]."""
@@ -136,9 +150,9 @@ class ExplorationSettings(Settings):
     random_episodes: int = Field(1, ge=0)
     """Episodes of random efforts before the first learned one; 0 with `--from` alone, where it is
     the default [1]."""
-    random_share: float = Field(1.0, gt=0, le=1)
+    random_share: RandomShare = 1.0
     """Largest of these efforts [shares of the effort limit]."""
-    random_bandwidth: float = Field(0.0, ge=0, le=1000)
+    random_bandwidth: RandomBandwidth = 0.0
     """Bandwidth of these efforts, where they shall be smooth; 0: uniform ones, new in each control
     period [Hz]."""
     validation_episodes: int = Field(2, ge=0)
@@ -165,7 +179,7 @@ class SearchSettings(Settings):
     through the model; `mpo`: the paper's MPO + HDA + HVE; `hucrl list searches` has them all."""
     iterations: int = Field(150, ge=1)
     """Rounds of imagining and improving after each episode [1]."""
-    discount: float = Field(0.99, gt=0, lt=1)
+    discount: Discount = 0.99
     """γ, for one control period [1]."""
     trace: float = Field(0.95, ge=0, le=1)
     """λ of the critic's TD(λ) targets [1]."""
@@ -240,18 +254,18 @@ class PlannerSettings(Settings):
         SerializeAsAny[PlannerName], plugins.names_of("planners", get_args(PlannerName))
     ] = "dyna_mpc"
     """`dyna_mpc`: Algorithm 7; `policy`: send π(s); `hucrl list planners` explains them all."""
-    particles: int = Field(32, ge=2)
+    particles: int = Field(32, ge=2, le=100_000)
     """Sequences of efforts tried in each iteration [1]."""
-    noise_draws: int = Field(2, ge=0, multiple_of=2)
+    noise_draws: int = Field(2, ge=0, le=1000, multiple_of=2)
     """Draws of noise that a sequence's return is the mean over, half of them the others with the
     sign changed; each takes as long as the one trajectory without noise of 0 [1]."""
-    horizon: int = Field(20, ge=1)
+    horizon: int = Field(20, ge=1, le=10_000)
     """Control periods looked ahead [1]."""
-    iterations: int = Field(2, ge=1)
+    iterations: int = Field(2, ge=1, le=10_000)
     """Refinements of the sampling distribution in a tick [1]."""
-    elites: int = Field(4, ge=1)
+    elites: int = Field(4, ge=1, le=100_000)
     """Best trajectories that shape the next distribution [1]."""
-    noise: float = Field(0.3, ge=0)
+    noise: float = Field(0.3, ge=0, le=1000)
     """Initial standard deviation of the sampled efforts [shares of the effort limit]."""
     correlation: float = Field(0.8, ge=0, lt=1)
     """Correlation of the sampled efforts of two successive control periods [1]."""
@@ -259,15 +273,15 @@ class PlannerSettings(Settings):
     """Share of the old sampling distribution kept in a refinement; not for `mppi` [1]."""
     warm_start: bool = True
     """Start from the previous tick's plan, shifted; not for `random_shooting`, `poplin_a`."""
-    temperature: float = Field(0.1, gt=0)
+    temperature: float = Field(0.1, gt=0, le=1e6)
     """`mppi`: difference of returns that makes a factor of e in a particle's weight [standard
     deviations of the returns]."""
-    colour: float = Field(2.0, ge=0)
+    colour: float = Field(2.0, ge=0, le=100)
     """`icem`, in place of the correlation: power of the sampled efforts falls with frequency f
     as 1/f^colour [1]."""
     kept_elites: float = Field(0.3, ge=0, le=1)
     """`icem`: share of the elites that stay in the next refinement and the next tick [1]."""
-    decay: float = Field(1.25, ge=1)
+    decay: float = Field(1.25, ge=1, le=1000)
     """`icem`: particles of a refinement, in whole iterations, over those of the next [1]."""
 
     @model_validator(mode="after")
@@ -275,6 +289,11 @@ class PlannerSettings(Settings):
         if self.elites > self.particles:
             raise ValueError(
                 f"elites ({self.elites}) must not exceed particles ({self.particles})"
+            )
+        if self.particles * max(self.noise_draws, 1) * self.horizon > MOST_IMAGINED:
+            raise ValueError(
+                f"particles ({self.particles}), noise_draws ({self.noise_draws}) and horizon "
+                f"({self.horizon}) are more than {MOST_IMAGINED} imagined steps together"
             )
         if self.noise == 0 and self.algorithm in ("cem", "icem", "mppi", "random_shooting"):
             raise ValueError(
@@ -287,7 +306,7 @@ class PlannerSettings(Settings):
 class SafetySettings(Settings):
     """What the guard lets through, and when it takes over."""
 
-    effort_limits: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    effort_limits: tuple[Limit, ...] = ()
     """Largest absolute effort of each actuated joint, where it is less than the robot's [N m or
     N]; empty: the robot's. Of a robot that takes others, the largest velocity, or way to a
     commanded position."""
@@ -451,9 +470,9 @@ class Config(Settings):
     """Name of the task; `hucrl list tasks` prints all."""
     strategy: StrategyName = "optimistic"
     """Exploration strategy (Sec. 2.2 and 3); `hucrl list strategies` explains them."""
-    action_penalty: float = Field(0.2, ge=0)
+    action_penalty: ActionPenalty = 0.2
     """ρ, weight of the action's cost in the reward [1]."""
-    seed: int = Field(0, ge=0, lt=2**31)
+    seed: Seed = 0
     """Seed of everything random [1]."""
     episodes: int = Field(6, ge=1)
     """Episodes to run, the random ones included [1]."""

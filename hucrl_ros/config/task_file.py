@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 import yaml
 
 from hucrl_ros.config.constraints import AnyConstraint, ConstraintList, FunctionConstraint
-from hucrl_ros.config.files import checked, read_mapping, share_directory
+from hucrl_ros.config.files import checked, share_directory
 from hucrl_ros.config.reward import RewardSettings, TaskSettings
 from hucrl_ros.config.robot import RobotSettings, RobotSpec
 from hucrl_ros.config.schema import Settings
+from hucrl_ros.config.yaml_reader import read_mapping
 from hucrl_ros.errors import ConfigError
 
 ROBOT = "robot"

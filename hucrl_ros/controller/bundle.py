@@ -1,9 +1,6 @@
 """What a bundle holds; loads one and refuses what isn't what it says."""
 
 import hashlib
-import io
-import re
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +10,13 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from hucrl_ros.config.regular_files import read_regular
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.admission import check_robot
+from hucrl_ros.controller.array_file import parse_arrays
 from hucrl_ros.controller.engines.networks import NETWORKS, Networks, from_arrays
-from hucrl_ros.controller.manifest import (
-    MANIFEST,
-    MANIFEST_BYTES,
-    Manifest,
-    read_manifest,
-    read_regular,
-)
+from hucrl_ros.controller.graph_check import checked_graph, open_graph
+from hucrl_ros.controller.manifest import Manifest, manifest_bytes, read_manifest
 from hucrl_ros.errors import BundleError, shortened
 
 Shape = tuple[int | str, ...]
@@ -92,9 +86,6 @@ PARITY = "parity.npz"
 IMAGINED = "promise.npz"
 BUNDLE_BYTES = 2**29
 """Largest sum of the sizes of a bundle's files, and of the arrays in one of them."""
-EXTERNAL_DATA = re.compile(rb"(?:\x08|\x88\x80*\x00)location")
-"""How a graph names a file that holds weights: the key `location` after its length in any
-encoding, wherever in the graph. ONNX Runtime would read such a file, which no hash covers."""
 
 
 class ImaginedEpisode(NamedTuple):
@@ -153,14 +144,23 @@ def load_bundle(
         check_robot(path, manifest.spec, spec)
     expected = signatures(manifest)
     contents = _read_files(path, manifest, {f"{name}.onnx" for name in expected} | {PARITY})
-    graphs = {
+    arrays = _read_arrays(path, PARITY, contents[PARITY])
+    parity = {key: array.astype(np.float32, copy=False) for key, array in arrays.items()}
+    ahead, graphs = manifest.planner.horizon, {}
+    planned = {PARTICLES: manifest.planner.particles, HORIZON: ahead, STATES: ahead + 1}
+    for name, signature in expected.items():
+        shapes = {f"{name}.in.{key}": shape for key, shape in signature.inputs.items()}
+        shapes |= {f"{name}.out.{key}": shape for key, shape in signature.outputs.items()}
+        _check_arrays(path, PARITY, parity, shapes)
+        sizes = _sizes(path, {key: (parity[key].shape, shape) for key, shape in shapes.items()})
         # The others are too small to be worth a second thread.
-        name: _open_graph(
-            path, name, contents[f"{name}.onnx"], signature, threads if name == "rollout" else 1
-        )
-        for name, signature in expected.items()
-    }
-    parity = _read_arrays(path, PARITY, contents[PARITY])
+        count, is_rollout = (threads, True) if name == "rollout" else (1, False)
+        try:
+            content = contents.pop(f"{name}.onnx")
+            content = checked_graph(content, *signature, sizes, planned, is_rollout)
+            graphs[name] = open_graph(content, count)
+        except ValueError as error:
+            raise BundleError(f"{shortened(path)}: {name}.onnx: {error}") from None
     networks = imagined = None
     if NETWORKS in contents:
         networks = _read_networks(path, manifest, contents[NETWORKS])
@@ -179,7 +179,7 @@ def bundle_digest(path: Path) -> str:
     Raises:
         BundleError: it can't be read.
     """
-    return hashlib.sha256(read_regular(path, MANIFEST, MANIFEST_BYTES)).hexdigest()
+    return hashlib.sha256(manifest_bytes(path)).hexdigest()
 
 
 def check_outputs(
@@ -202,7 +202,7 @@ def check_outputs(
         difference = np.max(np.abs(output - reference) / (1.0 + np.abs(reference)), initial=0.0)
         if not difference <= tolerance:
             raise BundleError(
-                f"{bundle.path}: {source}: output {key!r} differs from torch's by "
+                f"{shortened(bundle.path)}: {source}: output {key!r} differs from torch's by "
                 f"{difference:.3g} (relative to 1 + |value|), more than the tolerance of "
                 f"{tolerance:.3g}"
             )
@@ -211,82 +211,69 @@ def check_outputs(
 def _read_files(path: Path, manifest: Manifest, required: set[str]) -> dict[str, bytes]:
     """Contents of the listed files, each equal to its hash."""
     for name in sorted(required - manifest.files.keys()):
-        raise BundleError(f"{path}: the manifest doesn't list {name}")
+        raise BundleError(f"{shortened(path)}: the manifest doesn't list {name}")
     contents, room = {}, BUNDLE_BYTES
     for name, digest in manifest.files.items():
-        content = read_regular(path, name, room)
+        content = read_regular(
+            path / name, room, BundleError, f"{shortened(path)}: {shortened(name)}"
+        )
         room -= len(content)
         found = hashlib.sha256(content).hexdigest()
         if found != digest:
             raise BundleError(
-                f"{path}: {shortened(name)} was changed: its SHA-256 is {found[:12]}…, "
+                f"{shortened(path)}: {shortened(name)} was changed: its SHA-256 is {found[:12]}…, "
                 f"the manifest says {digest[:12]}…"
             )
         contents[name] = content
     return contents
 
 
-def _open_graph(
-    path: Path, name: str, content: bytes, signature: Signature, threads: int
-) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    # Threads that spin while they wait would take the core from the rest of the robot.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Not its own format, which has other ways to name a file.
-    options.add_session_config_entry("session.load_model_format", "ONNX")
-    if EXTERNAL_DATA.search(content):
-        raise BundleError(f"{path}: {name}.onnx has weights in another file, which no hash covers")
-    try:
-        session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime's own errors share no base class.
-        raise BundleError(f"{path}: {name}.onnx can't be loaded: {shortened(error)}") from None
-    for kind, found, expected in (
-        ("input", session.get_inputs(), signature.inputs),
-        ("output", session.get_outputs(), signature.outputs),
-    ):
-        shapes = {value.name: tuple(value.shape) for value in found}
-        if shapes != expected:
-            raise BundleError(f"{path}: {name}.onnx: {kind}s are {shapes}, expected {expected}")
-    return session
+def _sizes(path: Path, arrays: Mapping[str, tuple[Sequence[int], Shape]]) -> dict[str, int]:
+    """What the names in shapes stand for, where arrays have those shapes."""
+    found: dict[str, int] = {}
+    for key, (sizes, shape) in arrays.items():
+        for size, name in zip(sizes, shape, strict=True):
+            if isinstance(name, str) and found.setdefault(name, size) != size:
+                raise BundleError(
+                    f"{shortened(path)}: {PARITY}: {key} has {size} {name}, others {found[name]}"
+                )
+    if found.get(STATES, 1) != found.get(HORIZON, 0) + 1:
+        raise BundleError(f"{shortened(path)}: {PARITY}: {key} has {found[STATES]} {STATES}")
+    return found
 
 
-def _read_arrays(path: Path, name: str, content: bytes) -> dict[str, NDArray[np.float32]]:
+def _read_arrays(
+    path: Path, name: str, content: bytes, text: Sequence[str] = ()
+) -> dict[str, NDArray[np.generic]]:
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as members:
-            size = sum(member.file_size for member in members.infolist())
-        if size > BUNDLE_BYTES:
-            raise ValueError(f"{size} bytes of arrays, more than the {BUNDLE_BYTES} accepted")
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return {key: arrays[key] for key in arrays.files}
-    except Exception as error:  # zipfile, zlib and numpy share no base class either.
-        raise BundleError(f"{path}: {name} can't be read: {shortened(error)}") from None
+        return parse_arrays(content, text)
+    except ValueError as error:
+        raise BundleError(f"{shortened(path)}: {name} can't be read: {error}") from None
 
 
 def _check_graph(bundle: Bundle, name: str, signature: Signature) -> None:
     """Compare a graph with what torch computed on the same inputs."""
-    shapes = {f"{name}.in.{key}": shape for key, shape in signature.inputs.items()}
-    shapes |= {f"{name}.out.{key}": shape for key, shape in signature.outputs.items()}
-    _check_arrays(bundle.path, PARITY, bundle.parity, shapes)
-    inputs = {
-        key: bundle.parity[f"{name}.in.{key}"].astype(np.float32) for key in signature.inputs
-    }
-    outputs = dict(zip(signature.outputs, bundle.run(name, **inputs), strict=True))
+    inputs = {key: bundle.parity[f"{name}.in.{key}"] for key in signature.inputs}
+    try:
+        found = bundle.run(name, **inputs)
+    except Exception as error:  # ONNX Runtime's own errors share no base class.
+        line = f"{shortened(bundle.path)}: {name}.onnx can't be run: {shortened(error)}"
+        raise BundleError(line) from None
+    outputs = dict(zip(signature.outputs, found, strict=True))
     check_outputs(bundle, f"{name}.onnx", name, outputs)
 
 
 def _read_networks(path: Path, manifest: Manifest, content: bytes) -> Networks:
     try:
-        return from_arrays(_read_arrays(path, NETWORKS, content), manifest)
-    except (KeyError, ValueError) as error:
-        raise BundleError(f"{path}: {NETWORKS}: {error.args[0]}") from None
+        return from_arrays(_read_arrays(path, NETWORKS, content, ["activation"]), manifest)
+    except (KeyError, ValueError, TypeError, IndexError) as error:  # also of arrays without axes
+        line = f"{shortened(path)}: {NETWORKS}: {shortened(error.args[0])}"
+        raise BundleError(line) from None
 
 
 def _read_imagined(path: Path, manifest: Manifest, content: bytes) -> ImaginedEpisode:
     arrays = _read_arrays(path, IMAGINED, content)
-    steps = len(arrays["rewards"]) if "rewards" in arrays else 0
+    steps = arrays["rewards"].size if "rewards" in arrays else 0
     shapes: dict[str, Shape] = {
         "states": (steps + 1, manifest.spec.state_dim),
         "actions": (steps, manifest.spec.action_dim),
@@ -303,8 +290,9 @@ def _check_arrays(
 ) -> None:
     for key, shape in shapes.items():
         if key not in arrays:
-            raise BundleError(f"{path}: {name} has no array {key!r}")
+            raise BundleError(f"{shortened(path)}: {name} has no array {key!r}")
         if not fits(arrays[key].shape, shape):
             raise BundleError(
-                f"{path}: {name}: {key} has the shape {arrays[key].shape}, expected {shape}"
+                f"{shortened(path)}: {name}: {key} has the shape "
+                f"{arrays[key].shape}, expected {shape}"
             )

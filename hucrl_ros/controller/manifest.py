@@ -1,8 +1,6 @@
 """`manifest.yaml`: what a bundle is, for which robot, and how it was learned."""
 
-import os
 import re
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -10,24 +8,50 @@ from typing import Annotated
 import numpy as np
 import yaml
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
-from hucrl_ros.config.files import checked, parse_mapping
+from hucrl_ros.config.files import checked
+from hucrl_ros.config.regular_files import read_regular
 from hucrl_ros.config.robot import LONGEST_PERIOD, SHORTEST_PERIOD, Command, RobotSpec
 from hucrl_ros.config.schema import (
+    ActionPenalty,
+    Beta,
+    Discount,
     DriverSettings,
+    Limit,
     PlannerSettings,
+    RandomBandwidth,
+    RandomShare,
     SafetySettings,
+    Seed,
     Settings,
+    Steps,
     StrategyName,
 )
+from hucrl_ros.config.yaml_reader import parse_mapping
 from hucrl_ros.errors import BundleError, shortened
 
 SCHEMA_VERSION = 2
 MANIFEST = "manifest.yaml"
 PLAIN_NAME = re.compile(r"\w[\w.-]{,99}")
 MANIFEST_BYTES = 2**17
-"""Largest `manifest.yaml`; to read as much takes seconds already."""
+"""Largest `manifest.yaml`; to read as much takes half a second already."""
+LARGEST_VALUE = 1e30
+"""Of what becomes a float32."""
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"{shortened(repr(text), 80)} has letters that can't be shown")
+    return text
+
+
+Name = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
+Words = Annotated[str, Field(max_length=2000), AfterValidator(_printable)]
+Names = Annotated[tuple[Name, ...], Field(max_length=200)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST_VALUE)]
+Value = Annotated[float, Field(ge=-LARGEST_VALUE, le=LARGEST_VALUE)]
+Count = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class LearningReport(Settings):
@@ -63,7 +87,7 @@ class LearningReport(Settings):
     """Duration of the model's fit [s]."""
     search_s: float | None = None
     """Duration of the policy search [s]."""
-    refused: int = 0
+    refused: Count = 0
     """Gradient steps of the search that were refused, and imagined trajectories that were left
     out, because something in them was not finite [1]."""
 
@@ -73,21 +97,21 @@ class BundleFields(Settings):
 
     strategy: StrategyName
     """Exploration strategy."""
-    model: str = ""
+    model: Name = ""
     """Kind of dynamics model; empty: the bundle's version didn't say."""
-    seed: int
+    seed: Seed
     """Seed of the run."""
-    episode: int = Field(ge=0)
+    episode: Count
     """Episode that the bundle plays."""
-    repeats: int | None = None
+    repeats: Count | None = None
     """Episode that the bundle was made for, where a later one plays it again."""
     random: bool
     """Play random efforts: the networks are untrained."""
-    random_share: float = Field(1.0, gt=0, le=1)
+    random_share: RandomShare = 1.0
     """Largest of these efforts [shares of the effort limit]."""
-    random_bandwidth: float = Field(0.0, ge=0)
+    random_bandwidth: RandomBandwidth = 0.0
     """Bandwidth of these efforts; 0: uniform ones, new in each control period [Hz]."""
-    beta: float = Field(ge=0)
+    beta: Beta
     """Scale of the hallucinated action [1]."""
     planner: PlannerSettings
     """Planning in the control tick."""
@@ -97,13 +121,13 @@ class BundleFields(Settings):
     """What the robot's driver tells."""
     report: LearningReport = LearningReport()
     """How learning went."""
-    data_hash: str
+    data_hash: Name
     """SHA-256 over the episodes learned from, or empty."""
-    versions: dict[str, str]
+    versions: dict[Name, Name] = Field(max_length=100)
     """Versions of the libraries that made the bundle."""
-    revision: str
+    revision: Name
     """Revision of the code that made the bundle, or its version."""
-    parity_tolerance: float = Field(1e-3, gt=0)
+    parity_tolerance: float = Field(1e-3, gt=0, le=0.1)
     """Largest |onnx − torch| / (1 + |torch|) allowed [1]. float32 rounds at 1e-7, which a
     rollout of an unstable robot amplifies; forgotten weights show as 1e-2 and more."""
 
@@ -113,50 +137,50 @@ class Manifest(BundleFields):
 
     schema_version: int
     """Version of this schema."""
-    task: str
+    task: Name
     """Name of the task."""
-    action_penalty: float
+    action_penalty: ActionPenalty
     """ρ, weight of the action's cost in the reward [1]."""
-    discount: float = Field(gt=0, lt=1)
+    discount: Discount
     """γ, for one control period [1]."""
-    steps: int = Field(ge=1)
+    steps: Steps
     """Control periods in an episode [1]."""
-    robot: str
+    robot: Name
     """Name of the robot."""
-    joint_names: tuple[str, ...] = Field(min_length=1)
+    joint_names: Names = Field(min_length=1)
     """Joints of the state: positions in this order, then velocities in this order."""
-    observed: tuple[str, ...] = ()
+    observed: Names = ()
     """Entries of the state after them that move as well, e.g. `object_x`."""
-    context: tuple[str, ...] = ()
+    context: Names = ()
     """Last entries of the state, which stay as they are for an episode, e.g. `goal_x`."""
-    actuated_joints: tuple[str, ...] = Field(min_length=1)
+    actuated_joints: Names = Field(min_length=1)
     """Joints of the action."""
-    effort_limits: tuple[Annotated[float, Field(gt=0)], ...]
+    effort_limits: tuple[Limit, ...]
     """Largest absolute action of each actuated joint [N m or N; rad/s or m/s; rad or m]."""
     command: Command = "effort"
     """What the robot's driver takes; of positions an action is the way from the joint's."""
-    deceleration: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    deceleration: tuple[Positive, ...] = ()
     """That the largest effort promises at least, of each actuated joint; none where there are no
     constraints, or commands are no efforts [rad/s^2 or m/s^2]."""
-    acceleration: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    acceleration: tuple[Positive, ...] = ()
     """The same at most [rad/s^2 or m/s^2]."""
-    steady_speed: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    steady_speed: tuple[Positive, ...] = ()
     """Up to which both hold; none: at any [rad/s or m/s]."""
     period: float = Field(ge=SHORTEST_PERIOD, le=LONGEST_PERIOD)
     """Control period [s]."""
     angles: tuple[int, ...]
     """Entries of the state that are angles."""
-    reach: tuple[float | tuple[float, float] | None, ...]
+    reach: tuple[Value | tuple[Value, Value] | None, ...]
     """How far each predicted entry is imagined [its unit]: largest absolute value, or least and
     largest value; None: any."""
     hallucination_dim: int = Field(ge=0)
     """Length h of the hallucinated action: m, or 0 for a strategy without one."""
-    target_std: tuple[float, ...]
+    target_std: tuple[Value, ...]
     """Standard deviation of the model's targets, of each predicted entry [its unit]."""
-    constraints: tuple[str, ...] = ()
+    constraints: tuple[Words, ...] = Field((), max_length=200)
     """What must never happen, in words, in the order of `constraints.onnx`; none: there is no such
     graph."""
-    files: dict[str, str]
+    files: dict[str, Name] = Field(max_length=50)
     """SHA-256 of every other file in the folder."""
 
     @model_validator(mode="after")
@@ -173,6 +197,9 @@ class Manifest(BundleFields):
                 raise ValueError(f"{name} has {len(getattr(self, name))} entries")
         if bool(self.deceleration) != bool(self.acceleration):
             raise ValueError("deceleration and acceleration: one is missing")
+        for name in ("joint_names", "actuated_joints"):
+            if len(set(getattr(self, name))) < len(getattr(self, name)):
+                raise ValueError(f"{name} has a name twice")
         for joint in self.actuated_joints:
             if joint not in self.joint_names:
                 raise ValueError(f"actuated_joints has {joint!r}, which joint_names lacks")
@@ -226,6 +253,24 @@ def dump_manifest(manifest: Manifest) -> str:
     return yaml.safe_dump(manifest.model_dump(mode="json", by_alias=True), sort_keys=False)
 
 
+def manifest_bytes(folder: Path) -> bytes:
+    """What `manifest.yaml` holds.
+
+    Raises:
+        BundleError: there is none, or it is no ordinary file.
+    """
+    path = folder / MANIFEST
+    try:
+        if not folder.is_dir():
+            raise BundleError(f"{shortened(folder)}: not a bundle: no such folder")
+        path.lstat()
+    except FileNotFoundError:
+        raise BundleError(f"{shortened(folder)}: not a bundle: it has no {MANIFEST}") from None
+    except OSError as error:
+        raise BundleError(f"{shortened(folder)}: {error.strerror}") from None
+    return read_regular(path, MANIFEST_BYTES, BundleError, f"{shortened(folder)}: {MANIFEST}")
+
+
 def read_manifest(folder: Path, approve: Callable[[Path, bytes], None] | None = None) -> Manifest:
     """Read and check `manifest.yaml` alone, not the files that it lists.
 
@@ -237,18 +282,10 @@ def read_manifest(folder: Path, approve: Callable[[Path, bytes], None] | None = 
     Raises:
         BundleError: it is missing, isn't YAML, has another schema version, or doesn't fit.
     """
-    path = folder / MANIFEST
-    try:
-        if not folder.is_dir():
-            raise BundleError(f"{shortened(folder)}: not a bundle: no such folder")
-        path.lstat()
-    except FileNotFoundError:
-        raise BundleError(f"{shortened(folder)}: not a bundle: it has no {MANIFEST}") from None
-    except OSError as error:
-        raise BundleError(f"{shortened(folder)}: {error.strerror}") from None
-    content = read_regular(folder, MANIFEST, MANIFEST_BYTES)
+    content = manifest_bytes(folder)
     if approve is not None:
         approve(folder, content)
+    path = folder / MANIFEST
     document = parse_mapping(content, path, BundleError)
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
@@ -257,38 +294,3 @@ def read_manifest(folder: Path, approve: Callable[[Path, bytes], None] | None = 
             f"{shortened(path)}: schema_version is {found}; this program reads {SCHEMA_VERSION}"
         )
     return checked(Manifest, document, path, BundleError)
-
-
-def read_regular(folder: Path, name: str, limit: int) -> bytes:
-    """The content of a file in a bundle.
-
-    Anybody who can name a bundle chooses what is read here. So what is no regular file (a link
-    that leads out of the bundle, a pipe that never ends, a device) is not opened.
-
-    Args:
-        folder: The bundle.
-        name: The file.
-        limit: Largest size [bytes].
-
-    Raises:
-        BundleError: it can't be read, is no regular file, or is larger.
-    """
-    line = f"{shortened(folder)}: {shortened(name)}"
-    try:
-        _check_regular((folder / name).lstat(), limit, line)
-        # It may have been replaced since.
-        opened = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(opened, "rb") as file:
-            _check_regular(os.fstat(opened), limit, line)
-            return file.read(limit)
-    except OSError as error:
-        raise BundleError(f"{line}: {error.strerror}") from None
-    except ValueError as error:  # a null character
-        raise BundleError(f"{line}: {error}") from None
-
-
-def _check_regular(found: os.stat_result, limit: int, line: str) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise BundleError(f"{line} is no regular file")
-    if found.st_size > limit:
-        raise BundleError(f"{line} has {found.st_size} bytes, more than the {limit} accepted")

@@ -18,8 +18,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_key,
 )
 
+from hucrl_ros.config.regular_files import read_regular
 from hucrl_ros.config.schema import ControlSettings
-from hucrl_ros.controller.manifest import MANIFEST, MANIFEST_BYTES, read_regular
+from hucrl_ros.controller.manifest import manifest_bytes
 from hucrl_ros.errors import BundleError, ConfigError, shortened
 
 SIGNATURE = "signature.json"
@@ -62,7 +63,7 @@ def sign(bundle: Path, key: Path) -> str:
         BundleError: the bundle has no manifest, or nothing can be written there.
     """
     private = _read_private(key)
-    content = read_regular(bundle, MANIFEST, MANIFEST_BYTES)
+    content = manifest_bytes(bundle)
     public = _public(private)
     signature = base64.b64encode(private.sign(PURPOSE + content)).decode()
     text = json.dumps({"key": public, "signature": signature}, indent=1)
@@ -119,8 +120,8 @@ def require_signed(folder: Path, manifest: bytes, trusted: Sequence[str]) -> Non
     """
     if not (folder / SIGNATURE).exists():
         raise BundleError(f"{shortened(folder)}: nobody has signed it, see control.trusted_keys")
-    content = read_regular(folder, SIGNATURE, SIGNATURE_BYTES)
     line = f"{shortened(folder)}: {SIGNATURE}"
+    content = read_regular(folder / SIGNATURE, SIGNATURE_BYTES, BundleError, line)
     try:
         document = json.loads(content)
         name, signature = str(document["key"]), base64.b64decode(document["signature"])

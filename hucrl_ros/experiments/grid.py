@@ -11,9 +11,10 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from hucrl_ros.config.files import checked, override, read_mapping
+from hucrl_ros.config.files import checked, override
 from hucrl_ros.config.schema import Config, Settings, StrategyName
 from hucrl_ros.config.task_file import Description, is_description
+from hucrl_ros.config.yaml_reader import read_mapping
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.run.prepare import RunOptions, asked_run
 

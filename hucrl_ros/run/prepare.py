@@ -11,8 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import yaml
-
 from hucrl_ros.config import plugins
 from hucrl_ros.config.files import (
     COMMAND_LINE,
@@ -31,8 +29,9 @@ from hucrl_ros.config.task_file import (
     read_description,
     task_of_path,
 )
+from hucrl_ros.config.yaml_reader import parse_value
 from hucrl_ros.controller.signature import check_signing
-from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.errors import ConfigError, RunError, shortened
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.home import check_home
 from hucrl_ros.run.judged_task import check_remote
@@ -317,11 +316,9 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """
     key, equals, value = text.partition("=")
     if not key.strip() or not equals:
-        raise ConfigError(f"{COMMAND_LINE}: {text!r}: expected KEY=VALUE, e.g. planner.horizon=30")
-    try:
-        return key.strip(), yaml.safe_load(value)
-    except yaml.YAMLError:
-        raise ConfigError(f"{COMMAND_LINE}: {text!r}: the value is not YAML") from None
+        shown = shortened(repr(text), 80)
+        raise ConfigError(f"{COMMAND_LINE}: {shown}: expected KEY=VALUE, e.g. planner.horizon=30")
+    return key.strip(), parse_value(value, f"{COMMAND_LINE}: {shortened(repr(text), 80)}")
 
 
 def _continued(options: RunOptions) -> RunFolder:

@@ -11,6 +11,9 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
+from hucrl_ros.controller.graph_check import AT_RUN
+from hucrl_ros.controller.graph_sizes import check_sizes
+from hucrl_ros.controller.graph_structure import parse_graph
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.tasks.task import Task
 from hucrl_ros.tasks.view import first_line
@@ -59,6 +62,7 @@ def _check(task: Task, name: str, function: Function, origin: Path) -> None:
         content = trace(
             _Alone(task, function), {"state": states[:3], "action": actions[:3]}, [name]
         )
+        check_sizes(parse_graph(content, loop=False), {"particles": COUNT}, AT_RUN)
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
         exported = session.run(None, inputs)[0]
     except Exception as error:

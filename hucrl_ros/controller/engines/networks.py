@@ -271,7 +271,7 @@ def _check_chain(
     """Each layer takes what the one before gives, `widening` times as many."""
     for index, layer in enumerate(layers):
         given = layer.weights.shape
-        if len(given) != len(batch) + 2 or given[:-1] != (*batch, inputs):
+        if len(given) != len(batch) + 2 or given[:-1] != (*batch, inputs) or not given[-1]:
             raise ValueError(f"{name}.{index}.weights has the shape {given}, inputs are {inputs}")
         if layer.biases.shape != (*batch, given[-1]):
             raise ValueError(f"{name}.{index}.biases has the shape {layer.biases.shape}")
