@@ -1,4 +1,4 @@
-"""What all tests share: one thread for torch, a ROS domain of one's own, a run's folder, fuzzing."""
+"""What all tests share: a thread for torch, a ROS domain, a run's folder, time for fuzzers."""
 
 import os
 import time

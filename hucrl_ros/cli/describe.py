@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hucrl_ros.bags.contents import BagContents, RawMessage, read_contents
+from hucrl_ros.bags.contents import BagContents, read_contents
 from hucrl_ros.bags.interrupted import sound_part
-from hucrl_ros.bags.messages import deserialize
+from hucrl_ros.bags.messages import RawMessage, deserialize
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import Episode, read_episode
 from hucrl_ros.config.robot import Draw, RobotSpec, StateBound, plural, sources
@@ -30,7 +30,7 @@ from hucrl_ros.run.prepare import RunOptions, asked_run
 from hucrl_ros.tasks import Task, make_task
 from hucrl_ros.tasks.terms import TERMS
 
-ANY_STEPS = 2**31
+ANY_STEPS = 2**20
 """Where no run says how long an episode is, all of it is read."""
 HASH_DIGITS = 12
 
