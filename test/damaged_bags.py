@@ -20,7 +20,7 @@ KINDS = ("own", "cut", "mcap", "sqlite3", "ros1", "zstd", "lz4")
 
 
 def make(folder, kind):
-    """Write a small bag; returns its folder or file, and the file whose bytes are to be damaged."""
+    """Write a small bag; returns what is read of it, and the file that is to be damaged."""
     if kind in ("own", "cut"):
         bag = folder / kind
         record_episode(bag, STEPS).writer.close()

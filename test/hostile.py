@@ -25,8 +25,13 @@ def _status(field):
 
 def _note(event, arguments):
     """Called by the interpreter; it can't be taken away again."""
-    if _watched and event in ("open", "sqlite3.connect") and isinstance(arguments[0], str | bytes):
-        _opened.append(Path(os.fsdecode(arguments[0])))
+    if not (_watched and event in ("open", "sqlite3.connect")):
+        return
+    if isinstance(arguments[0], str | bytes):
+        path = Path(os.fsdecode(arguments[0]))
+        refused = event == "open" and arguments[2] & os.O_NOFOLLOW and path.is_symlink()
+        if not refused:
+            _opened.append(path)
 
 
 sys.addaudithook(_note)

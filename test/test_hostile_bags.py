@@ -1,4 +1,4 @@
-"""Whatever a bag holds, whoever reads it ends in one line: quickly, in little memory, within it."""
+"""Whatever a bag holds, whoever reads it ends in one line, soon, and reads nothing else."""
 
 import math
 import os
@@ -7,6 +7,7 @@ from io import BytesIO
 
 import damaged_bags
 import pytest
+import yaml
 from bag_messages import (
     COMMANDS,
     JOINT_STATES,
@@ -21,6 +22,7 @@ from hostile import harmless, is_one_line
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as some
+from mcap.writer import CompressionType, Writer
 
 from hucrl_ros.bags import messages
 from hucrl_ros.bags.contents import read_contents
@@ -145,8 +147,6 @@ def test_hostile_messages(tmp_path_factory, extra, steps):
 
 def recorded_with(extra, steps):
     """An MCAP file of a few steps and those messages."""
-    from mcap.writer import CompressionType, Writer
-
     stream = BytesIO()
     writer = Writer(stream, compression=CompressionType.NONE)
     writer.start(profile="ros2", library="hostile")
@@ -222,8 +222,8 @@ def test_a_topic_of_another_type_is_refused(tmp_path):
 def test_no_more_comes_out_of_a_file_than_fits_its_size(name, content, tmp_path):
     (tmp_path / name).write_bytes(content)
     read_all(tmp_path / name)
-    with pytest.raises(BagError):
-        read_contents(tmp_path / name)
+    with harmless(BagError):
+        assert not read_contents(tmp_path / name).messages
 
 
 def test_sqlite_files_are_read_and_not_obeyed(tmp_path):
@@ -234,22 +234,20 @@ def test_sqlite_files_are_read_and_not_obeyed(tmp_path):
 
 
 def test_a_sparse_file_is_not_read_to_its_end(tmp_path, bags):
-    _, file, whole = bags["own"]
+    _, _, whole = bags["own"]
     path = tmp_path / "bag.mcap"
     path.write_bytes(whole[: len(whole) // 2])
     os.truncate(path, 20 * 2**30)
     read_all(path)
-    os.truncate(tmp_path / "empty.db3", 2**30) if (tmp_path / "empty.db3").write_bytes(b"") else 0
-    (tmp_path / "ros1.bag").write_bytes(b"#ROSBAG V2.0\n")
-    os.truncate(tmp_path / "ros1.bag", 2**34)
-    read_all(tmp_path / "ros1.bag")
+    for name, begin in (("ros1.bag", b"#ROSBAG V2.0\n"), ("other.db3", b"SQLite format 3\0")):
+        (tmp_path / name).write_bytes(begin)
+        os.truncate(tmp_path / name, 2**34)
+        read_all(tmp_path / name)
 
 
 @pytest.mark.parametrize("named", ["../outside/secret.mcap", "{outside}/secret.mcap", "link.mcap"])
 def test_nothing_outside_of_the_folder_is_read(named, tmp_path, bags):
-    import yaml
-
-    bag, file, whole = bags["own"]
+    bag, _, whole = bags["own"]
     outside, copy = tmp_path / "outside", tmp_path / "bag"
     outside.mkdir()
     copy.mkdir()

@@ -25,7 +25,7 @@ from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.passage import Signal
 from hucrl_ros.controller.state_reader import PoseBuffer, velocity_age
 from hucrl_ros.controller.topics import is_named
-from hucrl_ros.errors import BagError, ConfigError
+from hucrl_ros.errors import LONGEST, BagError, ConfigError, shortened
 
 JOINT_STATE, EFFORTS = "sensor_msgs/msg/JointState", "std_msgs/msg/Float64MultiArray"
 KINDS = (JOINT_STATE, EFFORTS)
@@ -107,7 +107,7 @@ def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered
         f"{len(whole.actions) - count} left out beside gaps and before the first command; "
         f"actions: {whole.acted}"
     ]
-    return Recovered(courses, [f"{path}: {line}" for line in lines])
+    return Recovered(courses, [shortened(f"{path}: {line}", LONGEST) for line in lines])
 
 
 def _messages(

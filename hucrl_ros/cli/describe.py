@@ -66,7 +66,7 @@ def _pairs(values: Mapping[str, str], title: str | None = None) -> Table:
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in values.items():
-        table.add_row(Text(name), Text(value))  # brackets are units here, not markup
+        table.add_row(name, value)
     return table
 
 
@@ -147,10 +147,11 @@ def _state(path: Path, contents: BagContents) -> Text:
 
 def _topics(messages: list[RawMessage]) -> Table:
     table = Table("topic", "type", "messages", "rate", box=None)
-    counts = Counter((message.topic, message.type) for message in messages)
-    for (topic, kind), count in sorted(counts.items()):
-        times = [message.received_ns for message in messages if message.topic == topic]
-        span = (times[-1] - times[0]) / 1e9
+    times: dict[tuple[str, str], list[int]] = {}
+    for message in messages:
+        times.setdefault((message.topic, message.type), []).append(message.received_ns)
+    for (topic, kind), received in sorted(times.items()):
+        count, span = len(received), (received[-1] - received[0]) / 1e9
         rate = f"{(count - 1) / span:.1f} Hz" if count > 1 and span > 0 else ""
         table.add_row(topic, kind, str(count), rate)
     return table

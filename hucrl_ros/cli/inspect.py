@@ -24,14 +24,13 @@ def run(
     Of a bundle hashes, shapes and agreement with torch's outputs are checked; a bag may have been
     cut off.
     """
-    from rich.console import Console
-
     from hucrl_ros.bags.metadata import FILE_NAME
     from hucrl_ros.bags.writer import repair as repaired
     from hucrl_ros.cli.describe import describe_bag, describe_bundle, describe_robot
     from hucrl_ros.config.task_file import is_description
     from hucrl_ros.controller.bundle import load_bundle
     from hucrl_ros.controller.manifest import MANIFEST
+    from hucrl_ros.run.terminal import Terminal
 
     if is_description(str(path)):
         described = describe_robot(path)
@@ -47,4 +46,4 @@ def run(
             f"(a folder with {FILE_NAME} or an .mcap file, or that file) nor a robot's YAML; "
             "a run has them in its folders bundles/ and episodes/"
         )
-    Console(highlight=False).print(described, soft_wrap=True)
+    Terminal().print(described, soft_wrap=True)
