@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
-from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord, encode_tick, tick_labels
+from hucrl_ros.controller.ticks import (
+    NANOSECONDS,
+    TickRecord,
+    decode_tick,
+    encode_tick,
+    tick_labels,
+)
 from hucrl_ros.controller.topics import is_named
 from hucrl_ros.errors import MessageError, shortened
 
@@ -130,6 +136,15 @@ def pose(stamp_ns: int, position: Sequence[float], frame: str) -> Message:
 def tick(record: TickRecord) -> Message:
     """What a control tick says of itself."""
     return floats(encode_tick(record), tick_labels(len(record.action)))
+
+
+def to_tick(message: Message) -> TickRecord:
+    """What a `std_msgs/Float64MultiArray` says of a control tick.
+
+    Raises:
+        MessageError: it is no tick.
+    """
+    return decode_tick([entry.label for entry in message.layout.dim], message.data.tolist())
 
 
 def boolean(data: bool) -> Message:

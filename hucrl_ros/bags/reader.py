@@ -20,7 +20,7 @@ from hucrl_ros.bags.course import (
     roughness,
     stepped_course,
 )
-from hucrl_ros.bags.messages import Message, RawMessage, deserialize, stamp_ns
+from hucrl_ros.bags.messages import Message, RawMessage, deserialize, stamp_ns, to_tick
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config, DriverSettings
@@ -35,7 +35,7 @@ from hucrl_ros.controller.state_reader import (
     derived_entries,
     velocity_age,
 )
-from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord, decode_tick
+from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord
 from hucrl_ros.controller.topics import (
     COMMANDS,
     GOAL,
@@ -45,7 +45,7 @@ from hucrl_ros.controller.topics import (
     TICKS,
     TRIPPED,
 )
-from hucrl_ros.errors import BagError, HucrlError, MessageError, StateError
+from hucrl_ros.errors import BagError, MessageError, StateError
 
 Array = NDArray[np.float64]
 _LEVEL_OK = 0
@@ -75,12 +75,7 @@ def decode_ticks(path: Path, messages: list[RawMessage], spec: RobotSpec) -> NDA
     """
     rows = []
     for raw in messages:
-        message = deserialize(raw.data, raw.type)
-        labels = [dimension.label for dimension in message.layout.dim]
-        try:
-            tick = decode_tick(labels, message.data.tolist())
-        except HucrlError as error:
-            raise BagError(f"{path}: {error}") from None
+        tick = to_tick(deserialize(raw.data, raw.type))
         if len(tick.action) != spec.action_dim:
             raise BagError(
                 f"{path}: ticks hold {len(tick.action)} efforts; "

@@ -13,6 +13,7 @@ from hucrl_ros.bags.interrupted import sound_part
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import LearningReport, read_manifest
+from hucrl_ros.errors import LONGEST, shortened
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import (
     EpisodeSummary,
@@ -79,6 +80,7 @@ class Ledger:
 
     def note(self, event: str) -> None:
         """Add an event, one line, and write the summary."""
+        event = shortened(event, LONGEST)
         logger.warning(event)
         self.events.append(event)
         self.write()
