@@ -10,7 +10,7 @@ def shortened(value: object, limit: int = 200) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-LONGEST = 4000
+LONGEST = 1500
 """Letters of a line that says what is wrong; what somebody else wrote may be in it."""
 
 

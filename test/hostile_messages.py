@@ -12,14 +12,16 @@ TEXTS = some.sampled_from(
 )
 FLOATS = some.floats() | some.sampled_from([0.0, math.nan, math.inf, -math.inf, 1e308, 2.0**63])
 LENGTHS = some.sampled_from([0, 1, 1, 2, 13, 15, 16, 3000])
+FEW = some.sampled_from([0, 1, 2, 15, 200])
+"""Of what is put together itself, e.g. labels."""
 _INTEGER = re.compile(r"(u?)int(\d+)")
 
 
 @some.composite
-def _filled(draw, element):
+def _filled(draw, element, lengths):
     """A list of any length, of few different entries."""
-    few = draw(some.lists(element, min_size=1, max_size=4))
-    count = draw(LENGTHS)
+    few = draw(some.lists(element, min_size=1, max_size=3))
+    count = draw(lengths)
     return [few[k % len(few)] for k in range(count)]
 
 
@@ -29,7 +31,7 @@ def of_field(kind):
         element = kind.removeprefix("sequence<").removesuffix(">").split(",")[0]
         if element == "octet":
             return some.lists(some.sampled_from([b"\x00", b"\xff"]), max_size=3)
-        return _filled(of_field(element))
+        return _filled(of_field(element), FEW if "/" in element else LENGTHS)
     if whole := _INTEGER.fullmatch(kind):
         unsigned, bits = bool(whole[1]), int(whole[2])
         low, high = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)

@@ -47,7 +47,14 @@ def bags(tmp_path_factory):
     """A bag of each kind, with the file that is damaged and what was in it."""
     folder = tmp_path_factory.mktemp("bags")
     made = {kind: damaged_bags.make(folder, kind) for kind in damaged_bags.KINDS}
-    return {kind: (bag, file, file.read_bytes()) for kind, (bag, file) in made.items()}
+    return Bags({kind: (bag, file, file.read_bytes()) for kind, (bag, file) in made.items()})
+
+
+class Bags(dict):
+    """Which hypothesis doesn't print."""
+
+    def __repr__(self):
+        return "bags"
 
 
 def read_all(path, outside=None):

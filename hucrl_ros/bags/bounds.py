@@ -1,6 +1,7 @@
 """Files that somebody else wrote: regular ones, and no more comes out than fits their size."""
 
 import bz2
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -33,8 +34,9 @@ def open_regular(path: Path) -> tuple[BinaryIO, int]:
         # A pipe that nobody writes to must not hold this up.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         stream = os.fdopen(handle, "rb")
-    except OSError as error:
-        why = "is a link" if path.is_symlink() else error.strerror
+    except (OSError, ValueError) as error:
+        number = getattr(error, "errno", None)
+        why = "is a link" if number == errno.ELOOP else getattr(error, "strerror", error)
         raise BagError(f"{path}: {why}; expected a regular file") from None
     found = os.fstat(stream.fileno())
     if not stat.S_ISREG(found.st_mode):

@@ -63,7 +63,7 @@ class RawMessage(NamedTuple):
         texts = all(isinstance(text, str) for text in (topic, message_type))
         if not (texts and isinstance(data, bytes) and isinstance(received_ns, int)):
             raise MessageError("a message's topic, type, time or content is of the wrong kind")
-        if abs(received_ns) >= 2**62:  # differences of two of them are taken
+        if abs(received_ns) >= 2**31 * NANOSECONDS:  # ROS's stamps can't hold it either
             raise MessageError(f"a message recorded at {received_ns} ns since the epoch")
         return cls(topic, message_type, received_ns, data, own)
 

@@ -166,9 +166,9 @@ class Controller(LifecycleNode):
             self.get_logger().warning(line, throttle_duration_sec=LOG_PERIOD)
         extra = self._loop.reader.joints.extra_joints
         if extra:
+            named = shortened(", ".join(extra), 500)
             self.get_logger().warning(
-                f"joint_states: joints that the task doesn't know are ignored: {shortened(', '.join(extra), 500)}",
-                once=True,
+                f"joint_states: joints that the task doesn't know are ignored: {named}", once=True
             )
         if answer.optimistic is not None and self._plan.due():
             self._plan.publish(answer.optimistic, self._loop.player.expected_plan())
