@@ -11,6 +11,11 @@ TEXTS = some.sampled_from(
     [*NAMES, "x" * 5000, "a\nb\x1b[2J", "[/red]", "\x00", "\ufffd" * 9, "nan", "error: x", "../.."]
 )
 FLOATS = some.floats() | some.sampled_from([0.0, math.nan, math.inf, -math.inf, 1e308, 2.0**63])
+STAMPS = some.tuples(
+    some.sampled_from([-(2**31), -1, 0, 1, 1, 1, 2, 2**31 - 1]),
+    some.integers(0, 80).map(lambda k: k * 12_500_000) | some.sampled_from([0, 2**32 - 1]),
+)
+"""Seconds and nanoseconds: often near each other, at times far away."""
 LENGTHS = some.sampled_from([0, 1, 1, 2, 13, 15, 16, 3000])
 FEW = some.sampled_from([0, 1, 2, 15, 200])
 """Of what is put together itself, e.g. labels."""

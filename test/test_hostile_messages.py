@@ -9,13 +9,15 @@ pytest.importorskip("rclpy", reason="nodes are of ROS 2")
 
 from bench import short_bundle
 from hostile import harmless, is_one_line
-from hostile_messages import of_type
+from hostile_messages import FLOATS, STAMPS, of_type
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as some
 from lone_node import alone
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.serialization import serialize_message
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.topics import RECORDED
@@ -40,6 +42,9 @@ def places(tmp_path_factory):
 class Subject:
     """A node in the state in which it listens most, and what must hold of it."""
 
+    unheard = ()
+    """Periods of timers that look at the network."""
+
     def __init__(self, places):
         folder, self.bundle, count = places
         self.run = folder / f"run_{next(count)}"
@@ -50,6 +55,9 @@ class Subject:
     def holds(self, node):
         """Look at it."""
         assert node.exit_code is None
+
+    def again(self, node):
+        """Bring it there again."""
 
 
 class RealController(Subject):
@@ -64,8 +72,14 @@ class RealController(Subject):
 
     def holds(self, node):
         super().holds(node)
-        for message in node.sent.get("controller/commands", ()):
-            assert len(message.data) == 1 and abs(message.data[0]) <= 1.0
+        commands = node.sent.get("controller/commands", [])
+        assert all(len(m.data) == 1 and abs(m.data[0]) <= 1.0 for m in commands)
+        commands.clear()
+
+    def again(self, node):
+        node.on_deactivate(None)
+        node.heard["stop"](Bool(data=False))
+        assert node.on_activate(None) is TransitionCallbackReturn.SUCCESS
 
 
 class LockstepController(RealController):
@@ -88,6 +102,7 @@ class Recorded(Subject):
 
 class Homes(Subject):
     make = homing.Homing
+    unheard = (homing.GRAPH_PERIOD,)
 
     def parameters(self):
         config = Config.model_validate({"mode": "real_time", "driver": {"reset": "home"}})
@@ -103,8 +118,15 @@ class Homes(Subject):
 
     def holds(self, node):
         super().holds(node)
-        for message in node.sent.get("controller/commands", ()):
-            assert len(message.data) == 1 and abs(message.data[0]) <= 1.0
+        commands = node.sent.get("controller/commands", [])
+        assert all(len(m.data) == 1 and abs(m.data[0]) <= 1.0 for m in commands)
+        commands.clear()
+
+    def again(self, node):
+        if node._answer is None:
+            node._active = node._stopped = False
+            node._limits = {}
+            self.ready(node)
 
 
 class Simulates(Subject):
@@ -120,6 +142,7 @@ class Simulates(Subject):
 
 class Supervises(Subject):
     make = supervisor.Supervisor
+    unheard = (supervisor.ADVANCE_PERIOD, supervisor.DELIVERY_PERIOD)
 
     def parameters(self):
         return {"run": str(RunFolder.create(self.run, Config()).root)}
@@ -130,7 +153,8 @@ class Supervises(Subject):
     def holds(self, node):
         super().holds(node)
         node._show()
-        node._look()
+        if (report := node._others.report) is not None:
+            assert isinstance(report.progress, float)
 
 
 SUBJECTS = (RealController, LockstepController, Recorded, Homes, Simulates, Supervises)
@@ -157,6 +181,21 @@ def no_second_process(monkeypatch):
     monkeypatch.setattr(homing, "Stopper", NoStopper)
 
 
+@some.composite
+def joint_states(draw):
+    """Those of the right joint: what is in them gets further."""
+    values = [draw(FLOATS) for _ in range(2)]
+    message = JointState(
+        name=["pendulum_joint"],
+        position=[values[0]],
+        velocity=[values[1]],
+        effort=[draw(FLOATS)] * draw(some.integers(0, 1)),
+    )
+    stamp = message.header.stamp
+    stamp.sec, stamp.nanosec = draw(STAMPS)
+    return message
+
+
 def heard_by(node):
     """Messages to a node, each with its topic."""
     strategies = []
@@ -164,6 +203,8 @@ def heard_by(node):
         of_kind = of_type(kind or _message_class(TYPES[topic]))
         if kind is None:  # as it came
             of_kind = of_kind.map(serialize_message) | some.binary(max_size=200)
+        if topic == "joint_states" and kind is not None:
+            of_kind |= joint_states()
         strategies.append(of_kind.map(lambda message, topic=topic: (topic, message)))
     return some.lists(some.one_of(strategies), min_size=1, max_size=MESSAGES)
 
@@ -187,8 +228,9 @@ def test_no_message_ends_a_node(subject, places):
                 assert all(map(is_one_line, node.lines[lines:])), node.lines[lines:]
             with harmless():
                 for timer in list(node.timers):
-                    timer.ring()
+                    if timer.period not in subject.unheard:
+                        timer.ring()
             subject.holds(node)
-            subject.ready_again(node) if hasattr(subject, "ready_again") else None
+            subject.again(node)
 
         hear()
