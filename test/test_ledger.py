@@ -144,9 +144,9 @@ def test_a_kill_between_the_last_bundle_and_the_summary_leaves_no_gap(run):
     found = read_summary(run.summary)
     last = found.episodes[1]
     assert (last.fit_s, last.search_s, last.complexity) == (7.0, 8.0, 9.0)
-    assert found == open_ledger_summary(run, found)
+    assert found.model_dump() == open_ledger_summary(run, found).model_dump()
     catch_up(run)
-    assert read_summary(run.summary) == found
+    assert read_summary(run.summary).episodes == found.episodes
 
 
 def open_ledger_summary(run, found):

@@ -35,7 +35,7 @@ def run(
     from hucrl_ros.run.terminal import Terminal
 
     if not os.path.exists(path):  # noqa: PTH110  # Path's raises of too long a name
-        raise HucrlError(f"{path}: nothing lies there")
+        raise _is_nothing(path)
     if is_description(str(path)):
         if functions := read_description(path).functions:
             named = ", ".join(dict.fromkeys(str(function) for function in functions))
@@ -48,9 +48,16 @@ def run(
     elif path.suffix == ".mcap" or (path / FILE_NAME).exists() or any(path.glob("*.mcap")):
         described = describe_bag(repaired(path) if repair else path)
     else:
-        raise HucrlError(
-            f"{path}: neither a bundle (a folder with {MANIFEST}) nor a bag "
-            f"(a folder with {FILE_NAME} or an .mcap file, or that file) nor a robot's YAML; "
-            "a run has them in its folders bundles/ and episodes/"
-        )
+        raise _is_nothing(path)
     Terminal().print(described, soft_wrap=True)
+
+
+def _is_nothing(path: Path) -> HucrlError:
+    from hucrl_ros.bags.metadata import FILE_NAME
+    from hucrl_ros.controller.manifest import MANIFEST
+
+    return HucrlError(
+        f"{path}: neither a bundle (a folder with {MANIFEST}) nor a bag "
+        f"(a folder with {FILE_NAME} or an .mcap file, or that file) nor a robot's YAML; "
+        "a run has them in its folders bundles/ and episodes/"
+    )

@@ -134,7 +134,7 @@ def catch_up(run: RunFolder) -> None:
     if not summary.episodes:
         return
     learned = with_learning(summary, read_manifest(run.bundle(len(summary.episodes))).report)
-    if learned == summary:
+    if learned.model_dump() == summary.model_dump():
         return
     with suppress(RunError), run.locked(run.on_robot.exists()):  # whoever plays it writes it
         write_summary(run.summary, learned)
