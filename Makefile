@@ -5,12 +5,13 @@
 RUN ?= runs/demo-$(shell date +%Y%m%d-%H%M%S-%3N)
 ARGS ?=
 WORKERS ?= 2
+FUZZ_SECONDS ?= 600
 BIN := .venv/bin
 
 # A shell inside another environment with ROS wheels must not tell ours that it is set up.
 unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
 
-.PHONY: help env demo doctor test test-slow test-gpu pytest lint format docs lock clean
+.PHONY: help env demo doctor test test-slow test-gpu fuzz pytest lint format docs lock clean
 
 help:
 	@echo "make demo       teach a simulated pendulum its swing-up (RUN=folder, ARGS='--seed 1')"
@@ -18,6 +19,7 @@ help:
 	@echo "make test       all checks and the fast tests (WORKERS=processes)"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make test-gpu   the tests that need an NVIDIA GPU and a torch with CUDA"
+	@echo "make fuzz       hostile input, FUZZ_SECONDS=600 for each fuzzer"
 	@echo "make lint       ruff, mypy, codespell"
 	@echo "make format     let ruff rewrite the files"
 	@echo "make docs       build the documentation's site into build/site"
@@ -45,6 +47,9 @@ test-slow: env
 
 test-gpu: env
 	$(BIN)/python -m pytest -m gpu $(ARGS)
+
+fuzz: env
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest -m fuzz -n $(WORKERS) $(ARGS)
 
 lint: env
 	$(BIN)/ruff check .

@@ -10,8 +10,16 @@ def shortened(value: object, limit: int = 200) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+LONGEST = 1500
+"""Letters of a line that says what is wrong; what somebody else wrote may be in it."""
+
+
 class HucrlError(Exception):
     """Base of every error that is reported to the user as one line, without a traceback."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if text.isprintable() and len(text) <= LONGEST else shortened(text, LONGEST)
 
 
 class ConfigError(HucrlError):
@@ -24,6 +32,10 @@ class BundleError(HucrlError):
 
 class BagError(HucrlError):
     """A recorded episode can't be read, or doesn't hold what the task needs."""
+
+
+class MessageError(BagError):
+    """A message, heard or recorded, holds what none of its type does."""
 
 
 class StateError(HucrlError):

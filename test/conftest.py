@@ -1,6 +1,7 @@
-"""What all tests share: one thread for torch, a ROS domain of one's own, a run's folder."""
+"""What all tests share: a thread for torch, a ROS domain, a run's folder, time for fuzzers."""
 
 import os
+import time
 
 # Before anything imports torch or numpy; processes that tests start inherit it.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -14,7 +15,32 @@ from hucrl_ros.run.session import Domain
 
 # A loaded machine must not fail a test, and every run must try the same examples.
 hypothesis.settings.register_profile("hucrl_ros", deadline=None, derandomize=True)
-hypothesis.settings.load_profile("hucrl_ros")
+# With FUZZ_SECONDS, tests marked `fuzz` try new examples in each run; what failed is kept in
+# .hypothesis/ and tried first next time.
+hypothesis.settings.register_profile(
+    "fuzz", deadline=None, suppress_health_check=list(hypothesis.HealthCheck), print_blob=True
+)
+FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
+hypothesis.settings.load_profile("fuzz" if FUZZ_SECONDS else "hucrl_ros")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if FUZZ_SECONDS and item.get_closest_marker("fuzz"):
+            item.add_marker(pytest.mark.timeout(FUZZ_SECONDS + 600), append=False)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Hypothesis counts examples; here a test marked `fuzz` is called until its time is over."""
+    if not (FUZZ_SECONDS and pyfuncitem.get_closest_marker("fuzz")):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    end = time.monotonic() + FUZZ_SECONDS
+    while time.monotonic() < end:
+        pyfuncitem.obj(**arguments)
+    return True
 
 
 @pytest.fixture

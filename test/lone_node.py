@@ -44,7 +44,7 @@ class LoneNode:
         self._parameters = dict(self.given)
         self.context = SimpleNamespace(get_domain_id=os.getpid)
         self.executor = None
-        self.heard, self.sent, self.answered = {}, {}, {}
+        self.heard, self.kinds, self.sent, self.answered = {}, {}, {}, {}
         self.asked, self.timers, self.lines = [], [], []
 
     def get_name(self):
@@ -96,7 +96,7 @@ class LoneNode:
         )
 
     def create_subscription(self, kind, topic, callback, qos, raw=False):
-        self.heard[topic] = callback
+        self.heard[topic], self.kinds[topic] = callback, None if raw else kind
         return subscription(f"/{topic}", kind)
 
     def create_timer(self, period, callback, clock):

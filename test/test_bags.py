@@ -323,10 +323,10 @@ def test_damaged_byte_is_refused_in_whole_and_cut_off_bags(tmp_path):
     data = bytearray(path.read_bytes())
     data[9000] ^= 1
     path.write_bytes(data)
-    with pytest.raises(BagError, match=r"bag: damaged: Chunk checksum mismatch"):
+    with pytest.raises(BagError, match=r"bag\.mcap: damaged before byte \d+: .*crc validation"):
         read_episode(tmp_path / "bag", SPEC, 400)
     (tmp_path / "bag" / "metadata.yaml").unlink()
-    with pytest.raises(BagError, match=r"bag\.mcap: damaged before byte \d+: crc validation"):
+    with pytest.raises(BagError, match=r"bag\.mcap: damaged before byte \d+: .*crc validation"):
         read_episode(tmp_path / "bag", SPEC, 400)
 
 

@@ -136,3 +136,21 @@ def test_constraints_of_a_bundle_are_told(tmp_path, capsys):
     told = r"^constraints +position of cart_joint -1 … 1 \(the short rail\) *$"
     assert re.search(told, shown, re.MULTILINE)
     assert "constraints.onnx" in shown
+
+
+def test_it_says_before_which_python_a_description_runs(tmp_path, capsys):
+    # 'reward.py' must be told even where running it ends badly.
+    (tmp_path / "reward.py").write_text("raise SystemError('run')\n")
+    (tmp_path / "joint.xml").write_text("<mujoco/>")
+    described = (
+        "robot: {model: joint.xml, period: 0.02, steps: 10}\nreward: {function: reward.py:f}\n"
+    )
+    (tmp_path / "joint.yaml").write_text(described)
+    _, _, told = inspect(capsys, tmp_path / "joint.yaml")
+    assert told.startswith(f"hucrl inspect: runs {tmp_path / 'reward.py'}\n")
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "y" * 300 + ".yaml", "nowhere.mcap"])
+def test_names_that_no_file_can_have_are_one_line(name, capsys):
+    code, _, told = inspect(capsys, name)
+    assert code == 1 and told.count("\n") == 1 and "neither a bundle" in told

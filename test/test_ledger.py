@@ -1,20 +1,28 @@
 """The ledger: the summary follows the bags and bundles, whatever session wrote them."""
 
 import dataclasses
+import resource
 import shutil
 import subprocess
 import sys
 
 import psutil
 import pytest
+from damaged_bags import damaged
 from fabricated_run import fabricate_run
+from hostile import harmless
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as some
 from manifest_factory import write_manifest
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.controller.manifest import LearningReport
+from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run import summary_writer
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import episode_return, read_summary
-from hucrl_ros.run.summary_writer import MAX_BAG_EVENTS, Ledger, siblings_cpu_s
+from hucrl_ros.run.summary_writer import MAX_BAG_EVENTS, Ledger, catch_up, siblings_cpu_s
 from hucrl_ros.tasks import make_task
 
 REPORT = LearningReport(predicted_return=250.0, fit_s=0.5, search_s=1.5)
@@ -125,3 +133,73 @@ def test_processor_time_without_a_parent_is_ones_own():
     ended.communicate(b"\n")
     own = sum(psutil.Process().cpu_times()[:2])
     assert siblings_cpu_s(parent) == pytest.approx(own, abs=0.5)
+
+
+def test_a_kill_between_the_last_bundle_and_the_summary_leaves_no_gap(run):
+    open_ledger(run).write()
+    report = LearningReport(fit_s=7.0, search_s=8.0, complexity=9.0)
+    write_manifest(run.bundle(2), 2, report)
+    assert read_summary(run.summary).episodes[1].complexity is None
+    catch_up(run)
+    found = read_summary(run.summary)
+    last = found.episodes[1]
+    assert (last.fit_s, last.search_s, last.complexity) == (7.0, 8.0, 9.0)
+    assert found.model_dump() == open_ledger_summary(run, found).model_dump()
+    catch_up(run)
+    assert read_summary(run.summary).episodes == found.episodes
+
+
+def open_ledger_summary(run, found):
+    """What the ledger makes of the bags and bundles, at the same times."""
+    ledger = open_ledger(run)
+    ledger.write()
+    fresh = read_summary(run.summary)
+    return fresh.model_copy(update={"wall_s": found.wall_s, "cpu_s": found.cpu_s})
+
+
+@pytest.mark.parametrize("size", [0, 100])
+def test_a_full_disk_leaves_the_old_summary_and_nothing_half_written(run, size):
+    open_ledger(run).write()
+    before = run.summary.read_bytes()
+    files = sorted(run.root.iterdir())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        with pytest.raises(RunError, match=r"summary\.json: can't be written: File too large"):
+            open_ledger(run).note("something")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert run.summary.read_bytes() == before
+    assert sorted(run.root.iterdir()) == files
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"task": 1}', "\x00", "[" * 10_000, '{"task": "' + "x" * 9999]
+)
+def test_a_damaged_or_half_written_summary_is_one_line(run, text):
+    open_ledger(run).write()
+    run.summary.write_text(text)
+    with pytest.raises(RunError, match=r"summary\.json: not a summary") as refused:
+        open_ledger(run)
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.fuzz
+@examples(max_examples=60)
+@given(seed=some.integers(0, 2**32))
+def test_a_damaged_summary_or_settings_end_in_a_line(whole_run, seed):
+    root, contents = whole_run
+    for name, content in contents.items():
+        (root / name).write_bytes(damaged(content, seed))
+        with harmless(RunError, ConfigError):
+            read_summary(root / "summary.json")
+        with harmless(RunError, ConfigError):
+            RunFolder.open(root).config  # noqa: B018
+        (root / name).write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory):
+    run = fabricate_run(tmp_path_factory.mktemp("whole") / "run", noises=(), steps=20)
+    names = ("summary.json", "config.yaml")
+    return run.root, {name: (run.root / name).read_bytes() for name in names}

@@ -3,7 +3,7 @@
 import math
 import signal
 
-import hostile
+import hostile_bytes
 import pytest
 from bench import Bench, Process, short_bundle
 from manifest_factory import write_manifest
@@ -102,11 +102,11 @@ def test_forged_bundles_and_limits_are_not_believed(robot, tmp_path):
 def test_whatever_the_bytes_are_it_stands_by(ros_domain, tmp_path):
     watchdog = Process("watchdog", tmp_path / "watchdog.log", mode="real_time")
     attacks = (
-        ("controller/bundle", String, LATCHED, hostile.strings),
-        ("controller/commands", Float64MultiArray, STREAM, hostile.commands),
-        ("joint_states", JointState, MEASURED, hostile.joint_states),
-        ("controller/limits", ParameterEvent, LATCHED, hostile.limits),
-        ("controller/active", Bool, LATCHED, hostile.flags),
+        ("controller/bundle", String, LATCHED, hostile_bytes.strings),
+        ("controller/commands", Float64MultiArray, STREAM, hostile_bytes.commands),
+        ("joint_states", JointState, MEASURED, hostile_bytes.joint_states),
+        ("controller/limits", ParameterEvent, LATCHED, hostile_bytes.limits),
+        ("controller/active", Bool, LATCHED, hostile_bytes.flags),
     )
     try:
         with Bench(tmp_path) as bench:

@@ -1,42 +1,20 @@
-"""All messages of a bag: a whole one through `rosbags`, a cut-off one up to the cut."""
+"""All messages of a bag: of a whole one, and of a cut-off one up to the cut."""
 
-import struct
-from collections.abc import Iterator
+import os
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
-from mcap.exceptions import EndOfFile, InvalidMagic, McapError
-from mcap.reader import make_reader
-from mcap.records import Channel, Chunk, Footer, McapRecord, Schema
-from mcap.records import Message as McapMessage
-from mcap.stream_reader import CRCValidationError, StreamReader, breakup_chunk
-from rosbags.rosbag2 import Reader, ReaderError
+from hucrl_ros.bags.bounds import Allowance, open_regular
+from hucrl_ros.bags.mcap_file import read_mcap
+from hucrl_ros.bags.messages import RawMessage, Told
+from hucrl_ros.bags.metadata import FILE_NAME, Metadata, Outcome, read_metadata
+from hucrl_ros.bags.sqlite_file import read_sqlite
+from hucrl_ros.errors import BagError, MessageError
 
-from hucrl_ros.bags.metadata import FILE_NAME, Outcome, read_ours
-from hucrl_ros.controller.topics import OWN_NAME, is_named
-from hucrl_ros.errors import BagError
-
-_DAMAGE = (ReaderError, McapError, OSError, struct.error, ValueError, TypeError, KeyError)
-"""What the libraries raise of a damaged bag."""
-
-
-class RawMessage(NamedTuple):
-    """One recorded message."""
-
-    topic: str
-    """Resolved name."""
-    type: str
-    """As `package/msg/Name`."""
-    received_ns: int
-    """When it arrived [ns since the epoch]."""
-    data: bytes
-    """CDR."""
-    own: str = ""
-    """Relative name that the nodes know the topic by, where it was remapped."""
-
-    def is_of(self, name: str) -> bool:
-        """Whether the nodes know the topic by the relative `name`."""
-        return self.own == name if self.own else is_named(self.topic, name)
+Types = Collection[str] | None
 
 
 class BagContents(NamedTuple):
@@ -52,117 +30,109 @@ class BagContents(NamedTuple):
     """Each joint state is a step, as in lockstep; False: their stamps tell; None: not known."""
 
 
-def read_contents(path: Path) -> BagContents:
-    """Read a rosbag2 folder or an MCAP file.
+def read_contents(path: Path, types: Types = None) -> BagContents:
+    """Read a rosbag2 folder, or an MCAP or SQLite file.
 
-    A folder without `metadata.yaml`, or a file without its end, is what a killed recorder
-    leaves: everything up to the cut is read.
+    A folder without `metadata.yaml`, or an MCAP file without its end, is what a killed recorder
+    leaves: everything up to the cut is read. In a folder only regular files are read.
+
+    Args:
+        path: The folder or file.
+        types: Messages of others are left out; None: of none.
 
     Raises:
         BagError: nothing lies there, it is no bag, or it was damaged after it was written.
     """
-    if path.is_file():
-        return read_file(path)
-    if not path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112  # Path's raises of too long a name
+        if (path / FILE_NAME).exists():
+            return _read_whole(path, read_metadata(path), types)
+        files = sorted(path.glob("*.mcap"))
+        if len(files) != 1:
+            raise BagError(
+                f"{path}: neither {FILE_NAME} nor exactly one .mcap file (there are {len(files)})"
+            )
+        return read_file(files[0], types)._replace(outcome=Outcome.INTERRUPTED)
+    if not os.path.exists(path):  # noqa: PTH110
         raise BagError(f"{path}: no bag lies there")
-    if (path / FILE_NAME).is_file():
-        outcome, stepped = read_ours(path)
-        return BagContents(_read_whole(path), whole=True, outcome=outcome, stepped=stepped)
-    files = sorted(path.glob("*.mcap"))
-    if len(files) != 1:
-        raise BagError(
-            f"{path}: neither {FILE_NAME} nor exactly one .mcap file (there are {len(files)})"
-        )
-    return read_file(files[0])._replace(outcome=Outcome.INTERRUPTED)
+    return read_file(path.resolve(), types)  # here a link is what the user named
 
 
-def read_file(path: Path) -> BagContents:
-    """Read one MCAP file as far as it goes.
+def read_file(path: Path, types: Types = None) -> BagContents:
+    """Read one file, an MCAP file as far as it goes.
 
     Raises:
-        BagError: it is no MCAP file, or was damaged after it was written.
+        BagError: it is no MCAP or SQLite file, or was damaged after it was written.
     """
-    channels: dict[int, Channel] = {}
-    schemas: dict[int, Schema] = {}
-    found: list[RawMessage] = []
-    whole = False
-    for record in _records(path):
-        if isinstance(record, Schema):
-            schemas[record.id] = record
-        elif isinstance(record, Channel):
-            channels[record.id] = record
-        elif isinstance(record, McapMessage):
-            channel = channels[record.channel_id]
-            name = schemas[channel.schema_id].name
-            own = channel.metadata.get(OWN_NAME, "")
-            found.append(RawMessage(channel.topic, name, record.log_time, record.data, own))
-        elif isinstance(record, Footer):
-            whole = True
-    found.sort(key=lambda message: message.received_ns)
-    return BagContents(found, whole, Outcome.FINISHED if whole else Outcome.INTERRUPTED)
+    found, _, whole = _storage(path, "sqlite3" if path.suffix == ".db3" else "mcap", types)
+    outcome = Outcome.FINISHED if whole else Outcome.INTERRUPTED
+    return BagContents(_sorted(found), whole, outcome)
 
 
-def _read_whole(folder: Path) -> list[RawMessage]:
+@contextmanager
+def about(path: Path) -> Iterator[None]:
+    """Name the bag whose message can't be understood.
+
+    Raises:
+        BagError: a message in it makes no sense.
+    """
     try:
-        own = _own_names(folder)
-        with Reader(folder) as reader:
-            expected = reader.message_count
-            found = [
-                RawMessage(
-                    connection.topic,
-                    connection.msgtype,
-                    received_ns,
-                    bytes(data),
-                    own.get(connection.topic, ""),
-                )
-                for connection, received_ns, data in reader.messages()
-            ]
-    except _DAMAGE as error:
-        raise BagError(f"{folder}: damaged: {' '.join(str(error).split())}") from None
-    if len(found) != expected:
+        yield
+    except MessageError as error:
+        raise BagError(f"{path}: {error}") from None
+
+
+def _read_whole(folder: Path, metadata: Metadata, types: Types) -> BagContents:
+    if metadata.storage not in ("mcap", "sqlite3"):
+        raise BagError(f"{folder}: stored as {metadata.storage!r}; known: mcap, sqlite3")
+    read = _packed_storage if metadata.compression == "file" else _storage
+    told = [read(folder / name, metadata.storage, types) for name in metadata.files]
+    if not all(each.whole for each in told):
+        raise BagError(f"{folder}: damaged: its end is missing")
+    total = sum(each.total for each in told)
+    if total != metadata.total:
         raise BagError(
-            f"{folder}: damaged: {len(found)} messages, but {FILE_NAME} counted {expected}"
+            f"{folder}: damaged: {total} messages, but {FILE_NAME} counted {metadata.total}"
         )
-    return found
+    found = [message for each in told for message in each.messages]
+    if metadata.compression == "message":
+        found = _inflated(folder, found)
+    return BagContents(_sorted(found), True, metadata.outcome, metadata.stepped)
 
 
-def _own_names(folder: Path) -> dict[str, str]:
-    """The nodes' own names of the topics that were remapped."""
-    own = {}
-    for path in folder.glob("*.mcap"):
-        with path.open("rb") as stream:
-            summary = make_reader(stream).get_summary()
-        for channel in summary.channels.values() if summary else ():
-            if OWN_NAME in channel.metadata:
-                own[channel.topic] = channel.metadata[OWN_NAME]
-    return own
+def _storage(path: Path, storage: str, types: Types) -> Told:
+    """What one file holds."""
+    stream, size = open_regular(path)
+    with stream:
+        if storage == "sqlite3":
+            return read_sqlite(path, size, types)
+        return read_mcap(path, stream, size, types)
 
 
-def _records(path: Path) -> Iterator[McapRecord]:
-    """Records of the file and of its chunks, up to where it was cut off."""
+def _packed_storage(path: Path, storage: str, types: Types) -> Told:
+    """What one file holds that was compressed as a whole."""
+    stream, size = open_regular(path)
+    with stream, tempfile.TemporaryDirectory() as folder, _undamaged(path):
+        copy = Path(folder, path.stem)
+        copy.write_bytes(Allowance(path, size).inflate("zstd", stream.read()))
+        return _storage(copy, storage, types)
+
+
+def _inflated(folder: Path, messages: list[RawMessage]) -> list[RawMessage]:
+    """Messages each of which was compressed."""
+    allowance = Allowance(folder, sum(len(message.data) for message in messages))
+    with _undamaged(folder):
+        return [m._replace(data=allowance.inflate("zstd", m.data)) for m in messages]
+
+
+@contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
     try:
-        with path.open("rb") as stream:
-            yield from _until_cut(path, stream, path.stat().st_size)
-    except OSError as error:
-        raise BagError(f"{path}: {error.strerror}") from None
+        yield
+    except BagError:
+        raise
+    except Exception as error:  # damaged bytes get anywhere in the libraries
+        raise BagError(f"{path}: damaged: {type(error).__name__}: {error}") from None
 
 
-def _until_cut(path: Path, stream: BinaryIO, size: int) -> Iterator[McapRecord]:
-    reader = StreamReader(stream, emit_chunks=True, record_size_limit=size)
-    try:
-        for record in reader.records:
-            if isinstance(record, Chunk):
-                yield from breakup_chunk(record, validate_crc=True)
-            else:
-                yield record
-    except InvalidMagic:
-        if stream.tell() <= 8 <= size:
-            raise BagError(f"{path}: not an MCAP file") from None
-    except (CRCValidationError, struct.error, UnicodeDecodeError) as error:
-        # What is left of a chunk at the file's end doesn't fit its checksum either.
-        if stream.tell() < size:
-            raise BagError(
-                f"{path}: damaged before byte {stream.tell()}: {' '.join(str(error).split())}"
-            ) from None
-    except (EndOfFile, McapError):
-        return
+def _sorted(messages: list[RawMessage]) -> list[RawMessage]:
+    return sorted(messages, key=lambda message: message.received_ns)

@@ -1,27 +1,35 @@
 """Bags that somebody else recorded: what can be learned from of a robot's joint states."""
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from rosbags.highlevel import AnyReader, AnyReaderError
-from rosbags.interfaces import Connection
-from rosbags.typesys import Stores, get_typestore
 
-from hucrl_ros.bags.contents import RawMessage
+from hucrl_ros.bags.bounds import open_regular
+from hucrl_ros.bags.contents import about, read_contents
 from hucrl_ros.bags.course import IN_FORCE, Course, clocked_course
-from hucrl_ros.bags.messages import deserialize, floats, joint_state, serialize, stamp_ns
+from hucrl_ros.bags.messages import (
+    RawMessage,
+    deserialize,
+    floats,
+    joint_state,
+    serialize,
+    stamp_ns,
+)
 from hucrl_ros.bags.reader import decode_commands, decode_states, heard_of, with_actions
+from hucrl_ros.bags.ros1_file import Ros1Message, read_ros1
 from hucrl_ros.config.robot import RobotSettings, plural, sources
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.passage import Signal
 from hucrl_ros.controller.state_reader import PoseBuffer, velocity_age
 from hucrl_ros.controller.topics import is_named
-from hucrl_ros.errors import BagError, ConfigError
+from hucrl_ros.errors import LONGEST, BagError, ConfigError, shortened
 
 JOINT_STATE, EFFORTS = "sensor_msgs/msg/JointState", "std_msgs/msg/Float64MultiArray"
+KINDS = (JOINT_STATE, EFFORTS)
 FEWEST = 10
 """Transitions in a row that are worth keeping."""
 
@@ -50,6 +58,11 @@ def read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
         BagError: it can't be read, or holds nothing to learn from.
         ConfigError: the robot's state isn't told by joint states alone.
     """
+    with about(path):
+        return _read_foreign(path, robot, config)
+
+
+def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
     spec = robot.spec
     elsewhere = sources(spec)
     if elsewhere.object or elsewhere.goal:
@@ -95,86 +108,74 @@ def read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
         f"{len(whole.actions) - count} left out beside gaps and before the first command; "
         f"actions: {whole.acted}"
     ]
-    return Recovered(courses, [f"{path}: {line}" for line in lines])
+    return Recovered(courses, [shortened(f"{path}: {line}", LONGEST) for line in lines])
 
 
 def _messages(
     path: Path, robot: RobotSettings
 ) -> tuple[list[RawMessage], list[RawMessage], list[str]]:
     """Joint states and commands as CDR, and which topics they are of."""
-    if not path.exists():
-        raise BagError(f"{path}: no bag lies there")
-    if (path / "config.yaml").is_file():
+    if os.path.isfile(path / "config.yaml"):  # noqa: PTH113  # Path's raises of too long a name
         raise BagError(
             f"{path}: a run, not a bag; `hucrl up TASK --from RUN` begins with one; its bags are "
             f"in {path / 'episodes'}"
         )
-    try:
-        with AnyReader([path], default_typestore=get_typestore(Stores.ROS2_JAZZY)) as reader:
-            of = {
-                kind: [each for each in reader.connections if each.msgtype == kind]
-                for kind in (JOINT_STATE, EFFORTS)
-            }
-            wished = robot.topics.get("joint_states", "joint_states")
-            states = _chosen(path, of[JOINT_STATE], wished)
-            commands = _commands_of(reader, of[EFFORTS], robot)
-            found = {
-                each.topic: [
-                    RawMessage(each.topic, each.msgtype, received, _as_cdr(reader, each, data))
-                    for _, received, data in reader.messages([each])
-                ]
-                for each in (states, *commands)
-            }
-    except (AnyReaderError, OSError, ValueError, KeyError) as error:
-        raise BagError(f"{path}: {' '.join(str(error).split())}") from None
-    used = [f"joint states from {states.topic}"]
-    used += [f"commands from {each.topic}" for each in commands]
+    found: dict[str, dict[str, list[RawMessage]]] = {JOINT_STATE: {}, EFFORTS: {}}
+    for message in _recorded(path):
+        found[message.type].setdefault(message.topic, []).append(message)
+    states = _chosen(
+        path, list(found[JOINT_STATE]), robot.topics.get("joint_states", "joint_states")
+    )
+    commands = _commands_of(found[EFFORTS], robot)
+    used = [f"joint states from {states}"]
+    used += [f"commands from {topic}" for topic in commands]
     return (
-        _stamped(found[states.topic], used),
-        [message for each in commands for message in found[each.topic]],
+        _stamped(found[JOINT_STATE][states], used),
+        [message for topic in commands for message in found[EFFORTS][topic]],
         [", ".join(used)],
     )
 
 
-def _chosen(path: Path, connections: Sequence[Connection], wished: str) -> Connection:
+def _recorded(path: Path) -> list[RawMessage]:
+    """All joint states and arrays of numbers in a bag, as CDR."""
+    if path.suffix == ".bag" and os.path.isfile(path):  # noqa: PTH113
+        stream, size = open_regular(path.resolve())
+        with stream:
+            return [_as_cdr(each) for each in read_ros1(path, stream, size, KINDS)]
+    return read_contents(path, KINDS).messages
+
+
+def _chosen(path: Path, topics: Sequence[str], wished: str) -> str:
     """The topic of that name, or the only one of its type."""
-    named = [each for each in connections if is_named(each.topic, wished)]
-    if len(named or connections) == 1:
-        return (named or list(connections))[0]
-    topics = ", ".join(each.topic for each in connections) or "none"
+    named = [topic for topic in topics if is_named(topic, wished)]
+    if len(named or topics) == 1:
+        return (named or topics)[0]
     raise BagError(
-        f"{path}: which topic are the joint states? {JOINT_STATE}: {topics}; name it in the "
-        "description: topics: {joint_states: /NAME}"
+        f"{path}: which topic are the joint states? {JOINT_STATE}: {', '.join(topics) or 'none'}; "
+        "name it in the description: topics: {joint_states: /NAME}"
     )
 
 
-def _commands_of(
-    reader: AnyReader, connections: Sequence[Connection], robot: RobotSettings
-) -> list[Connection]:
+def _commands_of(found: Mapping[str, list[RawMessage]], robot: RobotSettings) -> list[str]:
     """The topic of the commands, where there is one: by its name, or by its number of efforts."""
     wished = robot.topics.get("commands", "controller/commands")
-    named = [each for each in connections if is_named(each.topic, wished)]
-    fitting = []
-    for each in named or connections:
-        first = next(iter(reader.messages([each])), None)
-        if first is None:
-            continue
-        message = deserialize(_as_cdr(reader, each, first[2]), each.msgtype)
-        if len(message.data) == len(robot.actuated):
-            fitting.append(each)
+    named = [topic for topic in found if is_named(topic, wished)]
+    first = {topic: found[topic][0] for topic in named or found}
+    count = len(robot.actuated)
+    fitting = [
+        topic for topic, m in first.items() if len(deserialize(m.data, m.type).data) == count
+    ]
     return fitting if len(fitting) == 1 else []
 
 
-def _as_cdr(reader: AnyReader, connection: Connection, data: bytes) -> bytes:
-    if reader.is2:
-        return bytes(data)
-    old = reader.deserialize(data, connection.msgtype)
-    if connection.msgtype == EFFORTS:
-        return serialize(floats(old.data), EFFORTS)
-    stamp = stamp_ns(old.header)
-    return serialize(
-        joint_state(stamp, old.name, old.position, old.velocity, old.effort), JOINT_STATE
-    )
+def _as_cdr(old: Ros1Message) -> RawMessage:
+    content = old.content
+    if old.type == EFFORTS:
+        new = floats(content.data)
+    else:
+        stamp, efforts = stamp_ns(content.header), content.effort
+        new = joint_state(stamp, content.name, content.position, content.velocity, efforts)
+    return RawMessage(old.topic, old.type, old.received_ns, serialize(new, old.type))
 
 
 def _stamped(messages: list[RawMessage], used: list[str]) -> list[RawMessage]:

@@ -3,12 +3,20 @@
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
-from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord, encode_tick, tick_labels
+from hucrl_ros.controller.ticks import (
+    NANOSECONDS,
+    TickRecord,
+    decode_tick,
+    encode_tick,
+    tick_labels,
+)
+from hucrl_ros.controller.topics import is_named
+from hucrl_ros.errors import MessageError, shortened
 
 Message = Any
 """An instance of one of the dataclasses that `rosbags` makes of message definitions."""
@@ -30,9 +38,64 @@ def type_hash(message_type: str) -> str:
     return str(typestore().hash_rihs01(message_type))
 
 
+class RawMessage(NamedTuple):
+    """One recorded message."""
+
+    topic: str
+    """Resolved name."""
+    type: str
+    """As `package/msg/Name`."""
+    received_ns: int
+    """When it arrived [ns since the epoch]."""
+    data: bytes
+    """CDR."""
+    own: str = ""
+    """Relative name that the nodes know the topic by, where it was remapped."""
+
+    @classmethod
+    def checked(
+        cls, topic: str, message_type: str, received_ns: int, data: bytes, own: str = ""
+    ) -> "RawMessage":
+        """A message of whatever a file holds.
+
+        Raises:
+            MessageError: it is nothing that a recorder writes.
+        """
+        texts = all(isinstance(text, str) for text in (topic, message_type))
+        if not (texts and isinstance(data, bytes) and isinstance(received_ns, int)):
+            raise MessageError("a message's topic, type, time or content is of the wrong kind")
+        if abs(received_ns) >= 2**31 * NANOSECONDS:  # ROS's stamps can't hold it either
+            raise MessageError(f"a message recorded at {received_ns} ns since the epoch")
+        return cls(topic, message_type, received_ns, data, own)
+
+    def is_of(self, name: str) -> bool:
+        """Whether the nodes know the topic by the relative `name`."""
+        return self.own == name if self.own else is_named(self.topic, name)
+
+
+class Told(NamedTuple):
+    """What one file of a bag holds."""
+
+    messages: list[RawMessage]
+    """In the file's order, as far as they were asked for."""
+    total: int
+    """Number of all messages."""
+    whole: bool
+    """It was closed."""
+
+
 def deserialize(data: bytes, message_type: str) -> Message:
-    """A message from CDR bytes."""
-    return typestore().deserialize_cdr(data, message_type)
+    """A message from CDR bytes.
+
+    Raises:
+        MessageError: they are no such message, or nobody knows the type.
+    """
+    try:
+        return typestore().deserialize_cdr(data, message_type)
+    except Exception as error:  # rosbags lets out whatever damaged bytes lead to
+        raise MessageError(
+            f"{len(data)} bytes that are no {shortened(message_type, 70)}: {type(error).__name__}"
+        ) from None
 
 
 def serialize(message: Message, message_type: str) -> bytes:
@@ -75,6 +138,15 @@ def tick(record: TickRecord, decided: Mapping[str, float] = MappingProxyType({})
     """What a control tick says of itself, and what time decided in it."""
     labels = (*tick_labels(len(record.action)), *decided)
     return floats([*encode_tick(record), *decided.values()], labels)
+
+
+def to_tick(message: Message) -> TickRecord:
+    """What a `std_msgs/Float64MultiArray` says of a control tick.
+
+    Raises:
+        MessageError: it is no tick.
+    """
+    return decode_tick([entry.label for entry in message.layout.dim], message.data.tolist())
 
 
 def boolean(data: bool) -> Message:

@@ -3,17 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
 
 import yaml
 
+from hucrl_ros.bags.bounds import open_regular
 from hucrl_ros.bags.messages import type_hash
+from hucrl_ros.config.yaml_reader import parse_mapping
 from hucrl_ros.controller.topics import RecordedTopic
 from hucrl_ros.errors import BagError
 
 FILE_NAME = "metadata.yaml"
 VERSION = 9
+LARGEST = 2**18
+"""[bytes] Some hundred topics."""
 _INFINITE = {"sec": 9223372036, "nsec": 854775807}
 _OUTCOME = "hucrl_outcome"
 _STEPPED = "hucrl_stepped"
@@ -71,24 +75,50 @@ def dump_information(contents: Contents) -> str:
     return yaml.safe_dump(_information(contents), sort_keys=False)
 
 
-def read_ours(folder: Path) -> tuple[Outcome, bool | None]:
-    """How the recording ended, and whether each joint state is a step.
+class Metadata(NamedTuple):
+    """What `metadata.yaml` says of a bag, whoever recorded it."""
 
-    A bag that somebody else recorded is finished, and nobody knows what its joint states are.
+    outcome: Outcome
+    """How the recording ended; finished where somebody else recorded it."""
+    stepped: bool | None
+    """Each joint state is a step, as in lockstep; False: their stamps tell; None: not known."""
+    storage: str
+    """`mcap` or `sqlite3`."""
+    files: tuple[str, ...]
+    """Names of files in the folder."""
+    total: int
+    """Number of messages in them."""
+    compression: str
+    """Of each `message` or `file`, by zstd; empty: none."""
+
+
+def read_metadata(folder: Path) -> Metadata:
+    """What `metadata.yaml` says.
 
     Raises:
-        BagError: `metadata.yaml` can't be read.
+        BagError: it can't be read, or is no bag's.
     """
     path = folder / FILE_NAME
+    stream, size = open_regular(path)
+    with stream:
+        if size > LARGEST:
+            raise BagError(f"{path}: {size} bytes, more than the {LARGEST} accepted")
+        content = stream.read()
     try:
-        information = yaml.safe_load(path.read_text())["rosbag2_bagfile_information"]
+        document: Any = parse_mapping(content, path, BagError)
+        information = document["rosbag2_bagfile_information"]
         custom = information.get("custom_data") or {}
         stepped = custom.get(_STEPPED)
-        outcome = Outcome(custom.get(_OUTCOME, Outcome.FINISHED.value))
-        return outcome, None if stepped is None else stepped == str(True)
-    except OSError as error:
-        raise BagError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError, AttributeError, ValueError):
+        return Metadata(
+            outcome=Outcome(custom.get(_OUTCOME, Outcome.FINISHED.value)),
+            stepped=None if stepped is None else stepped == str(True),
+            storage=str(information["storage_identifier"]),
+            # Old ones name the folder as well; nothing outside of it is ever read.
+            files=tuple(PurePath(name).name for name in information["relative_file_paths"]),
+            total=int(information["message_count"]),
+            compression=str(information.get("compression_mode") or "").lower(),
+        )
+    except Exception:  # whatever stands in the place of a group or of a number
         raise BagError(f"{path}: damaged; it is not the metadata of a rosbag2 folder") from None
 
 

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from hucrl_ros.bags.contents import RawMessage, read_contents
-from hucrl_ros.bags.messages import deserialize, stamp_ns
+from hucrl_ros.bags.contents import about, read_contents
+from hucrl_ros.bags.messages import RawMessage, deserialize, stamp_ns
 from hucrl_ros.bags.reader import decode_poses
 from hucrl_ros.config.files import checked
 from hucrl_ros.controller.setup import Setup
 from hucrl_ros.controller.state_reader import JointReading, PoseBuffer
 from hucrl_ros.controller.ticks import TickRecord, decode_decided, decode_tick
 from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE, SETUP, TICKS
-from hucrl_ros.errors import BagError, HucrlError
+from hucrl_ros.errors import BagError
 
 MOST = 1e5
 """Of iterations, periods, silences in a tick."""
@@ -46,7 +46,11 @@ def read_played(path: Path) -> Played:
     Raises:
         BagError: it is damaged, holds no tick, or doesn't tell how its ticks were computed.
     """
-    messages = read_contents(path).messages
+    with about(path):
+        return _played(path, read_contents(path).messages)
+
+
+def _played(path: Path, messages: list[RawMessage]) -> Played:
     heard = {
         name: [message for message in messages if message.is_of(name)]
         for name in (JOINT_STATES, OBJECT_POSE, GOAL, TICKS, SETUP)
@@ -77,10 +81,7 @@ def _readings(messages: list[RawMessage]) -> dict[int, JointReading]:
 def _tick(path: Path, raw: RawMessage) -> tuple[TickRecord, dict[str, float]]:
     message = deserialize(raw.data, raw.type)
     labels, data = [each.label for each in message.layout.dim], message.data.tolist()
-    try:
-        record, decided = decode_tick(labels, data), decode_decided(labels, data)
-    except (HucrlError, ValueError, OverflowError) as error:
-        raise BagError(f"{path}: {error}") from None
+    record, decided = decode_tick(labels, data), decode_decided(labels, data)
     for label, value in decided.items():
         if not abs(value) <= MOST and not label.startswith("state_"):
             raise BagError(f"{path}: {TICKS}: {label} = {value}: at most {MOST:g}")

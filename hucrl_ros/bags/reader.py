@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.bags.contents import RawMessage, read_contents
+from hucrl_ros.bags.contents import BagContents, about, read_contents
 from hucrl_ros.bags.course import (
     REPORTED,
     Course,
@@ -20,7 +20,7 @@ from hucrl_ros.bags.course import (
     roughness,
     stepped_course,
 )
-from hucrl_ros.bags.messages import Message, deserialize, stamp_ns
+from hucrl_ros.bags.messages import Message, RawMessage, deserialize, stamp_ns, to_tick
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config, DriverSettings
@@ -35,12 +35,22 @@ from hucrl_ros.controller.state_reader import (
     derived_entries,
     velocity_age,
 )
-from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord, decode_tick
-from hucrl_ros.controller.topics import COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS, TRIPPED
-from hucrl_ros.errors import BagError, HucrlError, StateError
+from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord
+from hucrl_ros.controller.topics import (
+    COMMANDS,
+    GOAL,
+    JOINT_STATES,
+    OBJECT_POSE,
+    RECORDED,
+    TICKS,
+    TRIPPED,
+)
+from hucrl_ros.errors import BagError, MessageError, StateError
 
 Array = NDArray[np.float64]
 _LEVEL_OK = 0
+MOST_GAPS = 1000
+"""Gaps that are told one by one."""
 ROUGH = 0.08
 """`roughness` above which velocities are worth a word."""
 
@@ -65,12 +75,7 @@ def decode_ticks(path: Path, messages: list[RawMessage], spec: RobotSpec) -> NDA
     """
     rows = []
     for raw in messages:
-        message = deserialize(raw.data, raw.type)
-        labels = [dimension.label for dimension in message.layout.dim]
-        try:
-            tick = decode_tick(labels, message.data.tolist())
-        except HucrlError as error:
-            raise BagError(f"{path}: {error}") from None
+        tick = to_tick(deserialize(raw.data, raw.type))
         if len(tick.action) != spec.action_dim:
             raise BagError(
                 f"{path}: ticks hold {len(tick.action)} efforts; "
@@ -202,7 +207,13 @@ def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None 
     Raises:
         BagError: the bag is damaged, of another robot, or holds no tick.
     """
-    contents = read_contents(path)
+    with about(path):
+        return _read_episode(path, read_contents(path), spec, steps, config)
+
+
+def _read_episode(
+    path: Path, contents: BagContents, spec: RobotSpec, steps: int, config: Config | None
+) -> Episode:
     ticks = decode_ticks(path, _select(contents.messages, TICKS), spec)
     if not len(ticks):
         raise BagError(f"{path}: holds no tick of a controller, so it holds no episode")
@@ -265,7 +276,16 @@ def _on_one_clock(messages: list[RawMessage], start_ns: int, period: float) -> l
 
 
 def _select(messages: list[RawMessage], name: str) -> list[RawMessage]:
-    return [message for message in messages if message.is_of(name)]
+    """Messages of one of the recorded topics.
+
+    Raises:
+        MessageError: one is of another type than the nodes' are.
+    """
+    (kind,) = (topic.type for topic in RECORDED if topic.name == name)
+    found = [message for message in messages if message.is_of(name)]
+    if wrong := [message for message in found if message.type != kind]:
+        raise MessageError(f"{wrong[0].topic} holds {wrong[0].type}; expected {kind}")
+    return found
 
 
 def decode_commands(
@@ -281,7 +301,7 @@ def decode_commands(
     """
     efforts = [deserialize(raw.data, raw.type).data for raw in messages]
     count = spec.action_dim
-    kept = [k for k, effort in enumerate(efforts) if len(effort) == count]
+    kept = [k for k, x in enumerate(efforts) if len(x) == count and np.isfinite(x).all()]
     recorded = Signal(
         np.array([messages[k].received_ns for k in kept], dtype=np.int64),
         np.array([efforts[k] for k in kept], dtype=np.float64).reshape(-1, count),
@@ -348,7 +368,8 @@ def _gaps(
 ) -> list[str]:
     events = []
     on_grid = len(stamps) > 2 and np.ptp(np.diff(stamps)) <= 1  # [ns], by rounding
-    for k in np.flatnonzero(~contiguous):
+    gaps = np.flatnonzero(~contiguous)
+    for k in gaps[:MOST_GAPS]:
         gap = (stamps[k + 1] - stamps[k]) / 1e6
         what = (
             "joint states are missing in it"
@@ -356,6 +377,8 @@ def _gaps(
             else f"{gap:.1f} ms until the next joint state"
         )
         events.append(f"step {k}: {what}; left out")
+    if len(gaps) > MOST_GAPS:
+        events.append(f"{len(gaps) - MOST_GAPS} more steps over gaps; left out")
     if ticks["step"][0] != 0:
         events.append(f"the first recorded tick is that of step {ticks['step'][0]}")
     jumps = np.flatnonzero(np.diff(ticks["step"]) != 1)

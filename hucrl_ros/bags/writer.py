@@ -10,8 +10,8 @@ import yaml
 from mcap.writer import CompressionType, Writer
 
 from hucrl_ros.bags import messages
-from hucrl_ros.bags.contents import RawMessage, read_contents
-from hucrl_ros.bags.messages import Message, deserialize
+from hucrl_ros.bags.contents import read_contents
+from hucrl_ros.bags.messages import Message, RawMessage, deserialize
 from hucrl_ros.bags.metadata import (
     FILE_NAME,
     Contents,

@@ -142,6 +142,7 @@ def is_finished(run_folder: "RunFolder") -> bool:
     """Whether nothing is left to do: all episodes played, learned from and summarised."""
     from hucrl_ros.run.session import shown_path
     from hucrl_ros.run.summary import read_summary
+    from hucrl_ros.run.summary_writer import catch_up
 
     episodes = run_folder.config.episodes
     finished = (
@@ -151,6 +152,7 @@ def is_finished(run_folder: "RunFolder") -> bool:
         and len(read_summary(run_folder.summary).episodes) >= episodes
     )
     if finished:
+        catch_up(run_folder)
         print(f"{shown_path(run_folder.root)}: finished already")
     return finished
 

@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hucrl_ros.bags.contents import BagContents, RawMessage, read_contents
+from hucrl_ros.bags.contents import BagContents, read_contents
 from hucrl_ros.bags.interrupted import sound_part
-from hucrl_ros.bags.messages import deserialize
+from hucrl_ros.bags.messages import RawMessage, deserialize
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import Episode, read_episode
 from hucrl_ros.config.robot import Draw, RobotSpec, StateBound, plural, sources
@@ -30,7 +30,7 @@ from hucrl_ros.run.prepare import RunOptions, asked_run
 from hucrl_ros.tasks import Task, make_task
 from hucrl_ros.tasks.terms import TERMS
 
-ANY_STEPS = 2**31
+ANY_STEPS = 2**20
 """Where no run says how long an episode is, all of it is read."""
 HASH_DIGITS = 12
 
@@ -66,7 +66,7 @@ def _pairs(values: Mapping[str, str], title: str | None = None) -> Table:
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in values.items():
-        table.add_row(Text(name), Text(value))  # brackets are units here, not markup
+        table.add_row(name, value)
     return table
 
 
@@ -147,10 +147,11 @@ def _state(path: Path, contents: BagContents) -> Text:
 
 def _topics(messages: list[RawMessage]) -> Table:
     table = Table("topic", "type", "messages", "rate", box=None)
-    counts = Counter((message.topic, message.type) for message in messages)
-    for (topic, kind), count in sorted(counts.items()):
-        times = [message.received_ns for message in messages if message.topic == topic]
-        span = (times[-1] - times[0]) / 1e9
+    times: dict[tuple[str, str], list[int]] = {}
+    for message in messages:
+        times.setdefault((message.topic, message.type), []).append(message.received_ns)
+    for (topic, kind), received in sorted(times.items()):
+        count, span = len(received), (received[-1] - received[0]) / 1e9
         rate = f"{(count - 1) / span:.1f} Hz" if count > 1 and span > 0 else ""
         table.add_row(Text(topic), Text(kind), str(count), rate)
     return table

@@ -28,26 +28,26 @@ def run() -> None:
 
 def print_findings(findings: "Iterable[tuple[str, Finding]]", doing: str) -> list[str]:
     """A table of all findings, which may take a while, then advice; returns names of faults."""
-    from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     from hucrl_ros.doctor import Level
+    from hucrl_ros.run.terminal import Terminal
 
     colours = {Level.OK: "green", Level.NOTE: "yellow", Level.FAULT: "red"}
-    console = Console()
+    console = Terminal()
     with console.status(doing):
         found = dict(findings)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("check", "state", "found"):
         table.add_column(column, overflow="fold")
     for name, (level, what, _) in found.items():
-        table.add_row(name, f"[{colours[level]}]{level.value}[/]", escape(what))
+        table.add_row(name, Text(level.value, style=colours[level]), what)
     console.print(table)
     for name, (level, _, advice) in found.items():
         if advice:
-            mark = f"[{colours[level]}]{level.value}[/]"
-            console.print(f"\n{mark} {name}: {escape(advice)}", highlight=False)
+            mark = (level.value, colours[level])
+            console.print(Text.assemble("\n", mark, f" {name}: {advice}"))
     return [name for name, finding in found.items() if finding.level is Level.FAULT]
 
 

@@ -1,11 +1,13 @@
 """`hucrl inspect`: what is in a bundle, a bag or a robot's description, after checking it."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from hucrl_ros.errors import ConfigError, HucrlError
+from hucrl_ros.errors import ConfigError, HucrlError, shortened
 
 
 def run(
@@ -22,18 +24,22 @@ def run(
     """Check a bundle, a bag or a robot of your own and say what is in it.
 
     Of a bundle hashes, shapes and agreement with torch's outputs are checked; a bag may have been
-    cut off.
+    cut off. Of a robot's YAML the Python functions that it names are run, which is said before.
     """
-    from rich.console import Console
-
     from hucrl_ros.bags.metadata import FILE_NAME
     from hucrl_ros.bags.writer import repair as repaired
     from hucrl_ros.cli.describe import describe_bag, describe_bundle, describe_robot
-    from hucrl_ros.config.task_file import is_description
+    from hucrl_ros.config.task_file import is_description, read_description
     from hucrl_ros.controller.bundle import load_bundle
     from hucrl_ros.controller.manifest import MANIFEST
+    from hucrl_ros.run.terminal import Terminal
 
+    if not os.path.exists(path):  # noqa: PTH110  # Path's raises of too long a name
+        raise _is_nothing(path)
     if is_description(str(path)):
+        if functions := read_description(path).functions:
+            named = ", ".join(dict.fromkeys(str(function) for function in functions))
+            print(f"hucrl inspect: runs {shortened(named, 500)}", file=sys.stderr)
         described = describe_robot(path)
     elif (path / MANIFEST).exists() or any(path.glob("*.onnx")):
         if repair:
@@ -42,9 +48,16 @@ def run(
     elif path.suffix == ".mcap" or (path / FILE_NAME).exists() or any(path.glob("*.mcap")):
         described = describe_bag(repaired(path) if repair else path)
     else:
-        raise HucrlError(
-            f"{path}: neither a bundle (a folder with {MANIFEST}) nor a bag "
-            f"(a folder with {FILE_NAME} or an .mcap file, or that file) nor a robot's YAML; "
-            "a run has them in its folders bundles/ and episodes/"
-        )
-    Console(highlight=False).print(described, soft_wrap=True)
+        raise _is_nothing(path)
+    Terminal().print(described, soft_wrap=True)
+
+
+def _is_nothing(path: Path) -> HucrlError:
+    from hucrl_ros.bags.metadata import FILE_NAME
+    from hucrl_ros.controller.manifest import MANIFEST
+
+    return HucrlError(
+        f"{path}: neither a bundle (a folder with {MANIFEST}) nor a bag "
+        f"(a folder with {FILE_NAME} or an .mcap file, or that file) nor a robot's YAML; "
+        "a run has them in its folders bundles/ and episodes/"
+    )

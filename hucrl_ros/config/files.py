@@ -112,10 +112,18 @@ def _known_keys(schema: type[BaseModel], location: tuple[int | str, ...]) -> lis
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old or the new text, never a part of it."""
+    """Write a file so that a reader sees the old or the new text, never a part of it.
+
+    Raises:
+        OSError: it can't be written; what was there stays, and nothing half-written does.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.replace(path)
+    try:
+        temporary.write_text(text)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 COMMAND_LINE = "command line"

@@ -13,7 +13,10 @@ from hucrl_ros.config.robot import AXES, VELOCITY, RobotSpec, sources
 from hucrl_ros.config.schema import DriverSettings
 from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.controller.velocity import VelocityEstimator
-from hucrl_ros.errors import StateError
+from hucrl_ros.errors import StateError, shortened
+
+MOST_JOINTS = 1000
+"""In a joint state: looking for those of the task among more takes too long."""
 
 
 class JointReading(NamedTuple):
@@ -136,16 +139,19 @@ class JointStateReader:
     def _learn_order(self, names: tuple[str, ...]) -> None:
         """Where each joint of the task stands in the message; kept until the names change."""
         self._names = None
+        if len(names) > MOST_JOINTS:
+            _refuse(JOINT_STATES, f"{len(names)} joints; at most {MOST_JOINTS} are read")
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             _refuse(
-                JOINT_STATES, f"joint {twice!r} appears {names.count(twice)} times; expected once"
+                JOINT_STATES,
+                f"joint {shortened(twice)!r} appears {names.count(twice)} times; expected once",
             )
         missing = [name for name in self._moving if name not in names]
         if missing:
             _refuse(
                 JOINT_STATES,
-                f"no joint {missing[0]!r} among {list(names)}; "
+                f"no joint {missing[0]!r} among {shortened(list(names), 500)}; "
                 f"the task needs {', '.join(self._moving)}",
             )
         self._order = tuple(names.index(name) for name in self._moving)
@@ -355,7 +361,7 @@ def _coordinates(topic: str, place: Pose) -> Sequence[float]:
 def _complaint(place: Pose) -> str:
     """Why a place can't be used; empty where it can."""
     if place.frame not in (FRAME, ""):
-        return f"frame {place.frame!r}; expected {FRAME!r}, nothing is transformed"
+        return f"frame {shortened(place.frame)!r}; expected {FRAME!r}, nothing is transformed"
     for axis, value in zip(AXES, place.position, strict=True):
         if not math.isfinite(value):
             return f"{axis} is {value}; expected a finite number"

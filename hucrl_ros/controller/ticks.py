@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.errors import HucrlError
+from hucrl_ros.errors import MessageError, shortened
 
 NANOSECONDS = 1_000_000_000
 
@@ -62,6 +62,8 @@ class TickRecord(NamedTuple):
 
 SCALAR_FIELDS: tuple[str, ...] = TickRecord._fields[:-1]
 """Names of the entries before the action, in order."""
+LARGEST_COUNT = 2**31
+"""Of whole numbers in a tick."""
 LATER: dict[str, float] = {"filtered": 0.0, "surprise": math.nan}
 """Entries that ticks recorded before them lack, and what holds there."""
 DECIDED = {
@@ -104,18 +106,30 @@ def decode_tick(labels: Sequence[str], data: Sequence[float]) -> TickRecord:
     """A tick from a message's labels and data, in whatever order they came.
 
     Raises:
-        HucrlError: labels and data don't match, or a field is missing.
+        MessageError: labels and data don't match, a field is missing, or a number makes no sense.
     """
     if len(labels) != len(data):
-        raise HucrlError(f"controller/ticks: {len(labels)} labels for {len(data)} values")
+        raise MessageError(f"controller/ticks: {len(labels)} labels for {len(data)} values")
     values = {**LATER, **dict(zip(labels, data, strict=True))}
     action_dim = sum(label.startswith("action_") for label in labels)
     missing = [label for label in tick_labels(action_dim) if label not in values]
     if missing:
-        raise HucrlError(f"controller/ticks: no field {missing[0]!r} among {', '.join(labels)}")
+        among = shortened(", ".join(labels), 1000)
+        raise MessageError(f"controller/ticks: no field {missing[0]!r} among {among}")
     kinds = TickRecord.__annotations__
+    # A comparison with NaN is false.
+    counts = {name: values[name] for name in SCALAR_FIELDS if kinds[name] is not float}
+    acted = {f"action_{i}": values[f"action_{i}"] for i in range(action_dim)}
+    for name, value in counts.items():
+        if not abs(value) < LARGEST_COUNT:
+            raise MessageError(f"controller/ticks: {name} is {value}; expected a whole number")
+    for name, value in acted.items():
+        if not math.isfinite(value):
+            raise MessageError(f"controller/ticks: {name} is {value}; expected a finite number")
+    if values["source"] not in list(Source):
+        raise MessageError(f"controller/ticks: source {values['source']}; known: {list(Source)}")
     scalars = {name: kinds[name](values[name]) for name in SCALAR_FIELDS}
-    return TickRecord(**scalars, action=tuple(values[f"action_{i}"] for i in range(action_dim)))
+    return TickRecord(**scalars, action=tuple(acted.values()))
 
 
 class Source(IntEnum):

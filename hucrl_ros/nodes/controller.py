@@ -12,7 +12,7 @@ from hucrl_ros.controller.control_loop import Answer, ControlLoop
 from hucrl_ros.controller.setup import setup_of
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.controller.timing import OUTAGE, PLANNING_THREAD
-from hucrl_ros.errors import OutageError, SurpriseError
+from hucrl_ros.errors import OutageError, SurpriseError, shortened
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.bundle_slot import BundleSlot
 from hucrl_ros.nodes.controller_topics import ControllerInputs, ControllerOutputs, Heard
@@ -165,9 +165,9 @@ class Controller(LifecycleNode):
             self.get_logger().warning(line, throttle_duration_sec=LOG_PERIOD)
         extra = self._loop.reader.joints.extra_joints
         if extra:
+            named = shortened(", ".join(extra), 500)
             self.get_logger().warning(
-                f"joint_states: joints that the task doesn't know are ignored: {', '.join(extra)}",
-                once=True,
+                f"joint_states: joints that the task doesn't know are ignored: {named}", once=True
             )
         if answer.optimistic is not None and self._plan.due():
             self._plan.publish(answer.optimistic, self._loop.player.expected_plan())

@@ -11,6 +11,8 @@ from hucrl_ros.nodes import topics
 
 PERIOD = 1.0
 """[s]"""
+REFUSAL_PERIOD = 5.0
+"""[s] At most one line about messages that make no sense in this time."""
 
 
 class Level(Enum):
@@ -57,6 +59,20 @@ class DiagnosticsPublisher:
         message = DiagnosticArray(status=[self._health().status(name, self.hardware_id)])
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._publisher.publish(message)
+
+
+class Refusals:
+    """Messages that made no sense: each is counted, and now and then a line tells of one."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.count = 0
+
+    def note(self, topic: str, error: Exception) -> None:
+        """A message on `topic` is left out."""
+        self.count += 1
+        line = f"{topic}: a message is left out: {error}"
+        self._node.get_logger().warning(line, throttle_duration_sec=REFUSAL_PERIOD)
 
 
 def speaker(node: Node, status: DiagnosticStatus) -> str:

@@ -19,11 +19,11 @@ from hucrl_ros.controller.pace import Pace
 from hucrl_ros.controller.state_reader import JointReading, JointStateReader, velocity_estimator
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.controller.timing import outage_limit
-from hucrl_ros.errors import ConfigError, StateError
+from hucrl_ros.errors import ConfigError, MessageError, StateError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import to_reading
 from hucrl_ros.nodes.delivery import UNKNOWN
-from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
+from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level, Refusals
 from hucrl_ros.nodes.parameters import own_run, read_config
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters, to_limits
@@ -87,6 +87,7 @@ class Homing(Node):
         self.create_timer(min(spec.period, LONGEST_TICK), self._look, clock=STEADY)
         self.create_timer(GRAPH_PERIOD, self._look_around, clock=STEADY)
         self._trouble = Health()
+        self._refused = Refusals(self)
         self._diagnostics = DiagnosticsPublisher(self, self._health, spec.name)
 
     def close(self) -> None:
@@ -144,7 +145,10 @@ class Homing(Node):
 
     def _on_limits(self, message: ParameterEvent) -> None:
         """Limits were tightened in the controller: they hold here, too, from now on."""
-        self._limits = to_limits(message)
+        try:
+            self._limits = to_limits(message)
+        except MessageError as error:
+            self._refused.note(topics.LIMITS, error)
         if self._answer is not None:
             self._end("limits were tightened meanwhile")
 
@@ -252,7 +256,11 @@ class Homing(Node):
         answer.set_result(problem)
 
     def _health(self) -> Health:
-        values = {"moving": self._moving, "active": self._active}
+        values = {
+            "moving": self._moving,
+            "active": self._active,
+            "refused_messages": self._refused.count,
+        }
         return Health(self._trouble.level, self._trouble.message, values)
 
 

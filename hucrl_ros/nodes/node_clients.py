@@ -30,6 +30,14 @@ class LearnerReport:
     failed: bool
     values: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def progress(self) -> float:
+        """Share of the work that is done; 0 where nothing sensible is said."""
+        try:
+            return float(self.values.get("progress", 0))
+        except ValueError:
+            return 0.0
+
 
 class NodeClients:
     """What the supervisor knows of the other nodes, and how it speaks to them."""

@@ -189,7 +189,7 @@ class Protocol:
         if report.values.get("episode") != str(episode):
             return False
         self._progress.phase = LEARNING.get(report.message, self._progress.phase)
-        self._progress.detail = f"{float(report.values.get('progress', 0)):.0%}"
+        self._progress.detail = f"{report.progress:.0%}"
         self._note_absence(report)
         return report.message == "done"
 

@@ -12,10 +12,11 @@ from rclpy.qos import QoSProfile
 from rclpy.task import Future
 from std_srvs.srv import SetBool
 
+from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.controller.topics import RECORDED, RecordedTopic
-from hucrl_ros.errors import BagError
+from hucrl_ros.errors import BagError, MessageError
 from hucrl_ros.nodes import topics
-from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
+from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level, Refusals
 from hucrl_ros.nodes.parameters import own_run, read_config, robot_of_run
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters
@@ -28,6 +29,7 @@ COMPLETION_TIMEOUT = 5.0
 """[s] Longest wait, when told to close, for the last messages of the episode."""
 PUBLISHERS_TIMEOUT = 10.0
 """[s] Longest wait, when told to open, for the publishers of an episode and a joint state."""
+GOAL_TYPE = next(topic.type for topic in RECORDED if topic.name == topics.GOAL)
 AWAITED_PUBLISHERS = (topics.JOINT_STATES, topics.COMMANDS, topics.TICKS)
 
 
@@ -57,6 +59,7 @@ class Recorder(Node):
         self._failure = ""
         self._written = 0
         self._busy = False
+        self._refused = Refusals(self)
         self._awaited: list[tuple[Callable[[], bool], float, Future]] = []
         self._topics = {
             topic.name: self.create_subscription(
@@ -79,17 +82,27 @@ class Recorder(Node):
 
     def _on_message(self, name: str, data: bytes) -> None:
         if name == topics.GOAL:
-            self._goal = data
+            self._remember(data)
         elif name == topics.JOINT_STATES:
             self._hears_states = True
         if self._recording is None:
             return
         try:
             self._recording.add(name, data, time.time_ns())
+        except MessageError as error:
+            self._refused.note(name, error)
         except BagError as error:
             self._fail(error)
         else:
             self._written += 1
+
+    def _remember(self, goal: bytes) -> None:
+        """Have it for the next bag; one that is no goal would spoil that."""
+        try:
+            deserialize(goal, GOAL_TYPE)
+        except MessageError:
+            return  # while a bag is open, that is told
+        self._goal = goal
 
     async def _on_record(
         self, request: SetBool.Request, response: SetBool.Response
@@ -196,6 +209,7 @@ class Recorder(Node):
                 "bag": recording.folder if recording else "",
                 "messages": recording.message_count if recording else 0,
                 "written": self._written,
+                "refused_messages": self._refused.count,
             },
         )
 

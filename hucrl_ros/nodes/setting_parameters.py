@@ -19,7 +19,7 @@ from rclpy.parameter import Parameter
 from hucrl_ros.config.defaults import Accepted, accepted, docstrings
 from hucrl_ros.config.schema import Config, Settings
 from hucrl_ros.controller.admission import LIMITS
-from hucrl_ros.errors import HucrlError
+from hucrl_ros.errors import HucrlError, MessageError, shortened
 from hucrl_ros.nodes.parameters import plain
 
 BUNDLES = ("planner", "safety", "driver")
@@ -180,6 +180,13 @@ def limits_message(limits: Mapping[str, object]) -> ParameterEvent:
 
 
 def to_limits(message: ParameterEvent) -> dict[str, object]:
-    """The limits of a message, by dotted keys."""
-    parameters = map(Parameter.from_parameter_msg, message.changed_parameters)
-    return {parameter.name: plain(parameter.value) for parameter in parameters}
+    """The limits of a message, by dotted keys.
+
+    Raises:
+        MessageError: one of them is no parameter.
+    """
+    try:
+        parameters = [Parameter.from_parameter_msg(each) for each in message.changed_parameters]
+        return {parameter.name: plain(parameter.value) for parameter in parameters}
+    except Exception as error:  # rclpy lets out whatever an unknown type leads to
+        raise MessageError(f"no parameters: {shortened(error)}") from None

@@ -12,11 +12,11 @@ from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
 from hucrl_ros.config.schema import Config
-from hucrl_ros.errors import HucrlError, RunError
+from hucrl_ros.errors import HucrlError, MessageError, RunError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import listen_for_poses, to_reading, to_tick
 from hucrl_ros.nodes.delivery import undelivered
-from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
+from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level, Refusals
 from hucrl_ros.nodes.node_clients import PEERS, NodeClients
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.protocol import Protocol, Wait, reset_of
@@ -89,6 +89,7 @@ class Supervisor(Node):
         self._expect_trip = False
         self._heard = ""
         self._undelivered: list[str] = []
+        self._refused = Refusals(self)
         self._connect()
 
     def _connect(self) -> None:
@@ -212,7 +213,10 @@ class Supervisor(Node):
 
     def _on_tick(self, message: Float64MultiArray) -> None:
         if self._progress.phase is Phase.RUNNING:
-            self._monitor.see_tick(to_tick(message))
+            try:
+                self._monitor.see_tick(to_tick(message))
+            except MessageError as error:
+                self._refused.note(topics.TICKS, error)
 
     def _show(self) -> None:
         if self._progress.phase is Phase.RUNNING:
@@ -233,6 +237,7 @@ class Supervisor(Node):
             "phase": self._progress.phase.value,
             "episode": self._progress.episode,
             "finished_episodes": len(self._ledger.episodes),
+            "refused_messages": self._refused.count,
         }
         if self._undelivered:
             return Health(Level.WARN, self._undelivered[0], values)

@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from hucrl_ros.errors import LONGEST, shortened
 from hucrl_ros.run.progress import (
     CONSTRAINED,
     Phase,
@@ -23,6 +24,7 @@ from hucrl_ros.run.progress import (
     format_ticks,
 )
 from hucrl_ros.run.summary import EpisodeSummary
+from hucrl_ros.run.terminal import Terminal
 
 MISSING_S = 10.0
 """[s] From one line about missing nodes to the next."""
@@ -99,13 +101,13 @@ class LineView:
             self._write(f"still waiting for: {missing}")
 
     def _write(self, line: str) -> None:
-        self._stream.write(line + "\n")
+        self._stream.write(shortened(line, LONGEST) + "\n")
         self._stream.flush()
 
 
 def make_view(stream: TextIO = sys.stdout) -> LiveView | LineView:
     """The live table on a terminal, plain lines elsewhere."""
-    console = Console(file=stream)
+    console = Terminal(stream)
     return LiveView(console) if console.is_terminal else LineView(stream)
 
 

@@ -11,7 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.config.schema import Config, DriverSettings
-from hucrl_ros.controller.state_reader import JointReading, PoseBuffer, StateReader
+from hucrl_ros.controller.state_reader import (
+    MOST_JOINTS,
+    JointReading,
+    PoseBuffer,
+    StateReader,
+)
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.errors import StateError
 from hucrl_ros.run.summary import EpisodeSummary
@@ -187,6 +192,8 @@ class EpisodeMonitor:
 
     def see_joint_state(self, reading: JointReading) -> None:
         """Take in a joint state."""
+        if max(map(len, reading[:3])) > MOST_JOINTS:
+            return  # many of these would fill the memory
         self._reader.joints.see(reading)
         self._readings[reading.stamp_ns] = reading
         if len(self._readings) > _KEPT_STATES:

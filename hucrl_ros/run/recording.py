@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from hucrl_ros.bags.messages import Message, deserialize, stamp_ns
+from hucrl_ros.bags.messages import Message, deserialize, stamp_ns, to_tick
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.writer import EpisodeWriter
 from hucrl_ros.controller.topics import ACTIVE, JOINT_STATES, OBJECT_POSE, RECORDED, TICKS
@@ -65,7 +65,7 @@ class Recording:
         )
 
     def add(self, name: str, data: bytes, received_ns: int) -> None:
-        """Record a message in CDR, as received; see `write`."""
+        """Record a message in CDR, as received; see `write`, and `deserialize`."""
         self.write(name, deserialize(data, self._topics[name].type), received_ns)
 
     def write(self, name: str, message: Message, received_ns: int) -> None:
@@ -77,14 +77,14 @@ class Recording:
             received_ns: When it arrived [ns since the epoch].
 
         Raises:
+            MessageError: it is a tick that no controller sends, and would spoil the bag.
             BagError: the file can't be written.
         """
         if name in (JOINT_STATES, OBJECT_POSE):
             newest = self._newest_ns.get(name, -1)
             self._newest_ns[name] = max(newest, stamp_ns(message.header))
-        elif name == TICKS and len(message.data) >= 2:
-            tick_ns = int(message.data[0]) * 10**9 + int(message.data[1])
-            self._newest_tick_ns = max(self._newest_tick_ns, tick_ns)
+        elif name == TICKS:
+            self._newest_tick_ns = max(self._newest_tick_ns, to_tick(message).stamp_ns)
         elif name == ACTIVE:
             self.controller_active = bool(message.data)
         self._writer.write(self._topics[name].name, message, received_ns)

@@ -231,9 +231,27 @@ def count_fallbacks(source: NDArray[np.float64], algorithm: str) -> int:
 
 
 def write_summary(path: Path, summary: Summary) -> None:
-    """Replace `summary.json` in one step: a reader sees the old or the new one."""
+    """Replace `summary.json` in one step: a reader sees the old or the new one.
+
+    Raises:
+        RunError: the disk is full, or the file can't be written; the old one stays.
+    """
     values = summary.model_dump(mode="json", by_alias=True)
-    write_atomically(path, json.dumps(values, indent=2) + "\n")
+    try:
+        write_atomically(path, json.dumps(values, indent=2) + "\n")
+    except OSError as error:
+        raise RunError(f"{path}: can't be written: {error.strerror}") from None
+
+
+def with_learning(summary: Summary, report: LearningReport) -> Summary:
+    """A summary with what was learned from its last episode, as its bundle's manifest tells."""
+    names = ("fit_s", "search_s", "complexity")
+    learned = {name: getattr(report, name) for name in names}
+    episodes = (*summary.episodes[:-1], summary.episodes[-1].model_copy(update=learned))
+    known = [e.complexity for e in episodes if e.complexity is not None]
+    return summary.model_copy(
+        update={"episodes": episodes, "complexity": sum(known) if known else None}
+    )
 
 
 def read_summary(path: Path) -> Summary:

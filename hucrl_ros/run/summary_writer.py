@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psutil
@@ -13,12 +14,14 @@ from hucrl_ros.bags.interrupted import sound_part
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import LearningReport, read_manifest
+from hucrl_ros.errors import LONGEST, RunError, shortened
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import (
     EpisodeSummary,
     Summary,
     read_summary,
     summarise_episode,
+    with_learning,
     write_summary,
 )
 
@@ -79,6 +82,7 @@ class Ledger:
 
     def note(self, event: str) -> None:
         """Add an event, one line, and write the summary."""
+        event = shortened(event, LONGEST)
         logger.warning(event)
         self.events.append(event)
         self.write()
@@ -122,6 +126,18 @@ class Ledger:
         return summarise_episode(
             episode, task, read_manifest(run.bundle(index)), self.learning_report(index), run
         )
+
+
+def catch_up(run: RunFolder) -> None:
+    """Add what a process couldn't that was killed between the last bundle and the summary."""
+    summary = read_summary(run.summary)
+    if not summary.episodes:
+        return
+    learned = with_learning(summary, read_manifest(run.bundle(len(summary.episodes))).report)
+    if learned.model_dump() == summary.model_dump():
+        return
+    with suppress(RunError), run.locked(run.on_robot.exists()):  # whoever plays it writes it
+        write_summary(run.summary, learned)
 
 
 def _parent() -> psutil.Process:
