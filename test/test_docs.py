@@ -155,6 +155,18 @@ def test_links_lead_somewhere(path):
     assert missing == [], "pictures in docs/images come from figures/ and videos/ of a real run"
 
 
+def test_every_fault_of_the_page_on_reliability_is_tried_by_a_test():
+    rows = re.findall(r"^\|.*\|$", Path("docs/reliability.md").read_text(), re.MULTILINE)
+    faults = [row for row in rows if "`test_" in row]
+    headings = [row for row in rows if row.startswith("| fault")]
+    assert len(faults) == len(rows) - 2 * len(headings) > 30
+    sources = {path.stem: path.read_text() for path in Path("test").glob("test_*.py")}
+    for name in re.findall(r"`(test_[\w:]+)`", "".join(faults)):
+        file, _, test = name.rpartition("::")
+        known = sources[file] if file else "".join(sources.values())
+        assert name in sources or f"def {test}(" in known, name
+
+
 @EACH_GUIDE
 def test_files_that_are_named_exist(path):
     named = {name for text in quoted(path.read_text()) for name in OWN_FILE.findall(text)}
