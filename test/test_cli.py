@@ -197,7 +197,7 @@ def test_an_option_without_its_value_is_named(words):
         ("up pendulum --lockstep --real-time", "--lockstep: not allowed with --real-time"),
         ("sweep pendulum", "hucrl sweep: Missing option '--out'."),
         ("train", "hucrl train: Missing argument 'TASK'."),
-        ("bench tock", "known: tick, loop, delay, planners, learning"),
+        ("bench tock", "known: tick, loop, watchdog, delay, planners, learning"),
     ],
 )
 def test_a_wrong_value_is_one_line_with_what_is_accepted(words, message, capsys):

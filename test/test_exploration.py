@@ -365,7 +365,7 @@ def test_nothing_is_to_be_learned_beyond_a_constraint(strategy):
     reward = 0.0 * bonus if strategy == "opax" else task.reward(state, action)
     torch.testing.assert_close(earned, reward + bonus)
     paid = torch.tensor([missing(*pair) for pair in zip(state, action, strict=True)])
-    expected = reward + bonus - (5.0 + bonus) * paid
+    expected = reward + bonus - (0.2 * 5.0 + bonus) * paid
     torch.testing.assert_close(step.reward(task, state, action), expected)
 
 

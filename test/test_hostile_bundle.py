@@ -23,12 +23,12 @@ from hostile_bundles import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from hucrl_ros.cli.describe import describe_bundle
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import BundleError
 from hucrl_ros.robots import make_robot
+from hucrl_ros.run.terminal import Terminal
 
 SPEC = make_robot("pendulum").spec
 MEMORY = 200 * 2**20
@@ -123,10 +123,9 @@ def test_planning_that_fills_the_memory_is_refused(folder):
 def test_a_name_that_looks_like_markup_is_shown_as_it_is(folder):
     joint = "[/red]"
     edit_manifest(folder, robot="[bold]", joint_names=[joint], actuated_joints=[joint])
-    console = Console(record=True, file=io.StringIO(), width=200)
-    console.print(describe_bundle(load_bundle(folder)))
-    shown = console.export_text()
-    assert "[/red]" in shown and "[bold]" in shown
+    shown = io.StringIO()
+    Terminal(shown).print(describe_bundle(load_bundle(folder)))
+    assert "[/red]" in shown.getvalue() and "[bold]" in shown.getvalue()
 
 
 LAYERS = {

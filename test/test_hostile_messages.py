@@ -216,7 +216,7 @@ def test_no_message_ends_a_node(subject, places):
     with alone(subject.make, **subject.parameters()) as node:
         subject.ready(node)
 
-        @examples(max_examples=60)
+        @examples(max_examples=15)
         @given(heard=heard_by(node))
         def hear(heard):
             for topic, message in heard:

@@ -41,7 +41,7 @@ class Written(NamedTuple):
 class Notebook:
     """Stands in for the exporter: keeps what it is told to write."""
 
-    def __init__(self, task, step, actors, discount):
+    def __init__(self, task, step, actors, discount, signing_key):
         self._step, self._actor_critic = step, actors
         self.written = {}
 

@@ -122,8 +122,8 @@ def test_a_run_says_what_its_bundles_may_do_the_first_one_included(tmp_path, bun
     run = RunFolder.create(tmp_path / "run", config, describe("pendulum"))
     node = Node(run=str(run.root))
     assert offer(node, bundle).safety == config.safety
-    with pytest.raises(BundleError, match=r"effort_limits is .1000000.0,. in the bundle, .1.0,."):
-        offer(node, bundle, effort_limits=(1e6,))
+    with pytest.raises(BundleError, match=r"effort_limits is .10000.0,. in the bundle, .1.0,."):
+        offer(node, bundle, effort_limits=(1e4,))
     with pytest.raises(BundleError, match=r"period is 0.1 in the bundle, 0.0125 here"):
         offer(node, bundle, period=0.1)
     assert not node.lines
@@ -131,8 +131,8 @@ def test_a_run_says_what_its_bundles_may_do_the_first_one_included(tmp_path, bun
 
 def test_a_node_without_a_run_may_be_told_of_a_task_s_robot(bundle):
     node = Node(robot="pendulum", task="pendulum", mode="real_time")
-    with pytest.raises(BundleError, match=r"effort_limits is .1000000.0,. in the bundle"):
-        offer(node, bundle, effort_limits=(1e6,))
+    with pytest.raises(BundleError, match=r"effort_limits is .10000.0,. in the bundle"):
+        offer(node, bundle, effort_limits=(1e4,))
     assert offer(node, bundle).safety.filter, "as in a run on that robot"
     assert not node.lines
 
@@ -169,8 +169,8 @@ def test_a_robot_of_another_task_is_refused(bundle):
 
 def test_without_either_the_bundle_says_what_is_safe_and_so_does_a_line(bundle):
     node = Node(task="pendulum", safety__effort_rate=0.1)
-    guard = offer(node, bundle, effort_limits=(1e6,))
-    assert (guard.spec.effort_limits, guard.safety.effort_rate) == ((1e6,), 0.1)
+    guard = offer(node, bundle, effort_limits=(1e4,))
+    assert (guard.spec.effort_limits, guard.safety.effort_rate) == ((1e4,), 0.1)
     assert len(node.lines) == 1 and BY_ITSELF in node.lines[0]
 
 

@@ -64,7 +64,7 @@ def test_a_comparison_plays_what_evaluate_plays(learned):
 
 
 def test_a_budget_cuts_iterations(learned):
-    comparison = comparison_of(learned, planners=["mppi"], sizes=["64x100000"], budgets_ms=[0.5])
+    comparison = comparison_of(learned, planners=["mppi"], sizes=["64x10000"], budgets_ms=[0.5])
     *_, ((played,)) = comparison.play()
     assert played.budget_ms == 0.5
     assert 0 < played.done < 1e4

@@ -30,7 +30,7 @@ class Cellar(Ceiling):
 class PayingStep(ExactStep):
     """The true next state, rewarded as strategies are."""
 
-    settings = ExplorationSettings()
+    settings = ExplorationSettings(constraint_penalty=1.0)
     for_task = True
     _share = 1.0
     counting = ImaginedDynamics.counting

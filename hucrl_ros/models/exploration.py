@@ -71,7 +71,7 @@ class ImaginedDynamics(nn.Module, ABC):
     def reward(self, task: Task, state: Tensor, action: Tensor) -> Tensor:
         """What plans and policies are to maximise: `earned`, less what is paid for constraints.
 
-        A margin less of room costs a share of the range of the task's rewards, and of what a step
+        A margin less of room costs a share of the range of the task's rewards, and all that a step
         would tell of the model: there is nothing to be learned beyond a constraint.
         """
         earned = self.earned(task, state, action)
@@ -79,8 +79,9 @@ class ImaginedDynamics(nn.Module, ABC):
             return earned
         missing = (WANTED - task.room(state, action)).clamp(0.0, MOST).sum(dim=-1)
         bonus = self.bonus(state, action)
-        price = task.reward_range if bonus is None else task.reward_range + bonus
-        return earned - self._share * self.settings.constraint_penalty * price * missing
+        price = self.settings.constraint_penalty * task.reward_range
+        whole = price if bonus is None else price + bonus
+        return earned - self._share * whole * missing
 
     def pays(self, task: Task) -> bool:
         """Whether `reward` is another one than `earned`."""

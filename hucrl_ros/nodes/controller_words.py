@@ -11,6 +11,7 @@ from rclpy.qos import QoSProfile
 from rclpy.serialization import deserialize_message
 from std_msgs.msg import Float64MultiArray
 
+from hucrl_ros.controller.watch import LABEL
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.process_liveness import ProcessWatcher, liveness_name
 from hucrl_ros.nodes.topics import STREAM
@@ -100,7 +101,7 @@ class ControllerWords:
         self._sent(np.array(message.data))
 
     def _on_command(self, message: Float64MultiArray) -> None:
-        if message.layout.dim and message.layout.dim[0].label == topics.WATCHDOG:
+        if message.layout.dim and message.layout.dim[0].label == LABEL:
             return
         self.listen()
         if not self.local:

@@ -35,9 +35,6 @@ RECORD = "recorder/record"
 LEARN = "learner/learn"
 CHANGE_STATE = "controller/change_state"
 
-WATCHDOG = "watchdog"
-"""Label in the layout of the watchdog's commands, which tells them from the controller's."""
-
 ARRIVAL_WAIT = Duration(seconds=0.5)
 """Longest wait of a node that ends until its last messages have arrived: DDS loses what is still
 under way when the process that sent it is gone."""

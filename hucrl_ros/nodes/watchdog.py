@@ -16,7 +16,7 @@ from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArra
 
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.state_reader import JointStateReader, velocity_estimator
-from hucrl_ros.controller.watch import Watch, patience
+from hucrl_ros.controller.watch import LABEL, Watch, patience
 from hucrl_ros.errors import HucrlError, StateError, shortened
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import to_reading
@@ -61,7 +61,7 @@ class Watchdog(Node):
     """
 
     def __init__(self) -> None:
-        super().__init__(topics.WATCHDOG, automatically_declare_parameters_from_overrides=True)
+        super().__init__(LABEL, automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
         self._config = read_config(self, ("run", "robot"))
         admission = make_admission(self, self._config, "safety", "driver")
@@ -145,7 +145,7 @@ class Watchdog(Node):
         estimator = velocity_estimator(manifest.driver, manifest.period)
         self._reader = JointStateReader(manifest.joint_names, estimator=estimator)
         count = manifest.spec.action_dim
-        dimension = MultiArrayDimension(label=topics.WATCHDOG, size=count, stride=count)
+        dimension = MultiArrayDimension(label=LABEL, size=count, stride=count)
         self._layout = MultiArrayLayout(dim=[dimension])
         guard = self._bundles.guard
         assert guard is not None

@@ -19,6 +19,7 @@ from hucrl_ros.benchmarks.nodes.episode_logger import EpisodeClient
 from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.ticks import NANOSECONDS
+from hucrl_ros.controller.watch import LABEL
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.parameters import own_parameter
 from hucrl_ros.nodes.runner import run_node
@@ -103,7 +104,7 @@ class WatchdogSource(EpisodeClient):
                 os.kill(self._pid, signal.SIGCONT)
 
     def _on_command(self, message: Float64MultiArray) -> None:
-        safe = bool(message.layout.dim) and message.layout.dim[0].label == topics.WATCHDOG
+        safe = bool(message.layout.dim) and message.layout.dim[0].label == LABEL
         self._in_a_row = 0 if safe else self._in_a_row + 1
         if safe and self._safe_at == math.inf:
             self._safe_at = time.monotonic()
