@@ -38,10 +38,10 @@ MUTE = """
 import sys
 from hucrl_ros.nodes import controller
 tick = controller.ControllerOutputs.tick
-def crash(self, record):
+def crash(self, record, decided):
     if record.step == 1:
         raise ZeroDivisionError("a bug")
-    tick(self, record)
+    tick(self, record, decided)
 controller.ControllerOutputs.tick = crash
 sys.exit(controller.main())
 """
@@ -521,8 +521,8 @@ def test_an_unknown_parameter_is_refused_by_name(tmp_path, ros_domain):
 def test_a_first_bundle_that_asks_more_than_the_run_s_robot_can_do_is_refused(start, tmp_path):
     run = prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
     strong = short_bundle(run.bundle(1))
-    rewrite(strong, "effort_limits:\n- 1.0", "effort_limits:\n- 1000000.0")
+    rewrite(strong, "effort_limits:\n- 1.0", "effort_limits:\n- 10000.0")
     bench, _ = start(run=run.root, bundle=strong)
     assert not bench.transition("configure")
     assert bench.wait(lambda: bench.bundles[-1:])
-    assert "effort_limits is (1000000.0,) in the bundle, (1.0,) here" in bench.bundles[-1]
+    assert "effort_limits is (10000.0,) in the bundle, (1.0,) here" in bench.bundles[-1]

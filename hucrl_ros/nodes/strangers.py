@@ -42,8 +42,9 @@ def strangers(node: Node) -> list[str]:
             for name, count in sorted(found.items())
             if count > 1 or name not in known
         ]
-        if names and odd:
-            lines.append(f"{resolved}: besides our nodes publishes {', '.join(odd)}")
+        if names:
+            if odd:
+                lines.append(f"{resolved}: besides our nodes publishes {', '.join(odd)}")
         elif found.total() > 1:
             lines.append(f"{resolved}: more than one publisher: {', '.join(odd)}")
     return lines
