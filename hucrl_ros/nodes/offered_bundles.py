@@ -45,8 +45,13 @@ class OfferedBundles:
 
     def offer(self, name: str) -> None:
         """Read the bundle in folder `name`, which takes the place of those that wait."""
-        # What has been read, or is being read, stays: no flood makes the watch miss a good one.
-        self._offers = deque(each for each in self._offers if not each.cancel())
+        # The newest good one stays, and what is being read: no flood makes the watch miss it.
+        read, under_way = [], []
+        for each in self._offers:
+            if not each.cancel():
+                (read if each.done() else under_way).append(each)
+        good = [each for each in read if each.exception() is None]
+        self._offers = deque([*good[-1:], *under_way])
         self._offers.append(self._thread.submit(self._admit, name, self._admission))
 
     def take(self) -> Admitted | None:
