@@ -46,7 +46,8 @@ class OfferedBundles:
     def offer(self, name: str) -> None:
         """Read the bundle in folder `name`, which takes the place of those that wait."""
         # The newest good one stays, and what is being read: no flood makes the watch miss it.
-        read, under_way = [], []
+        read: list[Future[Admitted]] = []
+        under_way: list[Future[Admitted]] = []
         for each in self._offers:
             if not each.cancel():
                 (read if each.done() else under_way).append(each)
