@@ -16,6 +16,13 @@ NODES = (
     "supervisor",
     "watchdog",
 )
+EXPORTS = {
+    "lerobot": ["pyarrow"],
+    "hdf5": ["h5py"],
+    "minari": ["h5py", "minari"],
+    "rerun": ["rerun-sdk"],
+}
+"""What `hucrl export` needs for each format; `export`: for all of them."""
 HERE = Path(__file__).resolve().parent
 
 
@@ -61,6 +68,8 @@ setup(
     extras_require={
         "ros": requirements("requirements-ros.in"),
         "ray": ["ray"],
+        **EXPORTS,
+        "export": sorted({name for names in EXPORTS.values() for name in names}),
         # By this name `colcon test` looks for pytest; without it, it runs nothing and succeeds.
         "test": ["pytest", "pytest-timeout", "hypothesis"],
     },

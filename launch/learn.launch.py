@@ -10,13 +10,21 @@ from pathlib import Path
 
 import yaml
 from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
-from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, Shutdown
+from launch.actions import (
+    DeclareLaunchArgument,
+    ExecuteProcess,
+    LogInfo,
+    OpaqueFunction,
+    Shutdown,
+)
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
 from hucrl_ros.cli.asked import announce, prepared_run
+from hucrl_ros.cli.watch import page_command
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import PACKAGE, SUPERVISOR, NodeSpec, learning_graph
-from hucrl_ros.run.session import PARENT_VARIABLE
+from hucrl_ros.run.session import PARENT_VARIABLE, wished_domain
 
 SETTINGS = {
     "episodes": "episodes to run, the random ones included",
@@ -39,6 +47,7 @@ FLAGS = {
     "no_simulator": "true: a robot stands in the simulator's place, in real time",
     "like_hardware": "true: a simulator with the habits of a cheap robot, in real time",
     "remote_learner": "true: wait for `hucrl learner` on another machine, over HTTP",
+    "watch": "true: with a live page in the browser, as of `hucrl watch`",
 }
 DISCOVERY = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 
@@ -82,10 +91,12 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     if finished:
         return [said]
     simulated = not typed["no_simulator"]
-    run.lock_until_exit(on_robot=not simulated)
+    domain = wished_domain(os.environ.get("ROS_DOMAIN_ID")) or 0
+    run.lock_until_exit(on_robot=not simulated, domain=domain)
     if listen is not None:
         announce(run, listen)
-    return [said, *(process(n) for n in learning_graph(run, simulated=simulated, listen=listen))]
+    nodes = [process(n) for n in learning_graph(run, simulated=simulated, listen=listen)]
+    return [said, *nodes, *([page(run)] if typed["watch"] else [])]
 
 
 def typed_words(context: LaunchContext) -> dict[str, object]:
@@ -124,6 +135,15 @@ def process(node: NodeSpec) -> Node:
         # A node ends by itself when this process, which starts it, is gone.
         additional_env={PARENT_VARIABLE: str(os.getpid())},
         on_exit=OpaqueFunction(function=shut_down) if node.name == SUPERVISOR else None,
+    )
+
+
+def page(run: RunFolder) -> ExecuteProcess:
+    """The live page; the run goes on where it can't serve."""
+    return ExecuteProcess(
+        cmd=page_command(run.root),
+        output="screen",
+        additional_env={PARENT_VARIABLE: str(os.getpid())},
     )
 
 

@@ -9,9 +9,10 @@ from bundle_factory import write_bundle
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
-from ros_harness import PATIENCE, REPOSITORY, Harness, child_environment
+from ros_harness import REPOSITORY, Harness, child_environment
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, String
+from waiting import PATIENCE
 
 from hucrl_ros.nodes.controller_topics import to_tick
 from hucrl_ros.nodes.topics import ARCHIVE, LATCHED, STREAM

@@ -44,11 +44,11 @@ SHORT_RAIL = str(share_directory() / "config" / "examples" / "short_rail" / "sho
 
 def learned(strategy="optimistic", task="pendulum"):
     """Modules of a strategy and their exporter; tests may change the weights."""
-    return _learned(strategy, task)
+    return _learned(strategy, task, make_task(task, 0.2).steps)
 
 
 @functools.cache
-def _learned(strategy, name):
+def _learned(strategy, name, steps):  # tests may have shortened them
     task = make_task(name, 0.2)
     generator = torch.Generator().manual_seed(0)
     model = Ensemble(task, ModelSettings(heads=3, layers=(8, 8)), generator)

@@ -1,15 +1,19 @@
 """What all tests share: a thread for torch, a ROS domain, a run's folder, time for fuzzers."""
 
+import functools
 import os
 import time
 
 # Before anything imports torch or numpy; processes that tests start inherit it.
 os.environ["OMP_NUM_THREADS"] = "1"
 
+import compiling
 import hypothesis
 import pytest
 
 from hucrl_ros.config.schema import Config
+from hucrl_ros.controller import bundle
+from hucrl_ros.controller.graph_check import checked_graph
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.session import Domain
 
@@ -24,7 +28,31 @@ FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
 hypothesis.settings.load_profile("fuzz" if FUZZ_SECONDS else "hucrl_ros")
 
 
+@functools.lru_cache(maxsize=256)
+def _judged(content, loop, *mappings):
+    return checked_graph(content, *map(dict, mappings), loop=loop)
+
+
+def checked_once(content, *mappings, loop):
+    """Takes the place of `checked_graph` where bundles are loaded: a test judges new graphs only.
+
+    It depends on its arguments alone, and most bundles of the tests hold the same graphs.
+    """
+    return _judged(content, loop, *(tuple(mapping.items()) for mapping in mappings))
+
+
+bundle.checked_graph = checked_once
+
+
+def pytest_configure(config):
+    if config.getoption("numprocesses", None):  # The first process of several, which has time.
+        config.add_cleanup(compiling.begin().wait)
+
+
 def pytest_collection_modifyitems(items):
+    # First those that wait most: others fill the time, and no long file is left for the end.
+    waiting = {item.path for item in items if item.get_closest_marker("ros")}
+    items.sort(key=lambda item: item.path not in waiting)
     for item in items:
         if FUZZ_SECONDS and item.get_closest_marker("fuzz"):
             item.add_marker(pytest.mark.timeout(FUZZ_SECONDS + 600), append=False)
@@ -41,6 +69,12 @@ def pytest_pyfunc_call(pyfuncitem):
     while time.monotonic() < end:
         pyfuncitem.obj(**arguments)
     return True
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernel():
+    """Compiled before the first test."""
+    compiling.wait()
 
 
 @pytest.fixture

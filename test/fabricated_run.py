@@ -1,5 +1,6 @@
 """Folders of runs that nobody learned: random and energy-pumping episodes, recorded as bags."""
 
+import json
 import math
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from bag_messages import (
     tick,
 )
 
+from hucrl_ros.bags.messages import string
 from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.topics import SETUP
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import EpisodeSummary, Summary, TickStatistics, write_summary
 from hucrl_ros.tasks import make_task
@@ -49,14 +52,22 @@ def play_random(rng):
     return np.stack(states), actions
 
 
-def record(folder, states, actions, tick_ms):
-    """Write an episode's bag."""
+def record(folder, states, actions, tick_ms, bundle=None, left_out=()):
+    """Write an episode's bag.
+
+    `bundle`: path of the one that played, if the bag tells; `left_out`: numbers of joint states
+    that are not in it.
+    """
     recording = Recording(folder)
+    if bundle is not None:
+        told = {"step": 0, "bundle": Path(bundle).name}
+        recording.add(SETUP, string(json.dumps(told)))
     recording.add(ACTIVE, boolean(True))
     for k, state in enumerate(states):
         stamp = (k + 10) * PERIOD_NS
         effort = [0.0] if k == 0 else actions[k - 1]
-        recording.add(JOINT_STATES, joint_state(stamp, state[:1], state[1:], effort))
+        if k not in left_out:
+            recording.add(JOINT_STATES, joint_state(stamp, state[:1], state[1:], effort))
         if k < len(actions):
             recording.add(COMMANDS, floats(actions[k]))
             recording.add(TICKS, tick(stamp, k, actions[k], tick_ms[k]))

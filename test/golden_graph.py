@@ -17,6 +17,7 @@ from rclpy.node import Node, NodeNameNonExistentError
 from rclpy.parameter import parameter_value_to_python
 from rclpy.parameter_client import AsyncParameterClient
 from rclpy.signals import SignalHandlerOptions
+from waiting import PATIENCE
 
 NODES = ("simulator", "controller", "recorder", "learner", "supervisor", "watchdog")
 OWN = "golden_observer"
@@ -24,8 +25,6 @@ COMMON = re.compile(
     r"/rosout|/parameter_events|.*/\w+_(parameters(_atomically)?|parameter_types|type_description)"
 )
 """Topics and services that every ROS node has."""
-PATIENCE_S = 240.0
-"""[s] On a loaded machine, until the first episode is over."""
 
 
 def record() -> dict:
@@ -35,7 +34,7 @@ def record() -> dict:
         run = Path(folder) / "run"
         with _up(run) as domain, _observer(domain) as observer:
             seen = _Seen(observer)
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + PATIENCE
             # Then learning goes on for much longer than the questions below.
             while not (run / "episodes" / "episode_000" / "metadata.yaml").is_file():
                 assert time.monotonic() < deadline, "the first episode did not end"
@@ -135,7 +134,7 @@ def _add(record: dict, name: str, role: str, node: str, text: str) -> None:
 def _parameters(observer: Node, name: str, run: Path) -> dict[str, object]:
     """Names and values; the run's folder is called RUN."""
     client = AsyncParameterClient(observer, name)
-    assert client.wait_for_services(PATIENCE_S), name
+    assert client.wait_for_services(PATIENCE), name
     names = sorted(_answer(observer, client.list_parameters()).result.names)
     values = map(parameter_value_to_python, _answer(observer, client.get_parameters(names)).values)
     return {
@@ -150,7 +149,7 @@ def _parameters(observer: Node, name: str, run: Path) -> dict[str, object]:
 
 def _answer(observer: Node, future):
     executor = SingleThreadedExecutor(context=observer.context)
-    rclpy.spin_until_future_complete(observer, future, executor, PATIENCE_S)
+    rclpy.spin_until_future_complete(observer, future, executor, PATIENCE)
     executor.shutdown()
     assert future.done(), "no answer"
     return future.result()

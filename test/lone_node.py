@@ -10,6 +10,7 @@ from rcl_interfaces.msg import ParameterDescriptor
 from rclpy.clock import Clock
 from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 from rclpy.task import Future
 
 
@@ -45,7 +46,7 @@ class LoneNode:
         self.context = SimpleNamespace(get_domain_id=os.getpid)
         self.executor = None
         self.heard, self.kinds, self.sent, self.answered = {}, {}, {}, {}
-        self.asked, self.timers, self.lines = [], [], []
+        self.asked, self.timers, self.lines, self.judges = [], [], [], []
 
     def get_name(self):
         return self._name
@@ -84,7 +85,17 @@ class LoneNode:
         return {name.removeprefix(start): self.get_parameter(name) for name in found}
 
     def add_on_set_parameters_callback(self, callback):
-        pass
+        self.judges.append(callback)
+
+    def asked_to_set(self, name, value):
+        """As by `ros2 param set`; returns why it is refused, or nothing."""
+        parameter = Parameter(name, value=value)
+        for judge in self.judges:
+            result = judge([parameter])
+            if not result.successful:
+                return result.reason
+        self._parameters[name] = parameter.value
+        return ""
 
     def create_publisher(self, kind, topic, qos):
         sent = self.sent.setdefault(topic, [])

@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import yaml
+from waiting import PATIENCE
 
+from hucrl_ros.cli.watch import page_command
 from hucrl_ros.config.files import share_directory
 from hucrl_ros.run.folder import RunFolder
 
@@ -23,8 +24,6 @@ SETTINGS = {
     "search.policy_layers": [8],
     "search.critic_layers": [8],
 }
-PATIENCE = 240.0
-"""[s] On a loaded machine, importing torch twice and exporting takes most of it."""
 
 
 def quick_arguments(**changes) -> list[str]:
@@ -114,9 +113,28 @@ class Up:
         return "".join(path.read_text() for path in sorted(self.run.logs.glob("*.log")))
 
 
-def wait_until(condition, timeout_s: float = 10.0) -> None:
-    """Poll until it holds."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
+class Watch:
+    """A `hucrl watch` under test; use it as a context manager."""
+
+    def __init__(self, run) -> None:
+        variables = {k: v for k, v in os.environ.items() if k != "ROS_DOMAIN_ID"}
+        self._process = subprocess.Popen(
+            page_command(run, port=0),
+            env={**variables, "PYTHONPATH": str(share_directory())},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        found = {}
+        for line in self._process.stdout:
+            name, _, value = line.strip().partition(" ")
+            found[name] = value.strip()
+            if name == "token":
+                break
+        self.address, self.token = found["page"], found["token"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self._process.terminate()
+        assert self._process.wait(PATIENCE) == 0

@@ -59,7 +59,7 @@ class Pair:
 
     def ask(self, method, path, body=b"", token=TOKEN, **headers):
         """Status, headers and content of an answer; `__` in a header's name stands for a line."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=90)
         given = {key.replace("__", "-"): value for key, value in headers.items()}
         if token is not None:
             given["Authorization"] = f"Bearer {token}"

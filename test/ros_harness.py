@@ -16,14 +16,12 @@ from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension
 from std_srvs.srv import SetBool, Trigger
+from waiting import PATIENCE
 
 from hucrl_ros.controller.ticks import TickRecord, encode_tick, tick_labels
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.runner import PARENT_VARIABLE, make_executor
 
-PATIENCE = 120.0
-"""[s] A machine with many more busy processes than processors takes tens of seconds to start
-some that find each other."""
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
@@ -83,11 +81,17 @@ class Harness:
     def _log_path(self, name: str) -> Path:
         return self._logs / f"{name}.log"
 
-    def spin_until(self, condition: Callable[[], bool], patience: float = PATIENCE) -> None:
+    def wait(self, condition: Callable[[], bool], patience: float = PATIENCE) -> bool:
+        """Spin until the condition holds; False if it never does."""
         end = time.monotonic() + patience
         while not condition():
-            assert time.monotonic() < end, "waited in vain"
+            if time.monotonic() > end:
+                return False
             self._executor.spin_once(timeout_sec=0.05)
+        return True
+
+    def spin_until(self, condition: Callable[[], bool], patience: float = PATIENCE) -> None:
+        assert self.wait(condition, patience), "waited in vain"
 
     def spin_for(self, seconds: float) -> None:
         end = time.monotonic() + seconds

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hucrl_ros.benchmarks.report import WATCHDOGS
-from hucrl_ros.benchmarks.results import WatchdogRow
+from hucrl_ros.benchmarks.results import WatchdogRow, numbers
 from hucrl_ros.cli import main
 
 
@@ -20,14 +20,23 @@ def test_times_are_told_in_milliseconds_and_in_periods():
     assert (found.signals, found.missing) == (100, 0)
     assert found.time.p50 == pytest.approx(12.5)
     assert found.time.max == pytest.approx(25.0)
-    assert found.worst_periods == pytest.approx(found.time.p999 * 80 / 1e3, abs=1e-3)
-    assert 1.0 < found.worst_periods <= 2.0
+    assert found.worst_periods == pytest.approx(2.0)
+
+
+def test_one_in_a_thousand_is_told_of_a_thousand_signals_and_not_of_fewer():
+    few, many = row([0.01] * 998 + [0.5]), row([0.01] * 998 + [0.02, 0.5])
+    assert math.isnan(few.time.p999)
+    assert few.worst_periods == pytest.approx(0.5 * 80)
+    assert "10.00 / 10.00 / – / 500.00" in WATCHDOGS.line(few)
+    assert numbers(few)["time_p999_ms"] is None
+    assert 20.0 <= many.time.p999 < 500.0
+    assert many.worst_periods == pytest.approx(many.time.p999 * 80 / 1e3, abs=1e-3)
 
 
 def test_a_safe_command_that_never_came_is_counted_and_is_in_no_quantile():
     found = row([0.01, math.nan])
     assert (found.missing, found.time.max) == (1, pytest.approx(10.0))
-    assert "nan" in WATCHDOGS.line(row([math.nan]))
+    assert "– / – / – / –" in WATCHDOGS.line(row([math.nan]))
 
 
 @pytest.mark.ros

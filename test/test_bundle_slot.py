@@ -3,6 +3,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 from hucrl_ros.errors import BundleError
 from hucrl_ros.nodes.bundle_slot import BundleLoader, Outcome
@@ -18,7 +19,7 @@ def gate():
 
 
 def outcome(loader):
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         found = loader.poll()
         if found is not None:
@@ -38,7 +39,7 @@ def test_loading_runs_in_another_thread_and_is_told_once():
 
 
 def test_only_the_last_request_counts(gate):
-    loader = BundleLoader(lambda path: gate.wait(10) and path)
+    loader = BundleLoader(lambda path: gate.wait(PATIENCE) and path)
     loader.request(A)
     loader.request(A)
     loader.request(B)
@@ -67,10 +68,12 @@ def test_a_bug_while_loading_is_reported_as_a_refusal(caplog):
 
 
 def test_a_cancelled_request_has_no_outcome(gate):
-    loader = BundleLoader(lambda path: gate.wait(10))
+    loader = BundleLoader(lambda path: gate.wait(PATIENCE))
     loader.request(A)
     loader.cancel()
     gate.set()
-    time.sleep(0.05)
+    over = threading.Event()
+    loader.begin(over.set)
+    assert over.wait(PATIENCE)
     assert loader.poll() is None
     loader.close()

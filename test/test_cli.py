@@ -24,7 +24,6 @@ def hucrl(*arguments: str) -> "subprocess.CompletedProcess[str]":
         [sys.executable, "-m", "hucrl_ros", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
 
@@ -94,7 +93,7 @@ def test_a_reader_that_goes_away_causes_no_traceback():
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(timeout=60) == 1
+        assert process.wait() == 1
 
 
 def test_help_imports_nothing_heavy():
@@ -104,7 +103,7 @@ def test_help_imports_nothing_heavy():
         f"sys.exit(', '.join(sorted(set({HEAVY!r}) & set(sys.modules))) or 0)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, f"imported: {done.stderr}"
 
@@ -197,7 +196,7 @@ def test_an_option_without_its_value_is_named(words):
         ("up pendulum --lockstep --real-time", "--lockstep: not allowed with --real-time"),
         ("sweep pendulum", "hucrl sweep: Missing option '--out'."),
         ("train", "hucrl train: Missing argument 'TASK'."),
-        ("bench tock", "known: tick, loop, watchdog, delay, planners, learning"),
+        ("bench tock", "known: tick, loop, watchdog, soak, page, delay, planners, learning"),
     ],
 )
 def test_a_wrong_value_is_one_line_with_what_is_accepted(words, message, capsys):
@@ -219,7 +218,6 @@ def test_a_shell_gets_completions(line, known):
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
     assert known in done.stdout.split()

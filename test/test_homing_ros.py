@@ -9,11 +9,13 @@ import psutil
 import pytest
 import yaml
 from foreign_process import driver
-from quick_run import Up, quick_arguments, wait_until
-from ros_harness import PATIENCE, Harness
+from quick_run import Up, quick_arguments
+from rclpy.serialization import deserialize_message
+from ros_harness import Harness
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray
 from std_srvs.srv import Trigger
+from waiting import PATIENCE, wait_until
 
 from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.reader import read_episode
@@ -23,7 +25,7 @@ from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import RunOptions, prepare_run
 from hucrl_ros.run.summary import read_summary
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.ros
 slow = pytest.mark.slow
 JOINT = """<mujoco><option timestep="0.0025" gravity="0 0 0"/><worldbody><body>
   <joint name="pendulum_joint" axis="0 1 0" damping="0.005"/>
@@ -35,7 +37,8 @@ ACTUATORS = {
     "position": '<position joint="pendulum_joint" kp="4" kv="0.4"/>',
 }
 BEGINS, STEPS = 1.2, 60
-OUTAGE_S = 3.0
+OUTAGE_S, PATIENT_S = 3.0, 60.0
+"""[s] What counts as an outage, and what does where none is tried: a busy machine makes them."""
 HOW = {"begins_at": BEGINS, "gravity": 0.0, "rate": 200.0}
 """The joint turns in a horizontal plane, away from its start."""
 
@@ -55,10 +58,9 @@ def robot(folder, command="effort"):
 class Scene:
     """A driver, the node, and who asks it."""
 
-    def __init__(self, harness, folder, command, how):
+    def __init__(self, harness, folder, command, how, outage_s):
         self.harness, self.log = harness, folder / "commands.txt"
-        # Patience for a loaded machine.
-        patience = {"safety.outage_periods": OUTAGE_S / 0.025, "safety.stale_periods": 20.0}
+        patience = {"safety.outage_periods": outage_s / 0.025, "safety.stale_periods": 20.0}
         options = {"driver.reset": "home", "mode": "real_time", **patience}
         path = str(robot(folder, command))
         self.run = prepare_run(RunOptions(path, None, options, folder / "run"))
@@ -102,7 +104,11 @@ class Scene:
 @pytest.fixture
 def scene(ros_domain, tmp_path):
     with Harness(tmp_path) as harness:
-        yield lambda command="effort", **how: Scene(harness, tmp_path, command, how)
+
+        def scene(command="effort", outage_s=PATIENT_S, **how):
+            return Scene(harness, tmp_path, command, how, outage_s)
+
+        yield scene
 
 
 @pytest.mark.parametrize("command", ["effort", "velocity", "position"])
@@ -161,7 +167,7 @@ def test_killed_in_mid_motion_a_place_near_the_robot_is_held(scene):
 
 
 def test_where_it_hangs_the_robot_is_stopped(scene):
-    at = scene("effort")
+    at = scene("effort", OUTAGE_S)
     with at.driver:
         process, answer = at.begin()
         at.until_moving()
@@ -233,7 +239,7 @@ def test_it_does_not_move_a_robot_that_somebody_else_commands(scene):
 
 
 def test_it_stops_where_joint_states_stay_away(scene):
-    at = scene("effort")
+    at = scene("effort", OUTAGE_S)
     with at.driver as process:
         _, answer = at.begin()
         at.until_moving()
@@ -259,7 +265,11 @@ def robots_domain(monkeypatch, tmp_path_factory):
 def up(folder, path, *words, episodes=2):
     return Up(
         str(path),
-        *quick_arguments(driver__reset="home", safety__velocity_limits=[100.0]),
+        *quick_arguments(
+            driver__reset="home",
+            safety__velocity_limits=[100.0],
+            safety__outage_periods=PATIENT_S / 0.025,
+        ),
         "--no-figures",
         "--no-simulator",
         *words,
@@ -282,7 +292,9 @@ def test_a_run_moves_the_robot_home_before_each_episode(robots_domain, tmp_path)
         place, speed = episode.states[0]
         assert abs(math.remainder(place, math.tau)) < 0.06 and abs(speed) < 0.1
         sent = [m for m in read_contents(run.bag(index)).messages if m.is_of(topics.COMMANDS)]
-        assert len(sent) <= STEPS + 5, "the motion to the start is none of the episode"
+        # Zeros of the watchdog may be among them, as many as the machine is late.
+        moving = [m for m in sent if any(deserialize_message(m.data, Float64MultiArray).data)]
+        assert len(moving) <= STEPS, "the motion to the start is none of the episode"
     assert not process.remaining()
 
 
@@ -302,11 +314,11 @@ def test_a_run_whose_motion_is_killed_ends_with_zero_effort(robots_domain, tmp_p
     path, log = robot(tmp_path), tmp_path / "commands.txt"
     with driver(**HOW, commands_log=str(log)), up(tmp_path, path) as process:
         process.wait_for_line("moving the robot to the start")
-        wait_until(lambda: log.is_file() and len(log.read_text()) > 100, PATIENCE)
+        wait_until(lambda: log.is_file() and len(log.read_text()) > 100)
         process.node("homing").kill()
         assert process.end() == 1
         assert "homing was killed by signal 9" in process.stderr
-        wait_until(lambda: float(log.read_text().split()[-1]) == 0.0, PATIENCE)
+        wait_until(lambda: float(log.read_text().split()[-1]) == 0.0)
 
 
 @slow

@@ -25,7 +25,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hucrl_ros.cli.describe import describe_bundle
+from hucrl_ros.controller import bundle
 from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.graph_check import checked_graph
 from hucrl_ros.errors import BundleError
 from hucrl_ros.robots import make_robot
 from hucrl_ros.run.terminal import Terminal
@@ -75,7 +77,8 @@ def refusal(folder, spec=SPEC):
     return message
 
 
-def test_the_honest_one_is_accepted(folder):
+def test_the_honest_one_is_accepted(folder, monkeypatch):
+    monkeypatch.setattr(bundle, "checked_graph", checked_graph)  # as for the first time
     with little():
         load_bundle(folder, SPEC)
 

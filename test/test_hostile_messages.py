@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("rclpy", reason="nodes are of ROS 2")
 
 from bench import short_bundle
+from diagnostic_msgs.msg import DiagnosticStatus
 from hostile import harmless, is_one_line
 from hostile_messages import FLOATS, STAMPS, of_type
 from hypothesis import given
@@ -21,7 +22,7 @@ from std_msgs.msg import Bool
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.topics import RECORDED
-from hucrl_ros.nodes import controller, homing, recorder, simulator, supervisor
+from hucrl_ros.nodes import controller, homing, recorder, simulator, supervisor, topics
 from hucrl_ros.nodes.recorder import _message_class
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.progress import Phase
@@ -58,6 +59,10 @@ class Subject:
 
     def again(self, node):
         """Bring it there again."""
+
+    def obeys(self, topic, message):
+        """Whether the message makes sense, so that it does what it says."""
+        return False
 
 
 class RealController(Subject):
@@ -156,6 +161,10 @@ class Supervises(Subject):
         if (report := node._others.report) is not None:
             assert isinstance(report.progress, float)
 
+    def obeys(self, topic, message):
+        """Whoever says that the learner has failed is believed, and the run ends."""
+        return topic == topics.LEARNER_REPORT and message.level == DiagnosticStatus.ERROR
+
 
 SUBJECTS = (RealController, LockstepController, Recorded, Homes, Simulates, Supervises)
 
@@ -220,7 +229,7 @@ def test_no_message_ends_a_node(subject, places):
         @given(heard=heard_by(node))
         def hear(heard):
             for topic, message in heard:
-                if topic not in node.heard:
+                if topic not in node.heard or subject.obeys(topic, message):
                     continue
                 lines = len(node.lines)
                 with harmless():

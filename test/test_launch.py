@@ -17,6 +17,7 @@ import pytest
 from foreign_process import driver
 from quick_run import quick_file
 from remote_pair import new_run, play
+from waiting import PATIENCE
 
 from hucrl_ros.cli.runs import up
 from hucrl_ros.config.files import share_directory
@@ -83,6 +84,7 @@ def fake_launch(monkeypatch):
         "launch.actions",
         "DeclareLaunchArgument",
         "EmitEvent",
+        "ExecuteProcess",
         "LogInfo",
         "OpaqueFunction",
         "RegisterEventHandler",
@@ -140,7 +142,7 @@ def test_learning_starts_exactly_the_nodes_of_the_list(fake_launch, tmp_path):
 
 @needs_fakes
 def test_each_option_of_up_is_a_launch_argument(fake_launch):
-    """But for figures, which a launch doesn't draw."""
+    """But for figures, which are drawn after a run."""
     options = set(inspect.signature(up).parameters) - {"ctx", "no_figures"}
     others = {"source": "from", "settings": "set", "real_time": "mode", "lockstep": "mode"}
     assert declared("learn.launch.py").keys() == {others.get(name, name) for name in options}
@@ -191,9 +193,21 @@ def test_launch_waits_for_a_learner_on_another_machine(fake_launch, tmp_path, ca
     assert f"hucrl learner --robot http://{address}" in capsys.readouterr().out
 
 
+def evaluate_until_heard(name, **arguments):
+    """Again where a busy machine lets a launch hear too little of the driver."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return evaluate(name, **arguments)
+        except HucrlError as error:
+            if "the robot can't be controlled" not in str(error) or time.monotonic() > end:
+                raise
+
+
 @needs_fakes
 @pytest.mark.ros
-def test_launch_looks_at_a_robot_before_it_begins(fake_launch, ros_domain, tmp_path):
+def test_launch_looks_at_a_robot_before_it_begins(fake_launch, ros_domain, tmp_path, monkeypatch):
+    monkeypatch.setattr("hucrl_ros.doctor.evidence.STARTUP_S", PATIENCE)
     given = {"out": str(tmp_path / "run"), "no_simulator": "true"}
     with pytest.raises(HucrlError, match="something has to limit it"):
         evaluate("learn.launch.py", **given)
@@ -202,8 +216,7 @@ def test_launch_looks_at_a_robot_before_it_begins(fake_launch, ros_domain, tmp_p
         evaluate("learn.launch.py", **given)
     assert not (tmp_path / "run").exists()
     with driver():
-        time.sleep(5.0)  # The driver loads for longer than it is waited for.
-        started = nodes_of(evaluate("learn.launch.py", **given))
+        started = nodes_of(evaluate_until_heard("learn.launch.py", **given))
     run = RunFolder.open(tmp_path / "run")
     assert list(started) == [node.name for node in learning_graph(run, simulated=False)]
     assert run.on_robot.exists()
@@ -226,6 +239,27 @@ def test_what_does_not_go_together_is_refused(fake_launch, tmp_path, given, said
     with pytest.raises(HucrlError, match=said):
         evaluate("learn.launch.py", out=str(tmp_path / "run"), **given)
     assert not (tmp_path / "run").exists()
+
+
+@needs_fakes
+def test_launch_shows_a_page_only_where_it_is_wished(fake_launch, tmp_path):
+    out = tmp_path / "run"
+    alone = evaluate("learn.launch.py", out=str(out))
+    folder._HELD.close()
+    watched = evaluate("learn.launch.py", out=str(out), resume="true", watch="true")
+    assert [part.kind for part in watched] == [*(part.kind for part in alone), "ExecuteProcess"]
+    page = watched[-1].kwargs
+    assert page["additional_env"] == {PARENT_VARIABLE: str(os.getpid())}
+    # Its end isn't the launch's: a run needs no page.
+    assert "on_exit" not in page
+    done = subprocess.run(
+        [*page["cmd"], "--host", "192.0.2.1"],  # no machine's address, so it ends at once
+        env={**os.environ, "PYTHONPATH": _with_checkout()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.startswith("hucrl watch: --host 192.0.2.1 --port 8080: "), done
 
 
 @needs_fakes
@@ -314,7 +348,6 @@ def test_launch_teaches_the_pendulum_and_ends_by_itself(ros_domain, tmp_path):
         env={**os.environ, "PYTHONPATH": _with_checkout()},
         capture_output=True,
         text=True,
-        timeout=110,
         start_new_session=True,
         check=False,
     )
@@ -337,7 +370,7 @@ def test_ctrl_c_ends_a_launch_with_all_its_nodes(ros_domain, tmp_path):
         if "waiting for the nodes" in line:
             break
     os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
 
@@ -366,7 +399,7 @@ def test_a_killed_launch_leaves_no_nodes(ros_domain, bundle):
             assert node.is_running()
             launcher.kill()
             launcher.wait()
-            assert psutil.wait_procs([node], timeout=60)[1] == []
+            assert psutil.wait_procs([node], timeout=PATIENCE)[1] == []
         finally:
             if node.is_running():
                 node.kill()

@@ -7,12 +7,14 @@ from typing import ClassVar, NamedTuple, get_args
 import numpy as np
 import pytest
 import torch
+from manifest_factory import write_manifest
+from safetensors import safe_open
 from safetensors.torch import load_file
 from tiny_learning import STEPS, random_episode, short_episodes, tiny_config  # noqa: F401
 
 from hucrl_ros.config.schema import KERNEL_MODELS, ModelName, StrategyName
 from hucrl_ros.controller.bundle import load_bundle
-from hucrl_ros.controller.manifest import BundleFields, read_manifest
+from hucrl_ros.controller.manifest import MANIFEST, BundleFields, dump_manifest, read_manifest
 from hucrl_ros.errors import LearningError
 from hucrl_ros.learning.dataset import RecordedEpisode, hash_of, join_transitions
 from hucrl_ros.learning.learner import Learner
@@ -115,6 +117,69 @@ def test_learning_goes_on_from_the_last_checkpoint(learner_of):
     assert torch.equal(learned(learner_of(), 2).weights, expected.weights)
     one.run.checkpoint(0).unlink()
     assert not torch.equal(learned(learner_of(), 2).weights, expected.weights)
+
+
+def steered(learner, strategy):
+    """A learner of the same run, with a strategy that a person chose."""
+    return Learner(learner.config.model_copy(update={"strategy": strategy}), learner.run)
+
+
+def part(learner, start):
+    return {k: v.clone() for k, v in learner._modules.state_dict().items() if k.startswith(start)}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+@pytest.mark.parametrize("strategy", [name for name in get_args(StrategyName) if name != "greedy"])
+def test_another_strategy_learns_on_from_the_same_model_and_back(learner_of, strategy):
+    own = learner_of(strategy="greedy")
+    assert learned(own, 1).fields.strategy == "greedy"
+    assert safe_open(own.run.checkpoint(0), framework="pt").metadata() is None, "as ever"
+    own.restore(0)
+    chosen = steered(own, strategy)
+    chosen.restore(0)
+    assert same(part(chosen, "step.model."), part(own, "step.model."))
+    assert same(part(chosen, "actors.policy."), part(own, "actors.policy."))
+    written = learned(chosen, 2)
+    assert written.fields.strategy == strategy and torch.isfinite(written.weights).all()
+    assert learned(steered(own, strategy), 2).weights.equal(written.weights), (
+        "done again: the same"
+    )
+    resumed = learner_of(strategy="greedy")
+    for learner in (resumed, chosen):
+        learner.restore(1)
+    assert same(part(resumed, "step.model."), part(chosen, "step.model."))
+    assert learned(resumed, 3).fields.strategy == "greedy"
+    assert safe_open(own.run.checkpoint(2), framework="pt").metadata() is None
+
+
+def test_what_an_older_bundle_earned_is_its_own(learner_of, caplog):
+    learner = learner_of(strategy="greedy")
+    for number, repeats in ((1, None), (2, None), (3, 1), (4, None)):
+        path = learner.run.bundle(number)
+        manifest = read_manifest(write_manifest(path, number))
+        told = manifest.model_copy(update={"repeats": repeats})
+        (path / MANIFEST).write_text(dump_manifest(told))
+    returns = {0: 0.0, 1: 10.0, 2: 20.0, 3: 30.0, 4: 40.0, 5: 50.0}
+    assert learner._earned(returns, {k: k for k in returns}) == {1: 20.0, 2: 20.0, 4: 40.0}
+    flown = {0: 0, 1: 1, 2: 2, 3: 2, 4: 0, 5: 3}
+    earned = learner._earned(returns, flown)
+    assert earned == {2: 25.0, 1: 30.0}
+    assert list(earned)[-1] == 1, "flew last"
+
+
+def test_complexity_is_of_the_model_that_played(learner_of):
+    learner = learner_of()
+    learned(learner, 1)
+    learned(learner, 2)
+    learner.restore(0)
+    newest, another = EPISODES[1]._replace(flown=1), EPISODES[1]._replace(flown=0)
+    assert learner._error_in(EPISODES[1], 2) == learner._error_in(newest, 2)
+    assert learner._error_in(newest, 2).complexity > 0.0
+    assert learner._error_in(another, 2).complexity is None
+    assert learner._error_in(another, 2).surprise == learner._error_in(newest, 2).surprise
 
 
 def test_a_missing_checkpoint_is_said_in_the_log(learner_of, caplog):

@@ -6,7 +6,8 @@ import threading
 import pytest
 from fabricated_run import fabricate_run
 from manifest_factory import write_manifest
-from quick_run import SETTINGS, wait_until
+from quick_run import SETTINGS
+from waiting import PATIENCE, wait_until
 
 from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config
@@ -33,7 +34,7 @@ class ScriptedLearner:
         return self
 
     def export_initial(self):
-        assert self.prepared.wait(10.0)
+        assert self.prepared.wait(PATIENCE)
         self.initial_exports += 1
         return write_manifest(self.run.bundle(0), 0)
 
@@ -59,7 +60,7 @@ def learner(run_folder):
 def worker(run_folder, learner):
     worker = LearningWorker(Config(), run_folder, 1, learner)
     yield worker
-    assert worker.close(10.0)
+    assert worker.close(PATIENCE)
 
 
 def finish_episode(run, index=0):
@@ -82,7 +83,7 @@ def test_a_first_bundle_that_exists_stays(run_folder, learner):
     worker = LearningWorker(Config(), run_folder, 1, learner)
     wait_for(worker, "idle")
     assert learner.initial_exports == 0
-    assert worker.close(10.0)
+    assert worker.close(PATIENCE)
 
 
 def test_a_first_bundle_that_another_run_gives_is_learned_on_request(run_folder, learner):
@@ -95,7 +96,7 @@ def test_a_first_bundle_that_another_run_gives_is_learned_on_request(run_folder,
     wait_for(worker, "done")
     assert worker.status.episode == -1
     assert worker.status.bundle == run_folder.bundle(0)
-    assert worker.close(10.0)
+    assert worker.close(PATIENCE)
 
 
 def test_it_is_busy_while_it_prepares_and_learns(learner, run_folder):
@@ -111,6 +112,24 @@ def test_it_is_busy_while_it_prepares_and_learns(learner, run_folder):
     assert worker.status.values == {"episode": 0, "progress": 0.0}
     learner.go_on.set()
     wait_for(worker, "done")
+    assert worker.close(PATIENCE)
+
+
+def test_another_strategy_begins_with_the_next_learning(learner, run_folder):
+    made = []
+
+    def make(config, run):
+        made.append(config.strategy)
+        return learner
+
+    worker = LearningWorker(Config(strategy="optimistic"), run_folder, 1, make)
+    wait_for(worker, "idle")
+    learner.go_on.set()
+    for number, strategy in enumerate(("optimistic", "greedy", "greedy")):
+        finish_episode(run_folder, number)
+        worker.request(Config(strategy=strategy))
+        wait_for(worker, "done")
+    assert made == ["optimistic", "greedy"], "made anew only where it changes"
     assert worker.close(10.0)
 
 
@@ -185,7 +204,7 @@ def test_a_failed_preparation_is_tried_again_with_the_next_request(run_folder):
     finish_episode(run_folder)
     worker.request()
     wait_for(worker, "done")
-    assert worker.close(10.0)
+    assert worker.close(PATIENCE)
 
 
 def test_closing_stops_learning_at_once_and_nothing_is_written(run_folder, learner):
@@ -194,7 +213,7 @@ def test_closing_stops_learning_at_once_and_nothing_is_written(run_folder, learn
     finish_episode(run_folder)
     worker.request()
     wait_until(lambda: learner.niceness is not None)
-    assert worker.close(10.0)
+    assert worker.close(PATIENCE)
     assert not run_folder.bundle(1).exists()
 
 
@@ -204,7 +223,7 @@ def test_a_thread_that_does_not_stop_is_told(run_folder, learner):
     worker = LearningWorker(Config(), run_folder, 1, learner)
     assert not worker.close(0.1)
     blocked.set()
-    assert worker.close(10.0)
+    assert worker.close(PATIENCE)
 
 
 # The node in a process of its own, with the real learner.
@@ -221,7 +240,6 @@ def recorded_run(tmp_path):
 
 
 @pytest.mark.ros
-@pytest.mark.timeout(900)
 def test_the_node_learns_refuses_a_second_request_and_stops_in_mid_fit(
     ros_domain, recorded_run, tmp_path
 ):

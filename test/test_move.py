@@ -13,10 +13,11 @@ import psutil
 import pytest
 import yaml
 from foreign_process import driver
+from waiting import PATIENCE, wait_until
 
 from hucrl_ros.config.files import share_directory
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.ros
 slow = pytest.mark.slow
 GAIN = 1 / (0.3 * 0.5**2)
 PATIENT = ("--set", "safety.stale_periods=20", "--set", "safety.outage_periods=400")
@@ -51,7 +52,6 @@ def moved(*words, task="pendulum"):
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=300,
             check=False,
         )
         if "nobody publishes" not in done.stdout and "nobody listens" not in done.stdout:
@@ -178,7 +178,6 @@ reward: {terms: [{term: upright, joint: pendulum_joint}]}
             [sys.executable, "-m", "hucrl_ros", "check", str(task)],
             capture_output=True,
             text=True,
-            timeout=120,
             check=False,
         )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -197,9 +196,7 @@ START = (
 
 
 def test_nobody_is_moved_without_consent(log):
-    done = subprocess.run(
-        words_of(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run(words_of(), stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 1
     assert "--move asks first, and there is no terminal: pass --yes to agree" in done.stderr
     with driver(velocity="none", commands_log=str(log)):
@@ -248,7 +245,7 @@ def moving(log):
         process = subprocess.Popen(
             words_of("--yes"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        wait_for(lambda: process.poll() is not None or any(commands(log)[-1:]))  # noqa: B023
+        wait_until(lambda: process.poll() is not None or any(commands(log)[-1:]))  # noqa: B023
         if process.poll() is None:
             break
         process.communicate()
@@ -264,13 +261,6 @@ def moving(log):
     finally:
         process.kill()
         process.communicate()
-
-
-def wait_for(condition, seconds=120.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "in vain"
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize(
@@ -290,11 +280,11 @@ def test_whatever_ends_it_the_last_command_is_zero(whom, how, code, log):
                 child for child in mover.children() if "stopper" in " ".join(child.cmdline())
             ]
             os.kill(process.pid if whom == "check" else mover.pid, how)
-            assert process.wait(60) == code
-            psutil.wait_procs([mover, *stopper], timeout=60)
+            assert process.wait(PATIENCE) == code
+            psutil.wait_procs([mover, *stopper], timeout=PATIENCE)
             assert not mover.is_running() or mover.status() == psutil.STATUS_ZOMBIE
             assert not any(each.is_running() for each in stopper)
-        wait_for(lambda: commands(log)[-1] == 0.0, 10.0)
+        wait_until(lambda: commands(log)[-1] == 0.0)
         count = len(commands(log))
         time.sleep(0.3)
         assert len(commands(log)) == count, "nobody sends any more"
@@ -305,9 +295,9 @@ def test_whatever_ends_it_the_last_command_is_zero(whom, how, code, log):
 def test_a_mover_that_hangs_leaves_no_effort_in_force(log):
     with driver(commands_log=str(log), rate=200), moving(log) as (process, mover):
         mover.suspend()
-        wait_for(lambda: commands(log)[-1] == 0.0, 10.0)
+        wait_until(lambda: commands(log)[-1] == 0.0)
         mover.resume()
-        assert process.wait(300) == 0, "the pulse is played again"
+        assert process.wait(PATIENCE) == 0, "the pulse is played again"
     assert commands(log)[-1] == 0.0
 
 
@@ -315,6 +305,6 @@ def test_a_mover_that_hangs_leaves_no_effort_in_force(log):
 def test_a_driver_that_dies_ends_the_motion(log):
     with driver(commands_log=str(log), rate=200) as robot, moving(log) as (process, _):
         robot.kill()
-        shown = process.communicate(timeout=120)[0]
+        shown = process.communicate(timeout=PATIENCE)[0]
     assert process.returncode == 1
     assert "no joint state for" in shown

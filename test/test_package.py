@@ -31,7 +31,6 @@ def run(*command: str, cwd: Path, **variables: str) -> "subprocess.CompletedProc
         env={**kept, **variables},
         capture_output=True,
         text=True,
-        timeout=110,
         check=False,
     )
 

@@ -1,5 +1,7 @@
 """From a command line to a run's folder: every wrong wish gets one line that names it."""
 
+import os
+
 import pytest
 from linear_system import PushedMass
 
@@ -249,3 +251,15 @@ def test_nothing_is_made_of_a_run_that_is_refused(command, tmp_path, capsys):
     assert main(words) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not out.exists()
+
+
+def test_a_run_tells_who_plays_it_and_where(tmp_path):
+    run = prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
+    assert run.player is None
+    with run.locked(domain=7):
+        assert run.player == (os.getpid(), 7)
+    assert run.player is None
+    with run.locked():
+        assert run.player == (os.getpid(), None)
+    run.lock.write_text("no number\n")
+    assert run.player is None

@@ -2,9 +2,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from waiting import wait_until
 
 from hucrl_ros.nodes import process_liveness
 from hucrl_ros.nodes.process_liveness import (
@@ -19,13 +19,8 @@ import sys, time
 from hucrl_ros.nodes.process_liveness import ProcessLiveness
 lifeline = ProcessLiveness(sys.argv[1])
 print("held", flush=True)
-time.sleep(60)
+time.sleep(3600)
 """
-
-
-def wait_for(condition):
-    """The kernel takes a moment for a signal."""
-    return any(condition() or time.sleep(0.01) for _ in range(1000))
 
 
 @pytest.fixture
@@ -58,7 +53,7 @@ def test_a_killed_process_is_noticed_before_it_is_gone(name, holder):
     assert watcher.connect()
     assert not watcher.stopped
     holder.send_signal(signal.SIGSTOP)
-    assert wait_for(lambda: not watcher.ended() and watcher.stopped), "it may go on"
+    wait_until(lambda: not watcher.ended() and watcher.stopped)  # it may go on
     holder.kill()
     assert watcher.ended()
 

@@ -4,16 +4,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
+from waiting import wait_until
 
 from hucrl_ros.run import processes
 from hucrl_ros.run.processes import FIRST_S, GRACE_S, KILL_S, Exit, ProcessGroup
 
 READY = "print('ready', flush=True); "
-SLEEPER = READY + "import time; time.sleep(60)"
+SLEEPER = READY + "import time; time.sleep(3600)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
 
 
@@ -27,13 +27,6 @@ def group(tmp_path):
 def python(code: str) -> list[str]:
     # -S: the environment's start-up hooks would only slow the test down.
     return [sys.executable, "-S", "-c", code]
-
-
-def wait_until(condition, timeout_s=10.0):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def is_zombie(pid):
@@ -114,9 +107,7 @@ def test_stop_ends_the_first_ones_before_it_signals_the_others(group, tmp_path, 
 
 def test_a_process_that_ignores_sigterm_is_killed_within_the_bound(group, tmp_path):
     pid = start_ready(group, tmp_path, "stubborn", STUBBORN)
-    begin = time.monotonic()
     assert group.stop(first=["stubborn"]) == ("stubborn",)
-    assert time.monotonic() - begin < 15.0
     wait_until(lambda: not psutil.pid_exists(pid) or is_zombie(pid))
     assert FIRST_S < GRACE_S
     assert GRACE_S + KILL_S < 5.0
@@ -125,7 +116,7 @@ def test_a_process_that_ignores_sigterm_is_killed_within_the_bound(group, tmp_pa
 def test_stop_reaches_what_a_process_started_itself(group, tmp_path):
     grandchild = (
         "import subprocess, sys\n"
-        f"child = subprocess.Popen({python('import time; time.sleep(60)')!r})\n"
+        f"child = subprocess.Popen({python('import time; time.sleep(3600)')!r})\n"
         "print(child.pid, flush=True)\n"
         "child.wait()\n"
     )
@@ -135,16 +126,8 @@ def test_stop_reaches_what_a_process_started_itself(group, tmp_path):
     assert group.alive() == ("parent",)
     pid = int(log.read_text())
     group.stop()
-    wait_until(lambda: not psutil.pid_exists(pid) or _is_zombie(pid))
+    wait_until(lambda: not psutil.pid_exists(pid) or is_zombie(pid))
     assert not psutil.pid_exists(start)
-
-
-def _is_zombie(pid):
-    # Where nobody adopts orphans, a dead grandchild keeps its number.
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def test_stop_of_nothing_does_nothing(group):
@@ -172,7 +155,7 @@ def test_children_die_with_a_parent_that_was_killed(tmp_path):
         "from hucrl_ros.run.processes import ProcessGroup\n"
         f"group = ProcessGroup(Path({str(tmp_path)!r}), os.environ)\n"
         f"print(group.start('child', {python(SLEEPER)!r}), flush=True)\n"
-        "time.sleep(60)\n"
+        "time.sleep(3600)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     try:
@@ -182,4 +165,4 @@ def test_children_die_with_a_parent_that_was_killed(tmp_path):
         parent.kill()
         parent.wait()
         parent.stdout.close()
-    wait_until(lambda: not psutil.pid_exists(pid) or _is_zombie(pid))
+    wait_until(lambda: not psutil.pid_exists(pid) or is_zombie(pid))

@@ -19,8 +19,9 @@ from hucrl_ros.errors import HucrlError, RunError
 from hucrl_ros.nodes import protocol
 from hucrl_ros.nodes.node_clients import LearnerReport
 from hucrl_ros.nodes.protocol import Protocol
+from hucrl_ros.nodes.steering import Steering
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
+from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress, describe_episode
 from hucrl_ros.run.summary import read_summary
 from hucrl_ros.run.summary_writer import Ledger
 from hucrl_ros.tasks import make_task
@@ -116,7 +117,8 @@ class Robot:
 
     def _save(self):
         rng = np.random.default_rng(0)
-        record(self.run.bag(self.run.finished_episodes()), *play_random(rng), np.ones(400))
+        bag = self.run.bag(self.run.finished_episodes())
+        record(bag, *play_random(rng), np.ones(400), self.loaded)
 
     def _learn(self):
         episodes = self.run.finished_episodes()
@@ -140,7 +142,16 @@ class Stage:
         self.ledger = Ledger(run, config, task)
         self.progress = Progress(config, steps=task.steps)
         self.progress.finished = list(self.ledger.episodes)
-        self.protocol = Protocol(run, config, self.robot, self.ledger, self.monitor, self.progress)
+        self.steering = Steering()
+        self.protocol = Protocol(
+            run,
+            config,
+            self.robot,
+            self.ledger,
+            self.monitor,
+            self.progress,
+            self.steering,
+        )
 
     def play(self):
         """Go on to the end; what never comes is complained about at once."""
@@ -499,6 +510,124 @@ def test_what_stops_its_first_learning_says_so(tmp_path):
     stage.progress.enter(Phase.FITTING)
     assert stage.protocol.place == "learning from another run"
     assert "learner: no bundle" in complaint_of(stage)
+
+
+# A person steers.
+
+
+def played_by(stage):
+    return [episode.bundle for episode in read_summary(stage.run.summary).episodes]
+
+
+def steered(stage, at, **wishes):
+    """Play to the end; when `at` holds for the first time, something is wished for."""
+    for wait in stage.protocol.script():
+        if wishes and at(stage):
+            for name, value in wishes.items():
+                setattr(stage.steering, name, value)
+            wishes = {}
+        if not wait.ready():
+            raise RunError(f"{stage.protocol.place}: {wait.complaint()}")
+    assert not wishes
+
+
+def test_the_bundle_that_a_person_chose_flies_from_the_next_episode_on(stage):
+    stage.run.change(Config(episodes=3))
+    stage = Stage(stage.run)
+    running = lambda stage: stage.progress.phase is Phase.RUNNING and stage.progress.episode == 1  # noqa: E731
+    steered(stage, running, bundle="bundle_000")
+    loaded = [line for line in stage.robot.log if line.startswith("bundle")]
+    assert loaded == ["bundle_000", "bundle_001", "bundle_000"]
+    assert played_by(stage) == [f"bundles/bundle_00{k}" for k in (0, 1, 0)]
+    returns = [e.predicted_return for e in read_summary(stage.run.summary).episodes]
+    assert returns == [None, 200.0, None], "bundle 0 is random and predicts nothing"
+    assert stage.run.bundle(3).is_dir(), "learned as ever"
+    assert "played by bundle 0" in describe_episode(stage.progress.finished[2])
+    assert "played by" not in describe_episode(stage.progress.finished[1])
+
+
+def test_after_a_resume_the_newest_flies_and_the_summary_knows_who_flew(stage):
+    stage.steering.bundle = "bundle_000"
+    stage.play()
+    assert [line for line in stage.robot.log if line.startswith("bundle")] == ["bundle_000"]
+    stage.run.change(Config(episodes=3))
+    again = Stage(stage.run)
+    again.play()
+    assert [line for line in again.robot.log if line.startswith("bundle")] == ["bundle_002"]
+    assert played_by(again) == [f"bundles/bundle_00{k}" for k in (0, 0, 2)]
+
+
+def test_what_the_controller_refuses_is_not_replaced_by_the_newest(stage):
+    write_manifest(stage.run.bundles / "bundle_007", 7)
+    stage.steering.bundle = "bundle_007"
+    publish = stage.robot.publish_bundle
+
+    def refuse(path):
+        stage.robot.bundle_error = "looser than the safety in force" if "007" in path else ""
+        publish(path)
+
+    stage.robot.publish_bundle = refuse
+    held = 0
+    for wait in stage.protocol.script():
+        if stage.progress.phase is Phase.REFUSED:
+            held += 1
+            assert not wait.ready() and wait.timeout_s == float("inf")
+            assert stage.robot.log == ["configure", "bundle_007"], "nothing moves"
+            stage.steering.bundle = ""
+        assert wait.ready()
+    assert held == 1 and len(stage.ledger.episodes) == 2
+    (note,) = read_summary(stage.run.summary).events
+    assert note.endswith(
+        "controller: looser than the safety in force; waiting for another next.bundle"
+    )
+
+
+def test_a_pause_lets_the_episode_end_and_nothing_else_begin(stage):
+    paused, script = 0, stage.protocol.script()
+    for wait in script:
+        if stage.progress.phase is Phase.RUNNING and not paused:
+            stage.steering.paused = True
+        if stage.progress.phase is Phase.PAUSED:
+            paused += 1
+            assert stage.robot.log[2:] == EPISODE, "the episode is whole, and not learned from"
+            assert not wait.ready() and wait.timeout_s == float("inf")
+            stage.steering.paused = False
+        assert wait.ready()
+    assert paused == 1 and len(stage.ledger.episodes) == 2
+    assert "learn" in stage.robot.log
+
+
+def test_a_pause_while_it_learns_keeps_the_next_episode_back(stage):
+    paused = 0
+    for wait in stage.protocol.script():
+        if stage.progress.phase is Phase.FITTING and not paused:
+            stage.steering.paused = True
+        if stage.progress.phase is Phase.PAUSED and not paused:
+            paused += 1
+            assert stage.robot.log[7:] == ["learn", "bundle_001"]
+            assert stage.run.bundle(1).is_dir() and not wait.ready()
+            stage.steering.bundle, stage.steering.paused = "bundle_000", False
+        assert wait.ready()
+    assert paused == 1
+    assert stage.robot.log[7:11] == ["learn", "bundle_001", "bundle_000", "record True"]
+
+
+@pytest.mark.parametrize("how", ["person", "home"])
+def test_a_pause_while_the_robot_is_put_at_the_start_has_it_put_there_again(how, tmp_path):
+    stage = robots_stage(tmp_path, how)
+    placing = {"person": Phase.PERSON, "home": Phase.HOMING}[how]
+    placed = paused = 0
+    for wait in stage.protocol.script():
+        if stage.progress.phase is placing:
+            placed += 1
+            stage.steering.paused = placed == 1
+            stage.protocol.confirm()
+        if stage.progress.phase is Phase.PAUSED:
+            paused += 1
+            assert stage.robot.log[-1] != "record True"
+            stage.steering.paused = False
+        assert wait.ready()
+    assert (placed, paused, len(stage.ledger.episodes)) == (2, 1, 1)
 
 
 # A learner on another machine.

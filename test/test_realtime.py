@@ -40,6 +40,15 @@ def test_priority_is_asked_for_this_thread_but_not_for_other_python_threads(sche
     assert {call[1:] for call in scheduler} == {(os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, 42)}
 
 
+@pytest.mark.parametrize(("loop", "given"), [(50, [1]), (3, [1]), (2, []), (0, [])])
+def test_a_thread_that_loads_is_behind_the_loop_and_before_ordinary_processes(
+    loop, given, scheduler
+):
+    realtime.prefer_this_thread(ControlSettings(realtime_priority=loop))
+    policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
+    assert scheduler == [(0, policy, priority) for priority in given]
+
+
 def test_threads_of_libraries_get_the_priority_too(scheduler):
     import onnxruntime
 

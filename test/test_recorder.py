@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import yaml
 from bag_messages import actions_so_far
-from ros_harness import PATIENCE, Harness, ScriptedController, stamp_ns, stop
+from ros_harness import Harness, ScriptedController, stamp_ns, stop
 from rosbags.highlevel import AnyReader
 from std_srvs.srv import SetBool
+from waiting import PATIENCE
 
 from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.reader import read_episode

@@ -6,9 +6,10 @@ import shutil
 import socket
 
 import pytest
-from quick_run import wait_until
 from remote_pair import CONFIG, TOKEN, files_in, new_run, pair, play, write_bundle
+from waiting import wait_until
 
+from hucrl_ros.controller import examiner
 from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
 from hucrl_ros.run.remote.contract import CHECKPOINT_BYTES
 
@@ -208,6 +209,27 @@ def test_a_bundle_whose_graphs_are_not_what_they_say_is_deleted(robot, bundle, t
     assert "policy.onnx" in json.loads(answer)["error"]
     assert not robot.run.bundle(0).exists()
     assert list(robot.run.incoming.iterdir()) == []
+
+
+CRASHES = """
+import os, signal
+from hucrl_ros.controller import examiner
+examiner.load_bundle = lambda path, **known: os.kill(os.getpid(), signal.SIGSEGV)
+examiner.main()
+"""
+
+
+def test_a_bundle_that_ends_the_process_that_loads_it_ends_no_other(robot, bundle, monkeypatch):
+    monkeypatch.setattr(examiner, "PROGRAM", ("-c", CRASHES))
+    send(robot, bundle)
+    status, _, answer = robot.ask("POST", "/bundles/0")
+    assert status == 422
+    line = json.loads(answer)["error"]
+    assert line == "bundle_000: ended the process that examined it, by SIGSEGV"
+    assert not robot.run.bundle(0).exists() and list(robot.run.incoming.iterdir()) == []
+    monkeypatch.undo()
+    send(robot, bundle)
+    assert robot.ask("POST", "/bundles/0")[0] == 200, "another one is taken"
 
 
 def test_a_new_session_begins_with_nothing_half_sent(tmp_path, bundle):

@@ -5,6 +5,7 @@ import threading
 import pytest
 from remote_pair import CONFIG, Pair, new_run, pair, play, write_bundle
 from test_learner_node import ScriptedLearner
+from waiting import PATIENCE, wait_until
 
 from hucrl_ros.config.files import override
 from hucrl_ros.errors import LearningError, RunError
@@ -58,7 +59,7 @@ class Learning:
             self.ended = error
 
     def join(self):
-        self._thread.join(60)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
         return self.ended
 
@@ -68,14 +69,6 @@ def scripted(monkeypatch):
     monkeypatch.setattr(remote, "POLL_S", 0.02)
     monkeypatch.setattr(remote, "RETRY_S", 0.05)
     return Scripted()
-
-
-def wait_until(condition):
-    for _ in range(3000):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("waited in vain")
 
 
 def reported(robot, message):

@@ -41,10 +41,10 @@ def gets(robot):
     asked = []
     fetch = robot.client._response
 
-    def noted(method, path, content, headers):
+    def noted(method, path, content, headers, *patience):
         if path.startswith("/files/"):
             asked.append((method, path.removeprefix("/files/"), headers.get("Range", "")))
-        return fetch(method, path, content, headers)
+        return fetch(method, path, content, headers, *patience)
 
     robot.client._response = noted
     return asked

@@ -8,10 +8,11 @@ import subprocess
 import sys
 
 import pytest
-from quick_run import PATIENCE, Up, quick_arguments, wait_until
+from quick_run import Up, quick_arguments
 from remote_pair import files_in, free_port
 from slow_network import Network
 from test_foreign_driver import driver, robots_domain
+from waiting import PATIENCE, wait_until
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
@@ -22,7 +23,7 @@ from hucrl_ros.run.prepare import RunOptions, prepare_run
 from hucrl_ros.run.summary import episode_return, read_summary
 from hucrl_ros.tasks import make_task
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.ros
 __all__ = ["robots_domain"]
 
 
@@ -115,7 +116,7 @@ def test_a_learner_elsewhere_gives_the_bundles_that_one_here_gives(tmp_path, wit
         token = token_of(robot)
         assert token.stat().st_mode & 0o777 == 0o600
         secret = token.read_text().strip()
-        wait_until(lambda: answers(port), PATIENCE)
+        wait_until(lambda: answers(port))
         with Elsewhere(port, wrong, tmp_path / "nobody") as nobody:
             assert nobody.end() == 1
         assert nobody.output.splitlines()[-1].endswith("the robot's side has another token")
@@ -187,7 +188,7 @@ def test_whoever_is_killed_the_run_goes_on(tmp_path):
         with Elsewhere(network.port, token, mirror) as learner:
             assert network.is_holding.wait(PATIENCE), "in the middle of the first bag"
             part = learner.run.incoming / "episodes" / "episode_000" / "episode_000.mcap"
-            wait_until(lambda: part.is_file() and part.stat().st_size, PATIENCE)
+            wait_until(lambda: part.is_file() and part.stat().st_size)
             learner.process.send_signal(signal.SIGKILL)
             learner.end()
         had, whole = part.stat().st_size, robot.run.bag(0) / "episode_000.mcap"
@@ -202,7 +203,7 @@ def test_whoever_is_killed_the_run_goes_on(tmp_path):
             assert any(f"Range: bytes={had}-" in request for request in network.requests)
             robot.signal(signal.SIGKILL)
             robot.end()
-            wait_until(lambda: robot.remaining() == [], PATIENCE)
+            wait_until(lambda: robot.remaining() == [])
             with robots_side(port, robot.run.root, "--resume") as again:
                 assert again.end() == 0, again.stderr
                 assert learner.end() == 0, learner.output

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as some
-from quick_run import wait_until
 from remote_pair import CONFIG, TOKEN, Pair, files_in, new_run, pair, play, write_bundle
+from waiting import wait_until
 
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.remote import server

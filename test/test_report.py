@@ -13,6 +13,7 @@ from hucrl_ros.experiments.phase import VIEWS, phase_points, select_episodes, un
 from hucrl_ros.experiments.report import choose_clips, make_report
 from hucrl_ros.experiments.video import Clip, load_clips, render_videos, save_clips
 from hucrl_ros.robots import make_robot
+from hucrl_ros.robots.poses import way_of
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import Summary, read_summary, write_summary
 
@@ -178,7 +179,7 @@ def test_a_robot_of_which_the_state_has_the_speed_alone_moves_on_in_its_film():
         states.append(robot.step(np.array([1.0, -0.5, 0.5, 0.2, 1.0, -0.3])))
         places.append(robot.data.qpos[address])
     assert np.ptp(places) > 0.1
-    (found,) = video.way_of(robot, np.array(states)).items()
+    (found,) = way_of(robot, np.array(states)).items()
     assert found[0] == address
     np.testing.assert_allclose(found[1], places, atol=0.15 * np.ptp(places))
-    assert video.way_of(make_robot("pendulum"), np.zeros((3, 2))) == {}
+    assert way_of(make_robot("pendulum"), np.zeros((3, 2))) == {}

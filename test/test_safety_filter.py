@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from sliding_mass import Slide, filter_of, wall
 
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
+from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import ModelSettings, SafetySettings
 from hucrl_ros.controller.bundle import load_bundle
-from hucrl_ros.controller.safety_filter import make_safety_filter
+from hucrl_ros.controller.engines.fan import Fan
+from hucrl_ros.controller.safety_filter import SafetyFilter, make_safety_filter
 from hucrl_ros.experiments.train import train
 from hucrl_ros.run.prepare import RunOptions, prepare_run
 
@@ -115,6 +117,30 @@ def test_a_wary_filter_holds_more_possible():
         return max(free, default=0.0)
 
     assert last(wary=True) < last(wary=False)
+
+
+@pytest.mark.parametrize(("joint", "allowed"), [("cart", True), ("pole", False)])
+def test_what_no_action_stops_has_to_be_inside_in_the_same_time_again(joint, allowed):
+    """At the fan's end both joints move on equally fast; only the cart can be stopped."""
+    spec = RobotSpec("cart", ("cart", "pole"), ("cart",), (1.0,), 0.05)
+    entry, horizon = spec.joint_names.index(joint), 20
+
+    def expect(states, shares):
+        following = states.copy()
+        following[:, 2] += 0.5 * shares[:, 0]
+        return following
+
+    def fans(state, first, backup, patterns, beta):
+        ahead = state + 0.1 * np.arange(horizon + 1)[:, None] * [1.0, 1.0, 0.0, 0.0] / horizon
+        shape = (len(first), len(patterns))
+        return Fan(np.broadcast_to(ahead, (*shape, *ahead.shape)), np.zeros((*shape, horizon, 1)))
+
+    def room(states, actions):
+        return (0.15 - states[:, entry : entry + 1]) / 0.01
+
+    found = SafetyFilter(spec, (), room, fans, expect, np.ones(1), 1.0)
+    let = found.check(np.array([0.0, 0.0, 0.1, 0.1]), np.zeros(1))
+    assert let.proved == allowed
 
 
 def test_what_is_not_finite_is_not_let_through():

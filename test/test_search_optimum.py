@@ -111,7 +111,6 @@ def test_a_short_search_goes_most_of_the_way_to_the_optimistic_optimum(algorithm
 
 @EACH_SEARCH
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("optimistic", [False, True], ids=["certain", "optimistic"])
 def test_a_search_finds_the_optimum(algorithm, optimistic):
     found = outcome_of(algorithm, optimistic, **{**PATIENT, **SLOWER.get(algorithm, {})})
@@ -125,7 +124,6 @@ def test_a_search_finds_the_optimum(algorithm, optimistic):
 
 @EACH_SEARCH
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_optimism_pushes_towards_reward(algorithm):
     settings = settings_of(algorithm, **{**PUSHED[algorithm], "restart": 0.5})
     actors, result = search(settings, ExactStep(0.3), Climb(0.0), seed=2)

@@ -112,3 +112,60 @@ def test_a_physics_thread_that_has_ended_ends_the_node(node):
     assert node._health() and node.exit_code is None
     node._pacing.failure = RuntimeError("unstable")
     assert node._health() and node.exit_code == 1
+
+
+# The goal that a person wishes for.
+
+
+@pytest.fixture
+def reacher():
+    with alone(module.Simulator, task="reacher", mode="lockstep") as node:
+        yield node
+
+
+def goal(node):
+    place = node.sent["goal"][-1].pose.position
+    return [place.x, place.y, place.z]
+
+
+def test_a_goal_that_is_wished_for_holds_from_the_next_reset_on(reacher):
+    reset(reacher)
+    drawn, start = goal(reacher), states(reacher)[-1][2:]
+    assert reacher.asked_to_set("next.goal", [0.1, 0.25, -0.05]) == ""
+    command(reacher, *np.zeros(7))
+    assert goal(reacher) == drawn, "not in the episode under way"
+    reset(reacher)
+    assert goal(reacher) == pytest.approx([0.1, 0.25, -0.05])
+    reset(reacher)
+    assert goal(reacher) == pytest.approx([0.1, 0.25, -0.05]), "until it is changed"
+    assert reacher.asked_to_set("next.goal", []) == ""
+    reset(reacher)
+    with alone(module.Simulator, task="reacher", mode="lockstep") as other:
+        for _ in range(4):
+            reset(other)
+        assert goal(reacher) == goal(other), "the draws go on as if nobody had wished"
+        assert states(reacher)[-1][2:] == states(other)[-1][2:] and len(start) == 14
+
+
+@pytest.mark.parametrize(
+    ("wish", "reason"),
+    [
+        ([0.1, 0.25], "accepted: three numbers"),
+        ([0.1, 0.25, math.nan], "the task's goals are within x -0.2 to 0.2, y 0.05 to 0.45"),
+        ([0.1, 0.25, 9.0], "z -0.2 to 0.2 [m]"),
+        ("[0.1, 0, 0.1]", "accepted: three numbers"),
+        ([True, True, False], "accepted: three numbers"),
+    ],
+)
+def test_a_goal_that_the_task_never_has_is_refused(reacher, wish, reason):
+    refused = reacher.asked_to_set("next.goal", wish)
+    assert refused.startswith("next.goal = ") and reason in refused and "\n" not in refused
+    reset(reacher)
+    assert reacher._plant.wanted_goal is None
+
+
+def test_a_robot_without_a_goal_gets_none(node):
+    assert node.asked_to_set("next.goal", [0.0, 0.0, 0.0]) == (
+        "next.goal: the robot 'pendulum' has no goal"
+    )
+    assert node.asked_to_set("next.goal", []) == ""

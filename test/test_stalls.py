@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from bench import PERIOD, Bench, Process, short_bundle
 from bundle_factory import PLANNER, learned, shake, write_bundle
+from waiting import PATIENCE
 
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.agent import GRACE, Agent
@@ -195,8 +196,8 @@ def test_stalls_now_and_then_are_all_counted(bundle):
 def test_work_behind_another_agents_is_given_up_when_its_time_has_come():
     begun, end = Event(), Event()
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(lambda: begun.set() or end.wait(10))
-        assert begun.wait(10)
+        pool.submit(lambda: begun.set() or end.wait(PATIENCE))
+        assert begun.wait(PATIENCE)
         planner = DeadlinePlanner(pool)
         assert planner.run(lambda: 1 / 0, 0.0) == Planned(None, False, begun=False)
         assert not planner.busy, "it will never begin"
@@ -208,7 +209,7 @@ def test_a_bug_in_late_work_is_not_lost():
     end = Event()
     with ThreadPoolExecutor(1) as pool:
         planner = DeadlinePlanner(pool)
-        planner.run(lambda: end.wait(10) and 1 / 0, 0.0)
+        planner.run(lambda: end.wait(PATIENCE) and 1 / 0, 0.0)
         assert planner.busy or end.is_set()
         end.set()
     with pytest.raises(ZeroDivisionError):

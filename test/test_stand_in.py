@@ -20,7 +20,7 @@ from hucrl_ros.nodes import topics
 from hucrl_ros.run.summary import read_summary
 from hucrl_ros.tasks import make_task
 
-pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.ros
 PATIENT = QoSProfile(depth=10_000, reliability=ReliabilityPolicy.BEST_EFFORT)
 """Nothing is lost in this process."""
 STEP = 2 * math.pi / 4096

@@ -33,7 +33,7 @@ def make_episode(states, actions, **ticks):
     names = ("tick_ms", "missed", "source", "clamped", "filtered")
     count = len(actions)
     arrays = {name: np.asarray(ticks.get(name, np.zeros(count, int))) for name in names}
-    return SimpleNamespace(states=states, actions=actions, ticks=arrays, cut=False)
+    return SimpleNamespace(states=states, actions=actions, ticks=arrays, cut=False, bundle="")
 
 
 def make_manifest(episode=3, random=False, algorithm="dyna_mpc", promised=250.0, constraints=()):
@@ -177,7 +177,7 @@ def test_an_episode_is_summarised_with_paths_relative_to_the_run(tmp_path):
     )
     learned = SimpleNamespace(fit_s=0.5, search_s=1.5, complexity=0.25)
     task = make_task("pendulum", 0.2)
-    assert summarise_episode(episode, task, make_manifest(), learned, run) == EpisodeSummary(
+    assert summarise_episode(3, episode, task, make_manifest(), learned, run) == EpisodeSummary(
         index=3,
         return_=4.0,
         predicted_return=250.0,
@@ -201,7 +201,7 @@ def test_what_constraints_asked_for_and_where_they_were_left_is_counted_by_name(
     episode = make_episode(states, np.zeros((4, 1)), filtered=[0, 1, 1, 0])
     task = make_task("cartpole", 0.0)
     found = summarise_episode(
-        episode, task, make_manifest(constraints=task.constraint_names), None, run
+        3, episode, task, make_manifest(constraints=task.constraint_names), None, run
     )
     (rail,) = task.constraint_names
     assert (found.filtered, found.outside) == ({rail: 2}, {rail: 2})
@@ -211,7 +211,7 @@ def test_a_random_bundle_predicts_nothing(tmp_path):
     run = RunFolder.create(tmp_path / "run", Config())
     episode = make_episode(np.zeros((5, 2)), np.zeros((4, 1)))
     manifest = make_manifest(episode=0, random=True)
-    summary = summarise_episode(episode, make_task("pendulum", 0.2), manifest, None, run)
+    summary = summarise_episode(0, episode, make_task("pendulum", 0.2), manifest, None, run)
     assert (summary.predicted_return, summary.fit_s, summary.search_s) == (None, None, None)
 
 

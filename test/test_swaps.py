@@ -6,9 +6,7 @@ from bench import Bench, Process, short_bundle
 pytestmark = pytest.mark.ros
 
 
-@pytest.mark.parametrize(
-    "swaps", [10, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
-)
+@pytest.mark.parametrize("swaps", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_every_command_of_a_run_with_swaps_is_accounted_for(ros_domain, tmp_path, swaps):
     bundles = [
         short_bundle(tmp_path / name, steps=10**6, episode=episode)

@@ -4,12 +4,12 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import psutil
 import pytest
 from pretended_training import FAILS, HANGS
+from waiting import wait_until
 
 from hucrl_ros.cli import main
 from hucrl_ros.cli.parsing import Command, command_line
@@ -56,13 +56,6 @@ def row(strategy="optimistic", penalty=0.2, seed=0, episode=0, total=1.0, **chan
     values = Row("pendulum", strategy, penalty, "", "", seed, episode, total,
                  None, None, None, None, 2.0, 1.0)  # fmt: skip
     return values._replace(**changes)
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 90
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def gone(process):

@@ -1,9 +1,7 @@
 """Files that somebody else wrote: regular ones, and no more comes out than fits their size."""
 
 import bz2
-import errno
 import os
-import stat
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any, BinaryIO
 import lz4.frame
 import zstandard
 
+from hucrl_ros.config import regular_files
 from hucrl_ros.errors import BagError
 
 SPARE = 2**26
@@ -31,18 +30,11 @@ def open_regular(path: Path) -> tuple[BinaryIO, int]:
         BagError: it can't be read, or is a link, a pipe or a device.
     """
     try:
-        # A pipe that nobody writes to must not hold this up.
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        stream = os.fdopen(handle, "rb")
+        stream = regular_files.open_regular(path)
     except (OSError, ValueError) as error:
-        number = getattr(error, "errno", None)
-        why = "is a link" if number == errno.ELOOP else getattr(error, "strerror", error)
+        why = getattr(error, "strerror", error)
         raise BagError(f"{path}: {why}; expected a regular file") from None
-    found = os.fstat(stream.fileno())
-    if not stat.S_ISREG(found.st_mode):
-        stream.close()
-        raise BagError(f"{path}: no regular file")
-    return stream, found.st_size
+    return stream, os.fstat(stream.fileno()).st_size
 
 
 class Allowance:

@@ -1,13 +1,12 @@
 """From a bag to what its commands were computed from, tick by tick."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from hucrl_ros.bags.contents import about, read_contents
 from hucrl_ros.bags.messages import RawMessage, deserialize, stamp_ns
-from hucrl_ros.bags.reader import decode_poses
+from hucrl_ros.bags.reader import decode_poses, told_setup
 from hucrl_ros.config.files import checked
 from hucrl_ros.controller.setup import Setup
 from hucrl_ros.controller.state_reader import JointReading, PoseBuffer
@@ -92,11 +91,8 @@ def _setups(path: Path, messages: list[RawMessage]) -> list[Setup]:
     """Those of the bag's episode: a bag begins with what was latched before."""
     setups: list[Setup] = []
     for raw in messages:
-        try:
-            told = json.loads(deserialize(raw.data, raw.type).data)
-        except (ValueError, RecursionError):
-            told = None
-        if not isinstance(told, dict):
+        told = told_setup(raw)
+        if told is None:
             raise BagError(f"{path}: {SETUP}: not what a controller says")
         setup = checked(Setup, told, f"{path}: {SETUP}", BagError)
         setups = [setup] if setup.step == 0 else [*setups, setup]

@@ -1,5 +1,6 @@
 """From a bag to an episode: states, actions and what the controller said of each tick."""
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,7 @@ from hucrl_ros.controller.topics import (
     JOINT_STATES,
     OBJECT_POSE,
     RECORDED,
+    SETUP,
     TICKS,
     TRIPPED,
 )
@@ -192,6 +194,8 @@ class Episode:
     """What a person should know of, one line each."""
     acted: str = REPORTED
     """What the actions are."""
+    bundle: str = ""
+    """Name of the folder of the bundle that began it; empty: the bag doesn't say."""
 
 
 def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None = None) -> Episode:
@@ -252,8 +256,28 @@ def _read_episode(
         *([_cut(reached, steps, surprise)] if cut else []),
     ]
     return Episode(
-        **course._asdict(), ticks=ticks, cut=cut, interrupted=interrupted, events=events
+        **course._asdict(),
+        ticks=ticks,
+        cut=cut,
+        interrupted=interrupted,
+        events=events,
+        bundle=_bundle(_select(contents.messages, SETUP)),
     )
+
+
+def _bundle(setups: list[RawMessage]) -> str:
+    """Name of the bundle that the episode began with; what was latched before comes first."""
+    begun = [told for told in map(told_setup, setups) if told and told.get("step") == 0]
+    return str(begun[-1].get("bundle", "")) if begun else ""
+
+
+def told_setup(raw: RawMessage) -> dict[str, object] | None:
+    """What a message of `controller/setup` tells, unchecked; None: it isn't one."""
+    try:
+        told = json.loads(deserialize(raw.data, raw.type).data)
+    except (ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) else None
 
 
 def _cut(reached: int, steps: int, surprise: float) -> str:

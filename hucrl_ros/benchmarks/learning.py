@@ -65,13 +65,14 @@ def measure(config: Config, episodes: Sequence[int], threads: int) -> Iterator[R
     for count in episodes:
         with tempfile.TemporaryDirectory() as folder:
             learner = Learner(config, RunFolder.create(Path(folder) / "run", config))
-            data = _random_episodes(learner.task, count, config.seed)
+            data = random_episodes(learner.task, count, config.seed)
             report = read_manifest(learner.learn_from(data, lambda phase, share: None)).report
             assert report.fit_s is not None and report.search_s is not None
             yield Row(count, count * learner.task.steps, report.fit_s, report.search_s)
 
 
-def _random_episodes(task: Task, count: int, seed: int) -> list[RecordedEpisode]:
+def random_episodes(task: Task, count: int, seed: int) -> list[RecordedEpisode]:
+    """`count` whole episodes of random efforts, drawn from `seed`."""
     robot, limits, recorded = task.robot(), np.array(task.spec.effort_limits), []
     for index in range(count):
         draws = np.random.default_rng((seed, index))

@@ -11,9 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from hucrl_ros.benchmarks import Output, report
@@ -40,6 +42,8 @@ def run_trial(
     seconds: float,
     load: int = 0,
     killed: bool = False,
+    beside: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    look: Callable[[Mapping[str, int]], None] = lambda pids: None,
 ) -> dict[str, Any]:
     """Play with a controller and `nodes`; returns what the last of those writes into its file.
 
@@ -51,6 +55,8 @@ def run_trial(
         seconds: What the trial takes besides starting [s].
         load: Busy processes beside it.
         killed: The last of `nodes` kills the controller.
+        beside: Name and command of other processes, which are ended when the trial is over.
+        look: Called now and then with the number of every process, by its name.
 
     Raises:
         RunError: a process ended in another way, or the trial doesn't end.
@@ -66,24 +72,28 @@ def run_trial(
         environment.pop("ROS_LOCALHOST_ONLY", None)
         group = ProcessGroup(folder, environment)
         try:
-            node = NodeSpec(CONTROLLER, parameters=controller)
-            pid = group.start(node.name, node.command)
             *others, last = nodes
-            for node in others:
-                group.start(node.name, node.command)
+            commands = {**beside, CONTROLLER: NodeSpec(CONTROLLER, parameters=controller).command}
+            commands |= {node.name: node.command for node in others}
+            pids = {name: group.start(name, command) for name, command in commands.items()}
             out = folder / "out.json"
-            group.start(last.name, [*last.command, "-p", f"out:={out}", "-p", f"pid:={pid}"])
+            own = ["-p", f"out:={out}", "-p", f"pid:={pids[CONTROLLER]}"]
+            pids[last.name] = group.start(last.name, [*last.command, *own])
             with _busy(load):
                 deadline = time.monotonic() + START_S + seconds
-                _wait(group, last.name, deadline, CONTROLLER if killed else "")
+                look_on = partial(look, pids)
+                _wait(group, last.name, deadline, CONTROLLER if killed else "", look_on)
             result: dict[str, Any] = json.loads(out.read_text())
             return result
         finally:
             group.stop()
 
 
-def _wait(group: ProcessGroup, last: str, deadline: float, killed: str) -> None:
+def _wait(
+    group: ProcessGroup, last: str, deadline: float, killed: str, look: Callable[[], None]
+) -> None:
     while True:
+        look()
         for end in group.ended():
             if end.name == last and end.code == 0:
                 return
@@ -98,8 +108,10 @@ def _wait(group: ProcessGroup, last: str, deadline: float, killed: str) -> None:
 @contextmanager
 def _busy(count: int) -> Iterator[None]:
     """A background load: so many processes compute meanwhile."""
-    command = [sys.executable, "-c", "while True: pass"]
-    load = [subprocess.Popen(command) for _ in range(count)]
+    busy = f"import os\nwhile os.getppid() == {os.getpid()}: pass"
+    command = [sys.executable, "-c", busy]
+    # Each in a session of its own: the kernel's automatic groups would count them as one.
+    load = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
         yield
     finally:

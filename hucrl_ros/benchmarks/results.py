@@ -11,6 +11,8 @@ from hucrl_ros.experiments.statistics import Interval, mean_interval
 
 Array = NDArray[np.float64]
 QUANTILES = (50.0, 99.0, 99.9, 100.0)
+ENOUGH = 1000
+"""Times of which one in a thousand can be told."""
 FALLBACKS = ("ticks_previous", "ticks_policy", "ticks_safe")
 POLICY = "policy"
 """The planner that the others are compared with: π alone."""
@@ -51,20 +53,35 @@ class TickRow(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """Quantiles of a distribution [ms]."""
+    """Quantiles of a distribution [ms]; NaN where nothing was measured."""
 
     p50: float
     p99: float
     p999: float
+    """NaN of fewer than `ENOUGH` times, too."""
     max: float
 
     @classmethod
     def of(cls, seconds: Array) -> "Tail":
         """Quantiles of times [s]."""
-        return cls(*(round(1e3 * float(q), 4) for q in np.percentile(seconds, QUANTILES)))
+        if not len(seconds):
+            return cls(*[math.nan] * len(QUANTILES))
+        tail = cls(*(round(1e3 * float(q), 4) for q in np.percentile(seconds, QUANTILES)))
+        return tail if len(seconds) >= ENOUGH else tail._replace(p999=math.nan)
+
+    @property
+    def worst(self) -> float:
+        """p99.9, or the largest where that isn't known [ms]."""
+        return self.p999 if math.isfinite(self.p999) else self.max
+
+    def numbers(self) -> dict[str, float | None]:
+        """For CSV and JSON; None: not known."""
+        return {
+            name: time if math.isfinite(time) else None for name, time in self._asdict().items()
+        }
 
     def __str__(self) -> str:
-        return " / ".join(f"{quantile:.2f}" for quantile in self)
+        return " / ".join(f"{time:.2f}" if math.isfinite(time) else "–" for time in self)
 
 
 class LoopRow(NamedTuple):
@@ -268,7 +285,7 @@ class WatchdogRow(NamedTuple):
     time: Tail
     """Of those that came."""
     worst_periods: float
-    """p99.9 in control periods."""
+    """p99.9, or of fewer than `ENOUGH` signals the largest, in control periods."""
     missing: int
     """Signals after which none came."""
 
@@ -278,7 +295,7 @@ class WatchdogRow(NamedTuple):
     ) -> "WatchdogRow":
         """From times [s], NaN where no safe command came."""
         known = times[np.isfinite(times)]
-        time = Tail.of(known) if len(known) else Tail(*[math.nan] * len(QUANTILES))
+        time = Tail.of(known)
         return cls(
             task=task,
             rate=round(rate, 4),
@@ -287,7 +304,7 @@ class WatchdogRow(NamedTuple):
             priority=priority,
             signals=len(times),
             time=time,
-            worst_periods=round(time.p999 * rate / 1e3, 3),
+            worst_periods=round(time.worst * rate / 1e3, 3),
             missing=len(times) - len(known),
         )
 
@@ -304,7 +321,7 @@ def numbers(result: Result) -> dict[str, object]:
             known = value if math.isfinite(value.mean) else (None, None, None)
             flat |= zip((name, f"{name}_low", f"{name}_high"), known, strict=True)
         elif isinstance(value, Tail):
-            flat |= {f"{name}_{quantile}_ms": time for quantile, time in value._asdict().items()}
+            flat |= {f"{name}_{quantile}_ms": time for quantile, time in value.numbers().items()}
         elif isinstance(value, Size):
             flat |= value._asdict()
         elif not isinstance(value, np.ndarray):

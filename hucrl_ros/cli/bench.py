@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from hucrl_ros.benchmarks import Output
 
 app = typer.Typer(
-    help="Measure the planning tick, the control loop, the watchdog, planners, learning.\n\n"
+    help="Measure the planning tick, the control loop and hours of it, the watchdog, the page, "
+    "planners, learning.\n\n"
     "Each benchmark prints a table."
 )
 ENGINES = ["compiled", "onnx"]
@@ -130,12 +131,67 @@ def watchdog(
 
     Joint states come at the task's rate. The controller's process is stopped (SIGSTOP), and goes
     on when the safe command has come; in the end it is killed (SIGKILL). Each killed one takes
-    some seconds to be replaced. A p99.9 of fewer than a thousand signals is about their maximum.
+    some seconds to be replaced. Of fewer than a thousand signals no p99.9 is told.
     """
     from hucrl_ros.benchmarks.watchdog import run
 
     output = _output(ctx, "bundle" if bundle is None else "task")
     run(bundle, task, kills, stops, load, priority, seed, output)
+
+
+@app.command(cls=Command)
+def soak(
+    ctx: typer.Context,
+    task: Annotated[Literal["pendulum", "arm"], Option(help="what is controlled")] = "pendulum",
+    minutes: Annotated[float, Option(metavar="M", min=0.2, max=10080, help="how long")] = 120.0,
+    rate: Annotated[
+        float | None,
+        Option(metavar="HZ", min=1, max=2000, show_default="80; arm: 50", help="of joint states"),
+    ] = None,
+    swap_every: Annotated[
+        float, Option(metavar="S", min=1, max=86400, help="between two bundles")
+    ] = 60.0,
+    learning: Annotated[bool, Option(help="learn beside it, all the time")] = True,
+    priority: options.Priority = 0,
+    settings: Settings = None,
+    as_json: Json = False,
+    out: PageFolder = None,
+    machine: Machine = None,
+) -> None:
+    """Hours of control: what grows, and which late commands are the machine's.
+
+    Joint states come at a steady rate, the controller answers, the watchdog stands by, bundles are
+    swapped, a learner learns. Beside them a loop of machine code does nothing but wake up at the
+    same rate: what holds that one up is the machine's. Memory, threads, descriptors and shared
+    memory of each process are looked at some hundred times. For a night: `--minutes 600`.
+    """
+    from hucrl_ros.benchmarks.soak import run
+
+    changes = options.parse_settings(settings)
+    run(task, rate, minutes, swap_every, learning, priority, changes, _output(ctx))
+
+
+@app.command(cls=Command)
+def page(
+    ctx: typer.Context,
+    minutes: Annotated[float, Option(metavar="M", min=0.5, max=1440, help="how long")] = 10.0,
+    browsers: Annotated[int, Option(metavar="N", min=1, max=100, help="that look at it")] = 10,
+    port: Annotated[int, Option(min=1024, max=65535, help="of the page")] = 8089,
+    priority: options.Priority = 0,
+    settings: Settings = None,
+    as_json: Json = False,
+    out: PageFolder = None,
+    machine: Machine = None,
+) -> None:
+    """What the page of `hucrl watch` costs: ticks with and without it, processor time, memory.
+
+    A controller answers joint states at 80 Hz. Beside it the page works and stands still in turn,
+    some seconds each, so that both are measured in one run. Browsers that come and go hear all
+    that it sends, and draw nothing, as if they were on other machines.
+    """
+    from hucrl_ros.benchmarks.page import run
+
+    run(minutes, browsers, port, priority, options.parse_settings(settings), _output(ctx))
 
 
 @app.command(cls=Command)

@@ -1,6 +1,7 @@
 """`hucrl up` and `hucrl train`: a robot learns a task, through ROS 2 or in one process."""
 
 import logging
+from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ from typer import Option
 
 from hucrl_ros.cli import options
 from hucrl_ros.cli.asked import LISTEN, announce, is_finished, new_or_continued_run, prepared_run
+from hucrl_ros.cli.watch import page_beside
 from hucrl_ros.errors import RunError
 
 if TYPE_CHECKING:
@@ -73,6 +75,9 @@ def up(
         str | None,
         Option(metavar="HOST:PORT", help=f"where it is waited for; default: {LISTEN}"),
     ] = None,
+    watch: Annotated[
+        bool, Option("--watch", help="with a live page in the browser, as of `hucrl watch`")
+    ] = False,
 ) -> None:
     """Teach a robot a task through ROS 2.
 
@@ -81,7 +86,9 @@ def up(
     """
     run_folder, finished, domain, listens = prepared_run(ctx.params)
     if not finished:
-        stopped_by = _play(run_folder, domain, not no_simulator, listens)
+        log = run_folder.logs / "page.log"
+        with page_beside(run_folder.root, log) if watch else nullcontext():
+            stopped_by = _play(run_folder, domain, not no_simulator, listens)
         if stopped_by is not None:
             raise typer.Exit(128 + stopped_by)
     drawn = not (no_figures or (remote_learner and find_spec("torch") is None))

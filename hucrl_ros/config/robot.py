@@ -233,12 +233,17 @@ class Draw(Settings):
         return self.origin + self.first + (0.5 * self.spread if self.is_uniform else 0.0)
 
     @property
-    def largest(self) -> float:
-        """Absolute value that is hardly exceeded."""
+    def range(self) -> tuple[float, float]:
+        """Least and largest value that it hardly exceeds."""
         first = self.origin + self.first
         if self.is_uniform:
-            return max(abs(first), abs(first + self.spread))
-        return abs(first) + 2.0 * self.std
+            return first, first + self.spread
+        return first - 2.0 * self.std, first + 2.0 * self.std
+
+    @property
+    def largest(self) -> float:
+        """Absolute value that is hardly exceeded."""
+        return max(map(abs, self.range))
 
 
 def _number_is_mean(value: Any) -> Any:  # noqa: ANN401

@@ -291,6 +291,11 @@ class Agent:
             float(np.mean(newest.aleatoric / self._target_std)),
         )
 
+    @property
+    def plan(self) -> Plan | None:
+        """The newest plan of this episode; None before the first."""
+        return self._plan
+
     def expected_plan(self) -> NDArray[np.float32] | None:
         """`(H + 1, p)` that the ensemble's mean expects of the last plan's efforts (η = 0).
 

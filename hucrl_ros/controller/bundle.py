@@ -157,7 +157,7 @@ def load_bundle(
         count, is_rollout = (threads, True) if name == "rollout" else (1, False)
         try:
             content = contents.pop(f"{name}.onnx")
-            content = checked_graph(content, *signature, sizes, planned, is_rollout)
+            content = checked_graph(content, *signature, sizes, planned, loop=is_rollout)
             graphs[name] = open_graph(content, count)
         except ValueError as error:
             raise BundleError(f"{shortened(path)}: {name}.onnx: {error}") from None

@@ -78,7 +78,7 @@ class ControlLoop:
             passage: Knows what the robot did; None: physics waits for each command.
         """
         self.spec = spec
-        self.steps = steps
+        self.steps = self._own_steps = steps
         self.player = player
         self.guard = guard
         self.compensation = compensation or DelayCompensation(
@@ -116,16 +116,17 @@ class ControlLoop:
         self.passage.reset()
         self.reader.reset()
         self._step, self._silences, self._stamp_ns = 0, 0, None
-        self.since = 0
+        self.since, self.steps = 0, self._own_steps
         self._heard = self._state = None
 
     def take_over(self, other: "ControlLoop", seed: int) -> None:
-        """Go on in the middle of the episode that `other` has been playing."""
+        """Go on in the middle of the episode that `other` has been playing, as long as it was."""
         self.player.start_episode(seed)
         self.guard.reset(other.guard)
         self.counters, self.reader = other.counters, other.reader
         self.compensation, self.passage = other.compensation, other.passage
         self.since = self._step = other._step
+        self.steps = other.steps
         self._silences = other._silences
         self._stamp_ns = other._stamp_ns
         self._heard, self._looked = other._heard, other._looked

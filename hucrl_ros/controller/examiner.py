@@ -82,15 +82,19 @@ class Examiner:
             )
         return self._process
 
-    def examine(self, path: Path) -> Manifest:
+    def examine(self, path: Path, plays: bool = True) -> Manifest:
         """What a bundle says that can be read, computes what it claims, and plays some ticks.
 
         Its files may change until they are loaded: then their hashes aren't those in the manifest.
 
+        Args:
+            path: Its folder.
+            plays: Whether it has to play ticks, for which engines may have to be compiled.
+
         Raises:
             BundleError: it isn't such a bundle, or `cancel` was called.
         """
-        line = json.dumps({"path": str(path), **self._terms}) + "\n"
+        line = json.dumps({"path": str(path), "plays": plays, **self._terms}) + "\n"
         with self._lock:
             process, self._busy = self.start(), True
         assert process.stdin is not None and process.stdout is not None
@@ -204,6 +208,8 @@ def _examine(path: Path, request: dict[str, Any]) -> Manifest:
     trust = Trust(None if root is None else Path(root), request["keys"])
     manifest = trust.read_manifest(path)
     bundle = load_bundle(path, threads=control.threads, manifest=manifest)
+    if not request["plays"]:
+        return manifest
     _limit(TRY_CPU_S, TRY_S)
     guard = Guard(manifest.spec, manifest.safety)
     build_control_loop(bundle, guard, control, PoseBuffer(), lockstep=request["lockstep"])

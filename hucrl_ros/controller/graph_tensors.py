@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 SMALL = 64
 """[1] Most numbers in a tensor whose values are looked at: those are shapes and indices."""
+KEPT_BYTES = 4096
+"""Largest operator, constants included, whose result is kept."""
 
 
 @dataclass
@@ -113,18 +116,26 @@ def _run(graph: "GraphProto", model: "ModelProto") -> NDArray[np.generic]:
     """The one small result of an operator on small constants."""
     from onnx import helper
 
+    alone = helper.make_model(
+        graph, opset_imports=list(model.opset_import), ir_version=model.ir_version
+    )
+    content = alone.SerializeToString()
+    compute = _computed if len(content) <= KEPT_BYTES else _computed.__wrapped__
+    try:
+        return compute(content)
+    except Exception as error:  # ONNX Runtime's own errors share no base class.
+        raise ValueError(f"{graph.node[0].op_type}: {shortened(error, 100)}") from None
+
+
+@lru_cache(maxsize=1024)
+def _computed(content: bytes) -> NDArray[np.generic]:
+    """Kept, as a bundle's graphs ask for the same again, and those of the next bundle do."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    alone = helper.make_model(
-        graph, opset_imports=list(model.opset_import), ir_version=model.ir_version
-    )
-    try:
-        session = onnxruntime.InferenceSession(
-            alone.SerializeToString(), options, ["CPUExecutionProvider"]
-        )
-        (found,) = session.run(None, {})
-    except Exception as error:  # ONNX Runtime's own errors share no base class.
-        raise ValueError(f"{graph.node[0].op_type}: {shortened(error, 100)}") from None
-    return np.asarray(found)
+    session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
+    (found,) = session.run(None, {})
+    result = np.asarray(found)
+    result.setflags(write=False)
+    return result

@@ -121,12 +121,7 @@ def require_signed(folder: Path, manifest: bytes, trusted: Sequence[str]) -> Non
     if not (folder / SIGNATURE).exists():
         raise BundleError(f"{shortened(folder)}: nobody has signed it, see control.trusted_keys")
     line = f"{shortened(folder)}: {SIGNATURE}"
-    content = read_regular(folder / SIGNATURE, SIGNATURE_BYTES, BundleError, line)
-    try:
-        document = json.loads(content)
-        name, signature = str(document["key"]), base64.b64decode(document["signature"])
-    except (ValueError, TypeError, KeyError, RecursionError, binascii.Error):
-        raise BundleError(f"{line} isn't a signature of `hucrl sign`") from None
+    name, signature = _read_signature(folder, line)
     known = next((key for key in trusted if _bare(key) == _bare(name)), None)
     if known is None:
         raise BundleError(f"{line}: its key {shortened(name)} isn't in control.trusted_keys")
@@ -138,6 +133,36 @@ def require_signed(folder: Path, manifest: bytes, trusted: Sequence[str]) -> Non
         raise BundleError(
             f"{line}: not of this manifest: one of both was changed after it was signed"
         ) from None
+
+
+def signer_of(folder: Path) -> str | None:
+    """Public key with which a bundle was signed, whoever's it is; None: nobody signed it.
+
+    Raises:
+        BundleError: its signature isn't one of its manifest.
+    """
+    if not (folder / SIGNATURE).exists():
+        return None
+    line = f"{shortened(folder)}: {SIGNATURE}"
+    name, _ = _read_signature(folder, line)
+    try:
+        key = load_ssh_public_key(name.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PublicKey):
+        raise BundleError(f"{line}: its key {shortened(name)} is no Ed25519 key")
+    require_signed(folder, manifest_bytes(folder), [name])
+    return name
+
+
+def _read_signature(folder: Path, line: str) -> tuple[str, bytes]:
+    """Public key and signature that a bundle's file tells; `line` begins messages."""
+    content = read_regular(folder / SIGNATURE, SIGNATURE_BYTES, BundleError, line)
+    try:
+        document = json.loads(content)
+        return str(document["key"]), base64.b64decode(document["signature"])
+    except (ValueError, TypeError, KeyError, RecursionError, binascii.Error):
+        raise BundleError(f"{line} isn't a signature of `hucrl sign`") from None
 
 
 def _public(key: Ed25519PrivateKey) -> str:

@@ -19,9 +19,6 @@ from hucrl_ros.doctor import Check, Finding
 
 PROCESSES_BUSY = 2
 """Cores that a run keeps busy: the learner, and simulator and controller in turns."""
-SHARED_MEMORY = Path("/dev/shm")
-LITTLE_SHARED_MEMORY = 32 * 2**20
-"""[bytes] Six processes of Fast DDS keep about 1 MB each."""
 LITTLE_DISK = 500 * 2**20
 """[bytes] A run of the demo takes about 20 MB."""
 ISOLATED = Path("/sys/devices/system/cpu/isolated")
@@ -100,21 +97,6 @@ def check_memory_lock() -> Finding:
         f"for steadier real-time ticks put '{_user()} - memlock unlimited' into {_LIMITS} (as "
         "root) and log in again",
     )
-
-
-def check_shared_memory() -> Finding:
-    """Space in `/dev/shm`, where DDS puts messages between processes."""
-    if not SHARED_MEMORY.is_dir():
-        return Finding.note(f"no {SHARED_MEMORY}", "DDS goes through UDP instead; mount a tmpfs")
-    free = shutil.disk_usage(SHARED_MEMORY).free
-    found = f"{free / 2**20:.0f} MB free in {SHARED_MEMORY}"
-    if free < LITTLE_SHARED_MEMORY:
-        return Finding.note(
-            found,
-            f"remove what killed processes left ({SHARED_MEMORY}/fastrtps_*) while nothing runs; "
-            "in a container give it more: --shm-size=256m",
-        )
-    return Finding.ok(found)
 
 
 def check_disk() -> Finding:
@@ -218,7 +200,6 @@ MACHINE: dict[str, Check] = {
     "memory lock": check_memory_lock,
     "processors": check_processors,
     "garbage collection": check_garbage_collection,
-    "shared memory": check_shared_memory,
     "disk": check_disk,
     "rendering": check_rendering,
     "video": check_video,

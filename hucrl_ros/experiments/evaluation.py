@@ -202,6 +202,7 @@ def load_episodes(
         if not len(recorded.actions):
             logger.warning("left out of the pictures: %s: no transition", run.bag(index))
             continue
+        flown = run.flown(index, recorded.bundle)
         tick_ms = recorded.ticks["tick_ms"]
         known = np.isfinite(tick_ms)
         episodes.append(
@@ -210,8 +211,8 @@ def load_episodes(
                 states=recorded.states,
                 actions=recorded.actions,
                 rewards=task.rewards(recorded.states[:-1], recorded.actions),
-                random=index < random_episodes,
-                imagined=read_imagined(run.bundle(index) / IMAGINED),
+                random=flown < random_episodes,
+                imagined=read_imagined(run.bundle(flown) / IMAGINED),
                 tick_ms=np.asarray(tick_ms[known], dtype=np.float64),
                 missed=np.asarray(recorded.ticks["missed"][known], dtype=np.bool_),
             )

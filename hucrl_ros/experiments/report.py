@@ -33,12 +33,12 @@ def learning_curve(path: Path, summary: Summary, random_episodes: int) -> Path:
     Args:
         path: The picture's file.
         summary: A run with at least one episode.
-        random_episodes: How many of the first episodes were random.
+        random_episodes: How many of the first bundles are random.
     """
     episodes = summary.episodes
     index = np.array([episode.index for episode in episodes])
     returns = np.array([episode.return_ for episode in episodes])
-    random = index < random_episodes
+    random = np.array([episode.flown for episode in episodes]) < random_episodes
     predicted = [(e.index, e.predicted_return) for e in episodes if e.predicted_return is not None]
     best = int(returns.argmax())
     with drawing(path, (7.2, 4.4)) as figure:

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from hucrl_ros.config.constraints import AnyConstraint
-from hucrl_ros.config.robot import VELOCITY, sources
 from hucrl_ros.experiments.presentation import BLUE, GREY, INK, PALE, VERMILION, signed
 from hucrl_ros.experiments.regions import draw_regions
 from hucrl_ros.experiments.workers import child_environment
 from hucrl_ros.robots import MujocoRobot, describe
 from hucrl_ros.robots.mujoco_robot import Array
+from hucrl_ros.robots.poses import put_through
 
 logger = logging.getLogger(__name__)
 
@@ -181,13 +181,7 @@ def draw_clip(
     returns = np.concatenate([[0.0], np.cumsum(clip.rewards)])
     actions = np.concatenate([clip.actions, clip.actions[-1:]])
     camera = camera_of(robot.model)
-    travelled = way_of(robot, clip.states)
-    for k in range(0, len(clip.states), stride):
-        robot.set_state(clip.states[k])
-        for address, positions in travelled.items():
-            robot.data.qpos[address] = positions[k]
-        if travelled:
-            mujoco.mj_forward(robot.model, robot.data)
+    for k in put_through(robot, clip.states, stride):
         renderer.update_scene(robot.data, camera)
         draw_regions(renderer.scene, robot.model, robot.data, constraints)
         shares = actions[k] / np.asarray(robot.spec.effort_limits)
@@ -200,20 +194,6 @@ def camera_of(model: mujoco.MjModel) -> str | int:
     """The camera that films a model."""
     known = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA) >= 0
     return CAMERA if known else FREE_CAMERA
-
-
-def way_of(robot: MujocoRobot, states: Array) -> dict[int, Array]:
-    """Positions `(T + 1,)` of joints whose velocity alone is in `states`, by MuJoCo's address.
-
-    They are integrated, as otherwise a cheetah would run on the spot.
-    """
-    spec, found = robot.spec, {}
-    for joint in sources(spec).further:
-        entry = 2 * len(spec.joint_names) + spec.observed.index(f"{joint}{VELOCITY}")
-        steps = spec.period * (states[:-1, entry] + states[1:, entry]) / 2.0
-        address = int(robot.model.joint(joint).qposadr[0])
-        found[address] = np.concatenate([[0.0], np.cumsum(steps)])
-    return found
 
 
 def decorate(picture: Frame, title: str, total: float, seconds: float, shares: Array) -> Frame:

@@ -29,6 +29,8 @@ class RecordedEpisode(NamedTuple):
     """Otherwise it is the sound part of an attempt that was interrupted, which earns nothing."""
     cut: bool = False
     """It was ended by a surprise; it counts as an episode, but its return tells nothing."""
+    flown: int | None = None
+    """Number of the bundle that played it; None: the episode's own."""
 
 
 def join_transitions(episodes: Sequence[RecordedEpisode], origin: Path) -> Transitions:

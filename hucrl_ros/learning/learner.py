@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import BundleFields, LearningReport, read_manifest
@@ -57,6 +58,8 @@ NOTHING = 0.01
 FALL = 0.5
 """Share of it by which a promise that pays for constraints has to fall for it to be as good as
 nothing: away from the constraints there is always a little to be had."""
+STRATEGY = "strategy"
+"""Key in a checkpoint's metadata: only where it isn't the one of the run's settings."""
 START_DRAWS = 8
 """Initial states that are drawn to try policies from."""
 logger = logging.getLogger(__name__)
@@ -81,6 +84,8 @@ class Learner:
         keep_freed_memory()
         self.config = config
         self.run = run
+        # Not the strategy that the run began with: a person chose another one.
+        self._steered = run.config_path.is_file() and config.strategy != run.config.strategy
         self.task = make_task(config.task, config.action_penalty, run.robot)
         check_combination(config, self.task)
         check_device(config.device)
@@ -196,7 +201,8 @@ class Learner:
         if returns:
             log_account(self.task, list(returns.values()), report)
         progress("exporting", 0.0)
-        earned = self._earned(returns) if self._judges else {}
+        flown = {k: k if each.flown is None else each.flown for k, each in enumerate(episodes)}
+        earned = self._earned(returns, flown) if self._judges else {}
         new = path.with_name(f".new_{path.name}") if earned else path
         self._exporter.write(
             new,
@@ -225,14 +231,16 @@ class Learner:
             models = {k: v for k, v in self._untrained.items() if not k.startswith("actors.")}
             self._modules.load_state_dict(models, strict=False)
 
-    def _earned(self, returns: Mapping[int, float]) -> dict[int, float]:
+    def _earned(self, returns: Mapping[int, float], flown: Mapping[int, int]) -> dict[int, float]:
         """Mean return of each bundle by the episode that it was made for; the last one last.
 
         Args:
             returns: Of the episodes, by their numbers.
+            flown: Number of the bundle that played each of them.
         """
         flights: dict[int, list[float]] = {}
-        for index, earned in returns.items():
+        for episode, earned in returns.items():
+            index = flown[episode]
             if index < self.config.exploration.random_episodes:
                 continue
             if not self.run.bundle(index).is_dir():
@@ -243,10 +251,18 @@ class Learner:
         return {origin: sum(found) / len(found) for origin, found in flights.items()}
 
     def _last_promise(self, episode: int) -> list[float]:
-        """Return that the bundle of `episode` promised, if there is one that did."""
+        """Return that the bundle of `episode` promised, if there is one that did.
+
+        One that was learned with another strategy may have promised something else.
+        """
         path = self.run.bundle(episode)
-        promised = read_manifest(path).report.predicted_return if path.is_dir() else None
-        return [] if promised is None else [promised]
+        if not path.is_dir():
+            return []
+        manifest = read_manifest(path)
+        promised = manifest.report.predicted_return
+        if promised is None or manifest.strategy != self.config.strategy:
+            return []
+        return [promised]
 
     def _search(
         self,
@@ -318,7 +334,9 @@ class Learner:
         """Error of the model in the last episode; None where no model had been fitted before."""
         if self._learned_episode(following) <= 1 or not played.contiguous.any():
             return None
-        return evaluate_episode(self.model, join_transitions([played], self.run.root))
+        found = evaluate_episode(self.model, join_transitions([played], self.run.root))
+        own = played.flown in (None, following - 1)
+        return found if own else found._replace(complexity=None)
 
     def _learned_episode(self, episode: int) -> int:
         """Number of an episode, counted from 1 for the first that isn't random."""
@@ -340,16 +358,39 @@ class Learner:
 
     def _load(self, path: Path, reason: str) -> None:
         try:
-            self._modules.load_state_dict(load_file(path))
+            weights = load_file(path)
+            if self._steered or self._strategy_in(path) is not None:
+                weights = self._with_own_policies(weights)
+            self._modules.load_state_dict(weights)
         except (SafetensorError, OSError, RuntimeError) as error:
             told = textwrap.shorten(str(error), 200)  # Torch names each weight that differs.
             raise LearningError(f"{path}: {reason}: {told}") from None
+
+    def _strategy_in(self, path: Path) -> str | None:
+        """Strategy that weights were learned with, if a person chose it while the run played."""
+        with safe_open(path, framework="pt") as file:
+            metadata: dict[str, str] = file.metadata() or {}
+        return metadata.get(STRATEGY)
+
+    def _with_own_policies(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The weights, with untrained ones where another strategy has none, or of another size.
+
+        Model and judge have the same ones with each strategy.
+        """
+        own = {
+            name: weights[name] if name in weights and weights[name].shape == v.shape else v
+            for name, v in self._untrained.items()
+            if _of_strategy(name)
+        }
+        return own | {k: v for k, v in weights.items() if not _of_strategy(k)}
 
     def _save(self, episode: int) -> None:
         path = self.run.checkpoint(episode)
         temporary = path.with_name(f".{path.name}")
         save_file(
-            {k: v.detach().contiguous() for k, v in self._modules.state_dict().items()}, temporary
+            {k: v.detach().contiguous() for k, v in self._modules.state_dict().items()},
+            temporary,
+            {STRATEGY: self.config.strategy} if self._steered else None,
         )
         temporary.replace(path)
 
@@ -374,3 +415,8 @@ class Learner:
             versions=installed_versions(),
             revision=revision(),
         )
+
+
+def _of_strategy(name: str) -> bool:
+    """Whether a strategy decides which weights of that name there are."""
+    return name.startswith("actors.") or name == "step.beta"

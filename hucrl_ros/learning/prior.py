@@ -50,7 +50,12 @@ def recorded(run: RunFolder, index: int, task: Task, config: Config) -> list[Rec
     whole = read_episode(run.bag(index), task.spec, task.steps, config)
     return [
         RecordedEpisode(
-            each.states, each.actions, each.contiguous, finished=each is whole, cut=each.cut
+            each.states,
+            each.actions,
+            each.contiguous,
+            finished=each is whole,
+            cut=each.cut,
+            flown=run.flown(index, each.bundle),
         )
         for each in (*parts, whole)
         if each is not None

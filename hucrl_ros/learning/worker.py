@@ -94,21 +94,25 @@ class LearningWorker:
         self.status = Status("preparing")
         self.busy = True
         self._cancelled = threading.Event()
-        self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[Config | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="learning", daemon=True)
         self._thread.start()
 
-    def request(self) -> None:
-        """Learn from all finished episodes; only while not `busy`."""
+    def request(self, config: Config | None = None) -> None:
+        """Learn from all finished episodes; only while not `busy`.
+
+        Args:
+            config: Settings from now on; None: those of before.
+        """
         assert not self.busy
         self.busy = True
         self.status = Status("fitting", episode=self._last_episode, progress=0.0)
-        self._requests.put(True)
+        self._requests.put(config or self._config)
 
     def close(self, timeout_s: float) -> bool:
         """Stop learning, nothing is written any more; False where it goes on after `timeout_s`."""
         self._cancelled.set()
-        self._requests.put(False)
+        self._requests.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -123,7 +127,9 @@ class LearningWorker:
             os.setpriority(os.PRIO_PROCESS, thread, min(niceness, 19))
         learner = self._guarded(self._prepare)
         self.busy = False
-        while not self._cancelled.is_set() and self._requests.get():
+        while not self._cancelled.is_set() and (config := self._requests.get()) is not None:
+            if config != self._config:
+                self._config, learner = config, None
             learner = learner or self._guarded(self._prepare)
             if learner is not None:
                 learner = self._guarded(partial(self._learn, learner))

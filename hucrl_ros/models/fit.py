@@ -191,8 +191,9 @@ class EpisodeError(NamedTuple):
 
     surprise: float
     """Root mean square error of the mean [standard deviations of the change of state]."""
-    complexity: float
-    """Σ‖σ‖² over the transitions, the episode's part of I_N (Eq. 9) [units of the state²]."""
+    complexity: float | None
+    """Σ‖σ‖² over the transitions, the episode's part of I_N (Eq. 9) [units of the state²]; None:
+    another model played it."""
 
 
 @torch.no_grad()

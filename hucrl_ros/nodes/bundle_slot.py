@@ -23,7 +23,7 @@ from hucrl_ros.controller.examiner import Examiner
 from hucrl_ros.controller.state_reader import PoseBuffer
 from hucrl_ros.controller.trust import Trust
 from hucrl_ros.errors import HucrlError, shortened
-from hucrl_ros.nodes import topics
+from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.process_liveness import ProcessLiveness
 from hucrl_ros.nodes.told_publisher import ToldPublisher
 from hucrl_ros.nodes.topics import LATCHED
@@ -205,6 +205,8 @@ class BundleSlot:
         config = self._config
         found = self._examiner.examine(path)
         manifest, guard = self._admission.admit(path, found)
+        if self.name:  # another one plays meanwhile
+            realtime.prefer_this_thread(config.control)
         bundle = load_bundle(path, threads=config.control.threads, manifest=found)
         return build_control_loop(
             replace(bundle, manifest=manifest),

@@ -59,7 +59,7 @@ class Controller(LifecycleNode):
         self._loop: ControlLoop | None = None
         self._active = self._prepared = self._stopped = False
         self._trouble = Health()
-        self._outputs = ControllerOutputs(self, self._liveness)
+        self._outputs = ControllerOutputs(self, self._liveness, self._config.mode == "lockstep")
         self._plan = PlanPublisher(self)
         self.create_subscription(Bool, topics.STOP, self._on_stop, topics.STREAM)
         self.create_timer(0.05, self._swap, clock=topics.STEADY)

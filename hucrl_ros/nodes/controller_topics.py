@@ -38,7 +38,7 @@ from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.process_liveness import ProcessLiveness
 from hucrl_ros.nodes.setting_parameters import limits_message
 from hucrl_ros.nodes.told_publisher import ToldPublisher
-from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, MEASURED, NEWEST, STEADY, STREAM
+from hucrl_ros.nodes.topics import ARCHIVE, ARRIVAL_WAIT, LATCHED, MEASURED, NEWEST, STEADY, STREAM
 
 
 def nanoseconds(stamp: Time) -> int:
@@ -107,7 +107,7 @@ def to_tick(message: Float64MultiArray) -> TickRecord:
     """The tick of a message.
 
     Raises:
-        HucrlError: labels and data don't match, or a field is missing.
+        MessageError: it is no tick.
     """
     return decode_tick([dimension.label for dimension in message.layout.dim], message.data)
 
@@ -269,9 +269,10 @@ class ControllerInputs:
 class ControllerOutputs:
     """Publishers of commands, ticks, activity and limits."""
 
-    def __init__(self, node: Node, liveness: ProcessLiveness) -> None:
-        self._commands = ToldPublisher(node, Float64MultiArray, topics.COMMANDS, STREAM, liveness)
-        self._ticks = node.create_publisher(Float64MultiArray, topics.TICKS, STREAM)
+    def __init__(self, node: Node, liveness: ProcessLiveness, lockstep: bool) -> None:
+        sent = ARCHIVE if lockstep else STREAM
+        self._commands = ToldPublisher(node, Float64MultiArray, topics.COMMANDS, sent, liveness)
+        self._ticks = node.create_publisher(Float64MultiArray, topics.TICKS, ARCHIVE)
         self._activity = ToldPublisher(node, Bool, topics.ACTIVE, LATCHED, liveness)
         self._limits = ToldPublisher(node, ParameterEvent, topics.LIMITS, LATCHED, liveness)
         self._setup = node.create_publisher(String, topics.SETUP, LATCHED)

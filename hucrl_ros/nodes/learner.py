@@ -3,20 +3,31 @@
 import logging
 import os
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
+from hucrl_ros.config.defaults import accepted, docstrings
+from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import Config
 from hucrl_ros.learning.worker import LearnerFactory, LearningWorker, Status, make_learner
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
-from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config, robot_of_run
+from hucrl_ros.nodes.parameters import (
+    origin,
+    own_parameter,
+    own_run,
+    read_config,
+    robot_of_run,
+)
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.topics import LATCHED, STEADY
+from hucrl_ros.nodes.wishes import STRATEGY, Wish, Wishes
+from hucrl_ros.run.prepare import check_combination
 
 REPORT_PERIOD = 0.1
 """[s] Between two looks at what the worker is doing."""
@@ -25,7 +36,10 @@ CLOSE_TIMEOUT = 2.0
 
 
 class Learner(Node):
-    """Answers `learner/learn`; says on `learner/report` what came of it."""
+    """Answers `learner/learn`; says on `learner/report` what came of it.
+
+    While it runs, a person may set `strategy`, of the next bundle that it learns.
+    """
 
     def __init__(self, factory: LearnerFactory = make_learner) -> None:
         super().__init__("learner", automatically_declare_parameters_from_overrides=True)
@@ -33,8 +47,9 @@ class Learner(Node):
         threads = own_parameter(self, "threads", 1)
         run = own_run(self)
         config = read_config(self, own=("run", "threads"))
-        SettingParameters(self, config, tuple(Config.model_fields))
-        self._run = run
+        SettingParameters(self, config, tuple(Config.model_fields), without=(STRATEGY,))
+        self._run, self._config = run, config
+        self._wishes = strategy_wish(self, config.strategy, self._judge)
         self._random = config.exploration.random_episodes > 0
         self._worker = LearningWorker(config, run, threads, factory)
         self._reported: Status | None = None
@@ -51,6 +66,16 @@ class Learner(Node):
         if not self._worker.close(CLOSE_TIMEOUT):
             self.get_logger().warning("learning doesn't stop; the process ends without it")
 
+    def _with(self, strategy: str) -> Config:
+        """The settings with another strategy; raises a `ConfigError` where they don't fit it."""
+        return override(self._config, {STRATEGY: strategy}, origin(self))
+
+    def _judge(self, strategy: str) -> None:
+        config = self._with(strategy)
+        from hucrl_ros.tasks import make_task  # With torch: it takes seconds.
+
+        check_combination(config, make_task(config.task, config.action_penalty, self._run.robot))
+
     def _on_learn(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         episodes = self._run.finished_episodes()
         if self._worker.busy:
@@ -58,7 +83,7 @@ class Learner(Node):
         elif not episodes and self._random:
             response.message = "no finished episode to learn from"
         else:
-            self._worker.request()
+            self._worker.request(self._with(self._wishes[STRATEGY]))
             response.success = True
             response.message = f"learning from {episodes} episodes"
             self._report()
@@ -72,6 +97,13 @@ class Learner(Node):
 
     def _health(self) -> Health:
         return health_of(self._worker.status)
+
+
+def strategy_wish(node: Node, strategy: str, judge: Callable[[str], None]) -> Wishes:
+    """The parameter `strategy` of a learner, of the next bundle that it learns."""
+    field = Config.model_fields[STRATEGY]
+    rule = f"{accepted(field).text}; from the next learned bundle on"
+    return Wishes(node, {STRATEGY: Wish(strategy, docstrings(Config)[STRATEGY], rule, judge)})
 
 
 def health_of(status: Status) -> Health:

@@ -5,9 +5,7 @@ live view, and the order still reads from top to bottom.
 """
 
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
@@ -15,47 +13,21 @@ from rclpy.client import Client
 from std_srvs.srv import SetBool, Trigger
 
 from hucrl_ros.config.schema import Config
-from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.surprise import SURPRISE
 from hucrl_ros.controller.timing import OUTAGE
 from hucrl_ros.errors import RunError
 from hucrl_ros.nodes.node_clients import LearnerReport, NodeClients
+from hucrl_ros.nodes.readiness import Readiness, reset_of
+from hucrl_ros.nodes.script import Script, Wait, held, pause
+from hucrl_ros.nodes.steering import Steering
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
 from hucrl_ros.run.summary_writer import Ledger
-
-
-@dataclass(frozen=True)
-class Wait:
-    """What a script waits for before it goes on."""
-
-    ready: Callable[[], bool]
-    timeout_s: float
-    complaint: Callable[[], str]
-    """One line for when it doesn't come."""
-    activity: Callable[[], object] = bool
-    """As long as its value changes, the time starts again."""
-
-
-Result = TypeVar("Result")
-Script = Generator[Wait, None, Result]
-
-
-def pause(seconds: float) -> Script[None]:
-    """Let so much time pass [s]."""
-    end = time.monotonic() + seconds
-    yield Wait(lambda: time.monotonic() >= end, float("inf"), lambda: "time stands still")
-
 
 MEET_S = 120.0
 """[s] For all nodes to appear."""
 ANSWER_S = 30.0
 """[s] For a service to answer."""
-LOAD_S = 300.0
-"""[s] For a bundle to load: for the first one the planner's kernel may have to be compiled, which
-takes minutes on a loaded machine."""
-HOME_S = 60.0
-"""[s] For the motion to the start to begin and to end, on top of its own time."""
 STALL_S = 30.0
 """[s] Longest time between two ticks."""
 PREPARE_S = 600.0
@@ -81,11 +53,6 @@ LEARNING = {
 """What the learner reports while it is busy."""
 
 
-def reset_of(config: Config) -> str:
-    """Who brings the robot to the start; in lockstep the simulator does."""
-    return config.driver.reset if config.mode == "real_time" else "service"
-
-
 class Protocol:
     """Plays the episodes that are left and has the learner learn from each."""
 
@@ -97,28 +64,29 @@ class Protocol:
         ledger: Ledger,
         monitor: EpisodeMonitor,
         progress: Progress,
+        steering: Steering,
     ) -> None:
         self._run, self._config = run, config
         self._clients, self._ledger = clients, ledger
         self._monitor, self._progress = monitor, progress
-        self._placed = self._away = False
+        self._steering = steering
+        self._away = False
+        self._readiness = Readiness(
+            run, config, clients, ledger, progress, steering, lambda: self.place
+        )
 
     def script(self) -> Script[None]:
         """Everything, from meeting the other nodes to the last bundle."""
         yield from self._meet()
         for index in range(len(self._ledger.episodes), self._config.episodes):
             yield from self._learn_for(index)
-            yield from self._load(index)
             yield from self._play(index)
         yield from self._learn_for(self._config.episodes)
         self._enter(Phase.FINISHED)
 
     def confirm(self) -> str:
         """A person has put the robot at the start; returns why that doesn't count, or nothing."""
-        if self._progress.phase is not Phase.PERSON:
-            return "no episode waits for a person now"
-        self._placed = True
-        return ""
+        return self._readiness.confirm()
 
     @property
     def place(self) -> str:
@@ -169,6 +137,9 @@ class Protocol:
             return
         if index == 0 and self._config.exploration.random_episodes:
             raise RunError(f"{bundle}: the learner has not written it")
+        if self._steering.paused:
+            self._enter(Phase.PAUSED)
+            yield held(lambda: self._steering.paused)
         self._enter(Phase.FITTING)
         answer = yield from self._call(self._clients.learn, Trigger.Request(), "learner/learn")
         if not answer.success:
@@ -206,30 +177,13 @@ class Protocol:
                 )
         self._away = away
 
-    def _load(self, index: int) -> Script[None]:
-        """Have the controller load bundle `index`."""
-        clients, path = self._clients, str(self._run.bundle(index))
-        self._enter(Phase.LOADING, episode=index)
-        manifest = read_manifest(self._run.bundle(index))
-        predicted = None if manifest.random else manifest.report.predicted_return
-        self._progress.predicted_return = predicted
-        count = clients.loaded_count
-        clients.publish_bundle(path)
-        yield Wait(
-            lambda: clients.loaded_count > count and clients.loaded is not None,
-            LOAD_S,
-            lambda: f"controller: {path} not loaded in {LOAD_S:g} s",
-        )
-        if clients.loaded != path:
-            raise RunError(f"controller: {(clients.loaded or '').removeprefix('error: ')}")
-
     def _play(self, index: int) -> Script[None]:
         """One episode that counts; after an outage it is played again.
 
         One that ended by a surprise counts as far as it went: what surprised is to be learned.
         """
         replays = 0
-        while failure := (yield from self._try()):
+        while failure := (yield from self._try(index)):
             if failure.startswith(SURPRISE):
                 self._ledger.note(f"{self.place}: {failure}")
                 break
@@ -247,27 +201,17 @@ class Protocol:
         )
         self._progress.finished.append(self._ledger.close_episode())
 
-    def _try(self) -> Script[str]:
+    def _try(self, index: int) -> Script[str]:
         """All steps of an episode; returns why the controller ended it before, or nothing.
 
         The bag stays open: that of an episode to be played again is closed as interrupted when
         the next one is opened.
         """
         clients, monitor, steps = self._clients, self._monitor, self._progress.steps
-        how = reset_of(self._config)
-        if clients.stopped:
-            self._enter(Phase.HELD)
-            yield Wait(lambda: not clients.stopped, float("inf"), lambda: "nobody let it go on")
-        away = (yield from self._home()) if how == "home" else ""
-        if away:
-            self._ledger.note(f"{self.place}: homing: {away}; a person has to do it")
-        if how == "person" or away:
-            self._placed = False
-            self._enter(Phase.PERSON)
-            yield Wait(lambda: self._placed, float("inf"), lambda: "nobody came")
+        yield from self._readiness.make_ready(index)
         self._enter(Phase.RESETTING)
         yield from self._record(True)
-        if how == "service":
+        if reset_of(self._config) == "service":
             yield from self._reset()
         if clients.stopped:
             return f"{OUTAGE}: stopped on the topic 'stop' before it began"
@@ -289,21 +233,6 @@ class Protocol:
             activity=lambda: monitor.steps,
         )
         return "" if monitor.steps >= steps else clients.failure("controller")
-
-    def _home(self) -> Script[str]:
-        """Have the robot moved to the start; returns why it isn't there, or nothing."""
-        self._enter(Phase.HOMING)
-        client, name = self._clients.home, "homing/home"
-        future = self._clients.call(client, Trigger.Request())
-        yield Wait(
-            lambda: future.done() or not client.service_is_ready(),
-            self._config.home.time + HOME_S,
-            lambda: f"{name}: no answer",
-        )
-        if not future.done():
-            raise RunError(f"{name}: whoever offered it has gone")
-        answer = future.result()
-        return "" if answer.success else str(answer.message)
 
     def _reset(self) -> Script[None]:
         """Have the robot put at the start; a real one takes as long as it takes."""

@@ -14,12 +14,13 @@ from hucrl_ros.errors import ConfigError, shortened
 from hucrl_ros.learning.worker import NICENESS, Status
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
-from hucrl_ros.nodes.learner import REPORT_PERIOD, health_of
+from hucrl_ros.nodes.learner import REPORT_PERIOD, health_of, strategy_wish
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.protocol import AWAY
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.topics import LATCHED, STEADY
+from hucrl_ros.nodes.wishes import STRATEGY
 from hucrl_ros.robots import describe
 from hucrl_ros.run.remote.contract import AWAY_S, LISTEN
 from hucrl_ros.run.remote.exchange import Exchange
@@ -40,7 +41,8 @@ class RemoteLearner(Node):
         self._listen = own_parameter(self, "listen", LISTEN)
         run = own_run(self)
         config = read_config(self, own=("run", "listen"))
-        SettingParameters(self, config, ())
+        SettingParameters(self, config, (), without=(STRATEGY,))
+        self._wishes = strategy_wish(self, config.strategy, _refuse)
         if config != run.config:
             raise ConfigError("a learner on another machine takes the run's settings: pass none")
         os.nice(NICENESS)  # Hashes of large bags must not take time from control ticks.
@@ -112,6 +114,13 @@ class RemoteLearner(Node):
 
     def _health(self) -> Health:
         return health_of(self._status)
+
+
+def _refuse(strategy: str) -> None:
+    raise ConfigError(
+        f"{STRATEGY} = {strategy!r}: a learner on another machine takes the settings that the run "
+        "began with; choose it for a new run: hucrl up --remote-learner --strategy NAME"
+    )
 
 
 main = partial(run_node, RemoteLearner)

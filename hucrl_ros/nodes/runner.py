@@ -23,6 +23,7 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
 from hucrl_ros.errors import ConfigError, HucrlError
+from hucrl_ros.nodes.transport import avoid_shared_memory
 
 PARENT_VARIABLE = "HUCRL_PARENT_PID"
 """A node whose environment names its parent's PID here stops when that parent is gone."""
@@ -108,6 +109,7 @@ def make_executor(context: Context | None = None) -> Executor:
 
 
 def _initialise(arguments: list[str]) -> None:
+    avoid_shared_memory(os.environ, rclpy.get_rmw_implementation_identifier())
     try:
         unknown = remove_ros_args(["node", *arguments])[1:]
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)

@@ -49,7 +49,12 @@ class SettingParameters:
     """
 
     def __init__(
-        self, node: Node, config: Config, uses: Collection[str], tighten: Tighten | None = None
+        self,
+        node: Node,
+        config: Config,
+        uses: Collection[str],
+        tighten: Tighten | None = None,
+        without: Collection[str] = (),
     ) -> None:
         """Declare the settings.
 
@@ -59,6 +64,7 @@ class SettingParameters:
             uses: Keys and groups of those that it uses; those that it was given are declared too.
             tighten: Takes limits, by dotted keys, or raises a `HucrlError` that says why not;
                 None: the node plays no bundle, and all its settings are fixed.
+            without: Keys that the node declares itself.
         """
         self._node, self._tighten = node, tighten
         self._showing = False
@@ -66,7 +72,8 @@ class SettingParameters:
         found = {
             name: setting
             for name, setting in _settings(config)
-            if node.has_parameter(name) or name in uses or name.partition(".")[0] in uses
+            if name not in without
+            and (node.has_parameter(name) or name in uses or name.partition(".")[0] in uses)
         }
         for name, setting in found.items():
             self._declare(name, setting)

@@ -11,8 +11,9 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
 
-from hucrl_ros.config.robot import plural
+from hucrl_ros.config.robot import AXES, plural
 from hucrl_ros.config.stand_in import require_real_time
+from hucrl_ros.errors import ConfigError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import pose_message
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
@@ -21,11 +22,14 @@ from hucrl_ros.nodes.parameters import origin, own_parameter, read_config
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.simulated_driver import SimulatedDriver
-from hucrl_ros.nodes.topics import LATCHED, MEASURED, STEADY, STREAM
+from hucrl_ros.nodes.topics import ARCHIVE, LATCHED, MEASURED, STEADY, STREAM
+from hucrl_ros.nodes.wishes import GOAL, Wish, Wishes
 from hucrl_ros.robots import make_robot
 from hucrl_ros.robots.mujoco_robot import Array, Plant, Sample
 from hucrl_ros.run.folder import RunFolder
 
+GOAL_MEANING = "Goal of the next episodes [m], in the frame world; empty: drawn as usual."
+GOAL_RULE = "three numbers of one kind, e.g. [0.5, 0.0, 0.3], or []"
 REPEAT_PERIOD = 0.05
 """[s] In lockstep, between two copies of a joint state that nobody has answered."""
 LOG_PERIOD = 5.0
@@ -41,7 +45,8 @@ class Simulator(Node):
 
     Parameters: the settings of a run, of which it uses `task`, `mode`, `seed`, `simulator` and
     `body`; `run`, a run's folder (optional): with it, the start of an episode depends on the
-    episode's number even after a stop and `--resume`.
+    episode's number even after a stop and `--resume`. While it runs, a person may set
+    `next.goal`.
     """
 
     def __init__(self) -> None:
@@ -65,6 +70,7 @@ class Simulator(Node):
         self._spec = self._plant.robot.spec
         self._resets = self._published = self._repeated = self._refused = 0
         self._connect()
+        self._wishes = Wishes(self, {GOAL: Wish([], GOAL_MEANING, GOAL_RULE, self._judge_goal)})
         self._pacing.start()
         self.get_logger().info(f"{self._spec.name}, {config.mode}, {self._spec.period} s a period")
 
@@ -75,7 +81,8 @@ class Simulator(Node):
         return RealTime(self._plant, self._publish, dead_time, self._driver.lateness)
 
     def _connect(self) -> None:
-        measured = MEASURED if self._settings.best_effort else STREAM
+        reliable = ARCHIVE if self._mode == "lockstep" else STREAM
+        measured = MEASURED if self._settings.best_effort else reliable
         # Before the joint states: whoever knows their publisher should know these.
         self._goals = self.create_publisher(PoseStamped, topics.GOAL, LATCHED)
         self._objects = self.create_publisher(PoseStamped, topics.OBJECT_POSE, measured)
@@ -142,10 +149,21 @@ class Simulator(Node):
     def _on_reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         episode = self._resets if self._run is None else self._run.finished_episodes()
         self._resets += 1
+        self._plant.wanted_goal = self._goal(self._wishes[GOAL])
         self._pacing.reset(episode)
         response.success = True
         response.message = f"at the start of episode {episode}"
         return response
+
+    def _goal(self, wish: list[float]) -> Array | None:
+        return np.array(wish, dtype=np.float64) if wish else None
+
+    def _judge_goal(self, wish: list[float]) -> None:
+        if not wish:
+            return
+        if len(wish) != len(AXES) or not all(type(x) in (int, float) for x in wish):
+            raise ConfigError(f"{GOAL} = {wish}: accepted: {GOAL_RULE}")
+        self._plant.require_goal(np.array(wish, dtype=np.float64), GOAL)
 
     def _health(self) -> Health:
         if self._pacing.failure is not None:

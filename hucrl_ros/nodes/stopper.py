@@ -20,6 +20,7 @@ from std_msgs.msg import Float64MultiArray
 
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.topics import ARRIVAL_WAIT, STREAM
+from hucrl_ros.nodes.transport import avoid_shared_memory
 
 NAME = "hucrl_stop"
 PATIENCE_S = 0.25
@@ -86,6 +87,7 @@ def main() -> int:
     """Run the node, for commands of as many efforts as the first argument says."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the pipe's end is what ends it
+    avoid_shared_memory(os.environ, rclpy.get_rmw_implementation_identifier())
     rclpy.init(args=sys.argv[2:], signal_handler_options=SignalHandlerOptions.NO)
     node = Node(NAME)
     publisher = node.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)

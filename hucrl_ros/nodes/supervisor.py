@@ -19,11 +19,15 @@ from hucrl_ros.nodes.delivery import undelivered
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level, Refusals
 from hucrl_ros.nodes.node_clients import PEERS, NodeClients
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
-from hucrl_ros.nodes.protocol import Protocol, Wait, reset_of
+from hucrl_ros.nodes.protocol import Protocol
+from hucrl_ros.nodes.readiness import reset_of
 from hucrl_ros.nodes.runner import run_node
+from hucrl_ros.nodes.script import Wait
 from hucrl_ros.nodes.setting_parameters import SettingParameters
+from hucrl_ros.nodes.steering import RunWishes, Steering
 from hucrl_ros.nodes.strangers import strangers
 from hucrl_ros.nodes.topics import ARCHIVE, MEASURED_ARCHIVE, STEADY
+from hucrl_ros.nodes.wishes import HeardWishes
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.judged_task import BundledTask, JudgedTask
 from hucrl_ros.run.live_view import make_view
@@ -50,7 +54,8 @@ class Supervisor(Node):
     Parameters: the settings of a run; `run`, its folder; `parent_reports` (bool): the parent
     process writes a line on standard input for each process that it lost, and
     `PERSON_IS_READY` when somebody presses Enter; `remote_learner` (bool): the learner is on
-    another machine, and torch need not be on this one.
+    another machine, and torch need not be on this one. While it runs, a person may set
+    `next.bundle` and `pause`.
     """
 
     def __init__(self) -> None:
@@ -74,10 +79,19 @@ class Supervisor(Node):
         self._progress.earlier_notes = len(self._ledger.events)
         self._progress.steps, self._progress.optimum = task.steps, task.optimum
         self._progress.finished = list(self._ledger.episodes)
+        self._steering = Steering()
+        self._wishes = RunWishes(self, run, config)
+        self._heard_wishes = HeardWishes(self, config.strategy, self._note_wish)
         how = reset_of(config)
         self._others = NodeClients(self, self._advance, how == "service", how == "home")
         self._protocol = Protocol(
-            run, config, self._others, self._ledger, self._monitor, self._progress
+            run,
+            config,
+            self._others,
+            self._ledger,
+            self._monitor,
+            self._progress,
+            self._steering,
         )
         self._script = self._protocol.script()
         self._wait: Wait | None = None
@@ -130,6 +144,7 @@ class Supervisor(Node):
         if self._reason:
             self._finish_giving_up()
             return
+        self._wishes.show(self._steering)
         self._advancing = True
         try:
             while self._wait is None or self._wait.ready():
@@ -171,6 +186,9 @@ class Supervisor(Node):
         response.message = self._protocol.confirm()
         response.success = not response.message
         return response
+
+    def _note_wish(self, line: str) -> None:
+        self._ledger.note(f"{self._protocol.place}: {line}")
 
     def _judge_delivery(self) -> None:
         """Say it on the terminal where somebody isn't heard, or nobody expects him to speak."""

@@ -51,7 +51,9 @@ LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 """A reader that comes late still gets the last message."""
 
 ARCHIVE = QoSProfile(depth=5000)
-"""`STREAM` for the recorder, which must lose nothing while a disk is slow."""
+"""`STREAM` for the recorder, which must lose nothing while a disk or a machine is slow; also for
+who publishes ticks, and in lockstep joint states and commands: physics doesn't wait for it. In
+real time a robot that was held up gets no such backlog of commands."""
 
 MEASURED = QoSProfile(depth=200, reliability=ReliabilityPolicy.BEST_EFFORT)
 """For what a robot publishes in real time: most drivers are best effort, and a reliable reader

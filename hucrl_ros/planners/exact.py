@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from hucrl_ros.config.schema import PlannerSettings
@@ -119,6 +118,10 @@ def backward_induction(
         steps: Length T of an episode [control periods].
         shares: Probabilities `(K,)` of the noises under which `step` gives next states.
     """
+    from scipy.sparse import (
+        csr_matrix,
+    )  # Every node imports the planners, and few of them plan so.
+
     states = grid.states
     count = len(states)
     transitions, gains = [], []
@@ -129,7 +132,7 @@ def backward_induction(
         weights = weights * np.asarray(shares)[..., None]
         rows = np.arange(0, weights.size + 1, weights.size // count, dtype=np.int32)
         entries = (weights.ravel().astype(np.float32), indices.ravel().astype(np.int32), rows)
-        transitions.append(scipy.sparse.csr_matrix(entries, shape=(count, count)))
+        transitions.append(csr_matrix(entries, shape=(count, count)))
         gains.append(rewards.astype(np.float32))
     values = np.zeros((steps + 1, count), dtype=np.float32)
     for k in reversed(range(steps)):

@@ -46,7 +46,7 @@ def alter(model: mujoco.MjModel, spec: RobotSpec, body: BodySettings) -> None:
     moved = _moved_bodies(model, spec)
     model.body_mass[moved] *= 1.0 + body.mass_error
     model.body_inertia[moved] *= 1.0 + body.mass_error
-    model.body_mass[_last_body(model, spec)] += body.payload
+    model.body_mass[last_body(model, spec)] += body.payload
     model.actuator_gainprm[:, 0] *= 1.0 + body.motor_error
     # Limits in the model are those of the motors, too, which have their constants.
     model.actuator_forcerange[:] *= 1.0 + body.motor_error
@@ -125,7 +125,7 @@ def _moved_bodies(model: mujoco.MjModel, spec: RobotSpec) -> list[int]:
     return sorted(moved)
 
 
-def _last_body(model: mujoco.MjModel, spec: RobotSpec) -> int:
+def last_body(model: mujoco.MjModel, spec: RobotSpec) -> int:
     """Number of the body of an actuated joint that is the furthest from the world."""
     bodies = [int(model.joint(name).bodyid[0]) for name in spec.actuated_joints]
     return max(reversed(bodies), key=lambda body: _depth(model, body))

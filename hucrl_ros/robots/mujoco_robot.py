@@ -18,6 +18,8 @@ from hucrl_ros.robots.model_files import build_model
 Array = NDArray[np.float64]
 ROUNDING = 1e-9
 """Share of a physics step that isn't worth another one."""
+GOAL_ROUNDING = 1e-6
+"""[m] By which a goal may be outside of what is drawn, or beside what is fixed."""
 
 
 class MujocoRobot:
@@ -63,6 +65,10 @@ class MujocoRobot:
         if body != AS_MODELLED:
             alter(self.model, self.spec, body)
             self._drive = Drive(self.model, self.spec, body)
+        self.drawn = {
+            entry: draw.range for entry, draw in zip(settings.entries, self._draws, strict=True)
+        }
+        """Least and largest value that each entry of the state hardly exceeds at a start."""
         self.ranges = joint_ranges(self.model, self.spec.joint_names)
         """`(n, 2)` lower and upper limit of each joint [rad or m]; infinite where it has none."""
         for joint, limits in settings.limits.items():
@@ -221,6 +227,9 @@ class Plant:
         """Names of the joints that a sample tells of."""
         self._object, self._goal = self._place(told.object), self._place(told.goal)
         self._goal_is_new = True
+        self._goal_name = told.goal
+        self.wanted_goal: Array | None = None
+        """`(3,)` goal of the episodes that begin from now on [m]; None: as it is drawn."""
         self._seed = seed
         self._takes_efforts = spec.command == "effort"
         self._limits = np.asarray(spec.effort_limits) if spec.command != "position" else np.inf
@@ -244,6 +253,31 @@ class Plant:
         self._start_ns = self.stamp_ns + round(RESET_PERIODS * self.robot.spec.period * 1e9)
         self._substeps = 0
         self._start_episode(episode)
+
+    def require_goal(self, goal: Array, named: str) -> None:
+        """Refuse a goal `(3,)` [m] that the task never has.
+
+        Raises:
+            ConfigError: says what is accepted.
+        """
+        if not self._goal_name:
+            raise ConfigError(f"{named}: the robot {self.robot.spec.name!r} has no goal")
+        here = self._read(self._goal)
+        assert here is not None
+        accepted = [
+            self.robot.drawn.get(f"{self._goal_name}_{axis}", (where, where))
+            for axis, where in zip(AXES, here.tolist(), strict=True)
+        ]
+        inside = [
+            low - GOAL_ROUNDING <= x <= high + GOAL_ROUNDING
+            for x, (low, high) in zip(goal.tolist(), accepted, strict=True)
+        ]
+        if not all(inside):
+            told = ", ".join(
+                f"{axis} {low:g} to {high:g}"
+                for axis, (low, high) in zip(AXES, accepted, strict=True)
+            )
+            raise ConfigError(f"{named} = {goal.tolist()}: the task's goals are within {told} [m]")
 
     def command(self, command: Array | None) -> None:
         """Apply `command` `(q,)` from now on, within the limits; None: that of no action."""
@@ -287,6 +321,11 @@ class Plant:
 
     def _start_episode(self, episode: int) -> None:
         state = self.robot.reset(np.random.default_rng([self._seed, episode]))
+        if self.wanted_goal is not None:
+            spec = self.robot.spec
+            for index, entry in enumerate(spec.context, spec.state_dim - len(spec.context)):
+                state[index] = self.wanted_goal[AXES.index(entry[-1])]
+            self.robot.set_state(state)
         self._command = self.robot.idle(state)
         self._goal_is_new = True
         self._restart_mean()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from hucrl_ros.config.files import dump_config, load_config, write_atomically
 from hucrl_ros.config.schema import Config
@@ -14,6 +15,14 @@ from hucrl_ros.errors import RunError
 
 _HELD = ExitStack()
 """Locks that this process keeps until it ends."""
+
+
+class Player(NamedTuple):
+    """The process that plays a run."""
+
+    pid: int
+    domain: int | None
+    """ROS domain of its nodes; None: it has none."""
 
 
 class RunFolder:
@@ -45,6 +54,8 @@ class RunFolder:
         """Folder of the videos."""
         self.incoming = self.root / ".incoming"
         """Folder of what is on its way from another machine, and not complete or not checked."""
+        self.lock = self.root / ".lock"
+        """Held by the process that plays the run: its id, then the ROS domain of its nodes."""
         self.token = self.root / ".token"
         """Secret that a learner on another machine has to know."""
 
@@ -106,6 +117,14 @@ class RunFolder:
         """Bundle that plays an episode."""
         return self.bundles / f"bundle_{episode:03d}"
 
+    def flown(self, episode: int, named: str) -> int:
+        """Number of the bundle that played an episode, `named` in its bag.
+
+        It is the episode's own where the bag doesn't say (older ones), or names none of this run.
+        """
+        found = re.fullmatch(r"bundle_(\d{3,6})", named)
+        return int(found[1]) if found and int(found[1]) <= episode else episode
+
     def checkpoint(self, episode: int) -> Path:
         """Learner's weights after learning from an episode; -1: from the other run alone."""
         if episode == -1:
@@ -124,40 +143,59 @@ class RunFolder:
         kept = [k for k in range(-1, self.finished_episodes()) if self.checkpoint(k).is_file()]
         return kept[-1] if kept else None
 
+    @property
+    def player(self) -> Player | None:
+        """Who plays the run now; None: nobody, or a process that doesn't say so."""
+        try:
+            told = [int(word) for word in self.lock.read_text().split()]
+            pid, domain = told[0], told[1] if len(told) > 1 else None
+            os.kill(pid, 0)  # is it there?
+        except PermissionError:  # another user's process
+            pass
+        except (OSError, ValueError, IndexError):
+            return None
+        return Player(pid, domain)
+
     @contextmanager
-    def locked(self, on_robot: bool = False) -> Iterator[None]:
+    def locked(self, on_robot: bool = False, domain: int | None = None) -> Iterator[None]:
         """Keep other processes from playing the same run.
 
         Args:
             on_robot: A robot plays it, not our simulator.
+            domain: ROS domain in which it is played, for whoever wants to watch.
 
         Raises:
             RunError: another process plays it, an episode is missing that others follow, or
                 episodes of a robot would get mixed with those of a simulator.
         """
-        with (self.root / ".lock").open("a+") as file:
+        with self.lock.open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 file.seek(0)
-                raise RunError(f"{self.root}: process {file.read()} is playing this run") from None
+                pid = file.readline().strip()
+                raise RunError(f"{self.root}: process {pid} is playing this run") from None
             file.truncate(0)
-            file.write(str(os.getpid()))
+            file.write(f"{os.getpid()}\n" + ("" if domain is None else f"{domain}\n"))
             file.flush()
-            self.require_order()
-            self._note_who_plays(on_robot)
-            yield
+            try:
+                self.require_order()
+                self._note_who_plays(on_robot)
+                yield
+            finally:
+                file.truncate(0)
 
-    def lock_until_exit(self, on_robot: bool = False) -> None:
+    def lock_until_exit(self, on_robot: bool = False, domain: int | None = None) -> None:
         """Take the lock of `locked` for the rest of this process, on behalf of its children.
 
         Args:
-            on_robot: As for `locked`.
+            on_robot: As for `locked`, and
+            domain: the same.
 
         Raises:
             RunError: as `locked` does.
         """
-        _HELD.enter_context(self.locked(on_robot))
+        _HELD.enter_context(self.locked(on_robot, domain))
 
     def require_order(self) -> None:
         """Look whether anything came after an episode that isn't there any more.

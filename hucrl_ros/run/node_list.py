@@ -60,12 +60,8 @@ class NodeSpec:
 
     @property
     def enclave(self) -> list[str]:
-        """ROS arguments that name its identity, where DDS is secured (SROS2); none elsewhere."""
-        if os.environ.get("ROS_SECURITY_ENABLE") != "true":
-            return []
-        # The stand-in of a learner is its node.
-        name = "learner" if self.name == REMOTE_LEARNER else self.name
-        return ["--enclave", f"/{PACKAGE}/{name}"]
+        """ROS arguments that name its identity, see `enclave_of`."""
+        return enclave_of(self.name)
 
     @property
     def command(self) -> list[str]:
@@ -80,6 +76,14 @@ class NodeSpec:
         for name, other in self.remappings.items():
             arguments += ["-r", f"{name}:={other}"]
         return [sys.executable, "-m", self.module, *arguments]
+
+
+def enclave_of(node: str) -> list[str]:
+    """ROS arguments that name a node's identity, where DDS is secured (SROS2); none elsewhere."""
+    if os.environ.get("ROS_SECURITY_ENABLE") != "true":
+        return []
+    # The stand-in of a learner is its node.
+    return ["--enclave", f"/{PACKAGE}/{'learner' if node == REMOTE_LEARNER else node}"]
 
 
 def learning_graph(

@@ -30,6 +30,8 @@ class Phase(Enum):
     PERSON = "put the robot at the start; then press Enter, or call the service supervisor/start"
     HOMING = "moving the robot to the start"
     HELD = "stopped on the topic stop; publish false there, and the run goes on with a reset"
+    PAUSED = "paused by a person"
+    REFUSED = "the controller refuses the bundle that a person chose; set next.bundle to another"
     RUNNING = "running"
     FITTING = "fitting the model"
     SEARCHING = "searching policies"
@@ -105,6 +107,7 @@ def describe_episode(episode: EpisodeSummary) -> str:
     parts = [
         f"episode {episode.index}: return {format_number(episode.return_)}",
         f"predicted {format_number(episode.predicted_return)}",
+        *([f"played by bundle {episode.flown}"] if episode.flown != episode.index else []),
         f"tick p50 {p50} p99 {p99} ms",
         f"{episode.misses or 0} misses",
     ]

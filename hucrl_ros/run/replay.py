@@ -19,6 +19,7 @@ from hucrl_ros.controller.setup import Setup, processor, versions
 from hucrl_ros.controller.state_reader import JointReading, velocity_age
 from hucrl_ros.controller.ticks import numbered
 from hucrl_ros.errors import BagError, BundleError
+from hucrl_ros.planners import Plan
 from hucrl_ros.run.replayed_time import RecordedCommands, RecordedPlanning, RecordedStates
 
 Array = NDArray[np.float64]
@@ -73,6 +74,37 @@ class Replay(NamedTuple):
         return apart
 
 
+class Recalled(NamedTuple):
+    """A tick, as its bundle saw it."""
+
+    state: Array
+    """`(p,)`"""
+    plan: Plan | None
+    """The newest one then; None: there was none."""
+    bundle: Bundle
+    """Made it."""
+
+
+def recall(path: Path) -> Iterator[Recalled]:
+    """What was planned in each tick of an episode: computed once more, as `replay` does.
+
+    Args:
+        path: Its bag, in a run that has the bundle.
+
+    Raises:
+        BagError: as of `replay`.
+        BundleError: as of `replay`.
+    """
+    played = read_played(path)
+    bundles = [load_bundle(_find(path, setup), threads=setup.threads) for setup in played.setups]
+    replayed = _Replayed(path, played, bundles)
+    for _ in replayed.rows():
+        loop = replayed.loop
+        assert loop is not None
+        if loop.state is not None:
+            yield Recalled(loop.state, loop.player.plan, loop.player.bundle)
+
+
 def replay(path: Path, other: Path | None = None) -> Replay:
     """Recompute an episode's commands, each in the state and after the commands of the recording.
 
@@ -110,7 +142,8 @@ class _Replayed:
         self._commands = RecordedCommands(spec, age)
         driver = setup.driver if setup.timed else None
         self._states = RecordedStates(spec, played.poses, driver)
-        self._loop: ControlLoop | None = None
+        self.loop: ControlLoop | None = None
+        """Plays now."""
         self._surprise = math.nan
 
     def rows(self) -> Iterator[Row]:
@@ -124,10 +157,10 @@ class _Replayed:
                 )
                 return
             while self._coming and self._coming[0][0].step <= index:
-                self._loop = self._take(self._loop, *self._coming.pop(0))
-            assert self._loop is not None
+                self.loop = self._take(self.loop, *self._coming.pop(0))
+            assert self.loop is not None
             try:
-                yield self._row(self._loop, index, tick.reading)
+                yield self._row(self.loop, index, tick.reading)
             except BagError as error:
                 raise BagError(f"{self._path}: step {index}: {error}") from None
             self._surprise = tick.record.surprise

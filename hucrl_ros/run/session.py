@@ -121,6 +121,8 @@ POLL_S = 0.05
 """[s] Between two looks at the processes."""
 REPORT_S = 8.0
 """[s] Time for the supervisor to stop the episode and report a lost node."""
+DISCOVERY = "ROS_AUTOMATIC_DISCOVERY_RANGE"
+"""Variable that says which machines nodes meet."""
 PARENT_VARIABLE = "HUCRL_PARENT_PID"
 """Nodes stop when the process whose PID it holds is gone, see `nodes/runner.py`."""
 _SHOW_CURSOR = "\x1b[?25h"
@@ -141,7 +143,7 @@ class Session:
             simulated: With our simulator; otherwise a robot stands in its place.
             listen: HOST:PORT where a learner on another machine is waited for; None: it runs here.
         """
-        self._run, self._listen = run, listen
+        self._run, self._domain, self._listen = run, domain, listen
         self._simulated = simulated
         how = run.config.driver.reset
         self._asks = how == "home" or (how == "person" and not simulated)
@@ -159,7 +161,8 @@ class Session:
         Raises:
             RunError: a node was lost or reported an error, or another process plays this run.
         """
-        with self._run.locked(on_robot=not self._simulated), self._signals_noted():
+        locked = self._run.locked(not self._simulated, self._domain)
+        with locked, self._signals_noted():
             begin, before = time.monotonic(), _stored_summary(self._run)
             try:
                 nodes = learning_graph(
@@ -175,7 +178,10 @@ class Session:
                 self._group.stop(first=[CONTROLLER])
                 _restore_cursor()
             failure = None if self._stop else self._failure(ended, before)
-            self._settle(before, time.monotonic() - begin, failure)
+            try:
+                self._settle(before, time.monotonic() - begin, failure)
+            except RunError as error:  # a full disk
+                failure = failure or str(error)
         if failure is not None:
             command = resume_command(self._run, listen=self._listen)
             raise RunError(f"{failure}; continue with: {command}")
@@ -251,7 +257,7 @@ def node_environment(run: RunFolder, domain: int) -> dict[str, str]:
     if package_parent not in search_path:
         search_path.append(package_parent)
     return {
-        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+        DISCOVERY: "LOCALHOST",
         **os.environ,
         "ROS_DOMAIN_ID": str(domain),
         "ROS_LOG_DIR": str(run.logs),

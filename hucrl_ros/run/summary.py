@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -91,7 +92,14 @@ class EpisodeSummary(_Record):
     bag: str | None = None
     """The bag's folder, relative to the run's."""
     bundle: str | None = None
-    """The bundle that played, relative to the run's folder."""
+    """The bundle that played, relative to the run's folder: the episode's own, or another one
+    that a person chose."""
+
+    @property
+    def flown(self) -> int:
+        """Number of the bundle that played."""
+        named = re.search(r"_(\d+)$", self.bundle or "")
+        return self.index if named is None else int(named[1])
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -172,6 +180,7 @@ class Summary(_Record):
 
 
 def summarise_episode(
+    index: int,
     episode: Episode,
     task: JudgedTask,
     played: Manifest,
@@ -181,13 +190,14 @@ def summarise_episode(
     """What `summary.json` says of an episode that was read from its bag.
 
     Args:
+        index: The episode's number.
         episode: The bag's content.
         task: Gives the rewards.
         played: Manifest of the bundle that played it.
         learned: Report of the learning that followed; None where none did (yet).
         run: The run's folder, for relative paths.
     """
-    index, ticks, names = played.episode, episode.ticks, played.constraints
+    ticks, names = episode.ticks, played.constraints
     asked = np.bincount(np.maximum(ticks["filtered"], 0), minlength=len(names) + 2)[1:]
     beyond = (task.rooms(episode.states[:-1], episode.actions) < 0.0).sum(axis=0)
     return EpisodeSummary(
@@ -206,7 +216,7 @@ def summarise_episode(
         search_s=learned.search_s if learned else None,
         complexity=learned.complexity if learned else None,
         bag=str(run.bag(index).relative_to(run.root)),
-        bundle=str(run.bundle(index).relative_to(run.root)),
+        bundle=str(run.bundle(run.flown(index, episode.bundle)).relative_to(run.root)),
     )
 
 

@@ -123,9 +123,8 @@ class Ledger:
             part = sound_part(path, task.spec, task.steps, self._config)
             events.append(f"episode {index}: {path.name}: {part.line}")
         self.events += [event for event in events if event not in self.events]
-        return summarise_episode(
-            episode, task, read_manifest(run.bundle(index)), self.learning_report(index), run
-        )
+        played = read_manifest(run.bundle(run.flown(index, episode.bundle)))
+        return summarise_episode(index, episode, task, played, self.learning_report(index), run)
 
 
 def catch_up(run: RunFolder) -> None:

@@ -60,8 +60,8 @@ class LoopSource(EpisodeClient):
     `priority` for itself, as `control.realtime_priority`; `out`, the file to write.
     """
 
-    def __init__(self) -> None:
-        super().__init__("loop_source")
+    def __init__(self, name: str = "loop_source") -> None:
+        super().__init__(name)
         manifest = read_manifest(Path(own_parameter(self, "bundle", "")))
         self._pid = own_parameter(self, "pid", 0)
         self._priority = own_parameter(self, "priority", 0)

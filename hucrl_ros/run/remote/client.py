@@ -28,6 +28,8 @@ from hucrl_ros.run.remote.contract import (
 
 TIMEOUT_S = 20.0
 """[s] For the robot's side to answer, and between two parts of a file."""
+EXAMINED_S = 90.0
+"""[s] For it to examine a bundle, in a process that has a minute for it."""
 logger = logging.getLogger(__name__)
 _HEADERS = {"Content-Type": "application/json"}
 
@@ -132,7 +134,7 @@ class RobotClient:
             DamagedError: it isn't complete, or not accepted.
             RunError: the robot's side refuses.
         """
-        return self._asked("POST", f"/bundles/{index}", Order)
+        return self._asked("POST", f"/bundles/{index}", Order, timeout_s=EXAMINED_S)
 
     def _asked(
         self,
@@ -141,9 +143,10 @@ class RobotClient:
         kind: type[Message],
         content: bytes | BinaryIO = b"",
         headers: dict[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> Message:
         limit = LISTING_BYTES if kind is Listing else MESSAGE_BYTES
-        with self._response(method, path, content, headers or _HEADERS) as response:
+        with self._response(method, path, content, headers or _HEADERS, timeout_s) as response:
             text = response.read(limit)
         try:
             return kind.model_validate_json(text)
@@ -155,9 +158,14 @@ class RobotClient:
 
     @contextmanager
     def _response(
-        self, method: str, path: str, content: bytes | BinaryIO, headers: dict[str, str]
+        self,
+        method: str,
+        path: str,
+        content: bytes | BinaryIO,
+        headers: dict[str, str],
+        timeout_s: float = TIMEOUT_S,
     ) -> Iterator[HTTPResponse]:
-        connection = HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+        connection = HTTPConnection(self._host, self._port, timeout=timeout_s)
         sent = {**headers, "Authorization": f"Bearer {self._token}", "Connection": "close"}
         try:
             connection.connect()

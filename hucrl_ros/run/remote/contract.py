@@ -6,13 +6,13 @@
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from hucrl_ros.config.regular_files import open_regular
 from hucrl_ros.controller.manifest import PLAIN_NAME
 from hucrl_ros.errors import RunError, shortened
 
@@ -113,19 +113,6 @@ def files_below(root: Path, relative: str) -> Iterator[str]:
             yield from files_below(root, path)
         elif entry.is_file(follow_symlinks=False):
             yield path
-
-
-def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading, but no link and nothing that isn't a file.
-
-    Raises:
-        OSError: it can't be opened, or is something else.
-    """
-    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
-        os.close(opened)
-        raise OSError("not a regular file")
-    return os.fdopen(opened, "rb")
 
 
 def digest_of(file: BinaryIO) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import BinaryIO
 
+from hucrl_ros.config.regular_files import open_regular
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import RunError, shortened
@@ -20,7 +21,6 @@ from hucrl_ros.run.remote.contract import (
     Order,
     Report,
     files_below,
-    open_regular,
 )
 from hucrl_ros.run.remote.inbox import Inbox, RefusedError
 

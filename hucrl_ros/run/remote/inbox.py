@@ -6,21 +6,29 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
 
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config
-from hucrl_ros.controller.bundle import BUNDLE_BYTES, load_bundle
+from hucrl_ros.controller.admission import check_robot
+from hucrl_ros.controller.bundle import BUNDLE_BYTES
+from hucrl_ros.controller.examiner import Examiner
 from hucrl_ros.controller.manifest import MANIFEST, MANIFEST_BYTES, Manifest, read_manifest
 from hucrl_ros.controller.signature import sign_for_run
+from hucrl_ros.controller.trust import Trust
 from hucrl_ros.errors import BundleError, HucrlError, shortened
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.remote.contract import CHECKPOINT_BYTES, CHUNK, SHARED, Missing
 
 FREE = 2**28
 """Bytes of the disk that stay free: a bag has to fit."""
+
+
+HEAR_S = 1.0
+"""[s] Between two signs of life of a learner whose bundle is examined."""
 
 
 class RefusedError(HucrlError):
@@ -108,8 +116,9 @@ class Inbox:
             if missing := self._missing(staged).missing:
                 raise RefusedError(HTTPStatus.CONFLICT, f"still missing: {', '.join(missing)}")
             try:
-                bundle = load_bundle(staged, self._spec)
-                require_ours(bundle.manifest, self._config, index)
+                manifest = self._examined(staged)
+                check_robot(staged, manifest.spec, self._spec)
+                require_ours(manifest, self._config, index)
                 sign_for_run(staged, self._config.control.signing_key)
             except BundleError as error:
                 shutil.rmtree(staged, ignore_errors=True)
@@ -119,6 +128,23 @@ class Inbox:
             if weights.is_file():
                 weights.replace(self._run.checkpoint(index - 1))
             staged.rename(self._run.bundle(index))
+
+    def _examined(self, staged: Path) -> Manifest:
+        """What a bundle says, tried in a process of its own: nobody here has seen it before.
+
+        Raises:
+            BundleError: it isn't what it says, or takes too much time or memory.
+        """
+        config = self._config
+        examiner = Examiner(Trust(staged, ()), config.control, config.mode == "lockstep")
+        try:
+            with ThreadPoolExecutor(1, "examiner") as thread:  # which that process ends with
+                found = thread.submit(examiner.examine, staged, plays=False)
+                while not wait([found], HEAR_S).done:
+                    self._hear()  # whoever waits for an answer is there
+                return found.result()
+        finally:
+            examiner.close()
 
     def _staged(self, index: int) -> Path:
         return self._run.incoming / self._run.bundle(index).name

@@ -1,0 +1,93 @@
+"""Where a robot's bodies are in a state, and where its tip is: the point whose way is drawn."""
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.config.robot import AXES, RobotSpec, sources
+from hucrl_ros.config.task_file import Description
+from hucrl_ros.robots import MujocoRobot
+
+Array = NDArray[np.float64]
+
+
+class Kinematics:
+    """A robot's model, put into states one after another."""
+
+    def __init__(self, described: Description) -> None:
+        """Load the model of a description; raises `ConfigError` as `MujocoRobot` does."""
+        robot = MujocoRobot(described)
+        self.spec: RobotSpec = robot.spec
+        self.model: mujoco.MjModel = robot.model
+        self.data = mujoco.MjData(self.model)
+        joints = [self.model.joint(name) for name in self.spec.joint_names]
+        self._qpos = np.array([int(joint.qposadr[0]) for joint in joints])
+        self._robot = robot
+        told = sources(self.spec)
+        self.object, self.goal = told.object, told.goal
+        """Bodies that are told by poses; empty: there is none."""
+        success = described.reward.success
+        named = "" if success is None else success.of
+        self.site = _site(self.model, named)
+        """The site that is to reach something; None: the robot has none."""
+        self._last_body, self._offset = _farthest(self.model, [int(j.id) for j in joints])
+
+    def put(self, state: Array) -> None:
+        """Into a state `(p,)`: joints, object and goal."""
+        self._robot.set_state(state)
+        self.data = self._robot.data
+
+    def poses(self, state: Array) -> tuple[Array, Array]:
+        """Positions `(B, 3)` [m] and quaternions `(B, 4)`, w first, of all bodies."""
+        self.put(state)
+        return self.data.xpos.copy(), self.data.xquat.copy()
+
+    def tips(self, states: Array) -> Array:
+        """Where the tip is `(..., 3)` [m], in states `(..., p)`."""
+        flat = states.reshape(-1, states.shape[-1])
+        found = np.empty((len(flat), 3))
+        joints = len(self._qpos)
+        for row, state in enumerate(flat):
+            self.data.qpos[self._qpos] = state[:joints]
+            mujoco.mj_kinematics(self.model, self.data)
+            found[row] = self._tip()
+        return found.reshape(*states.shape[:-1], 3)
+
+    def place(self, body: str, state: Array) -> Array | None:
+        """Where the object or the goal is `(3,)` [m] in a state `(p,)`; None: it isn't told."""
+        entries = (*self.spec.observed, *self.spec.context)
+        wanted = [f"{body}_{axis}" for axis in AXES]
+        if not body or not set(wanted) & set(entries):
+            return None
+        self.put(state)
+        return np.asarray(self.data.body(body).xpos.copy(), np.float64)
+
+    @property
+    def centre(self) -> Array:
+        """`(3,)` middle of the model [m]."""
+        return np.asarray(self.model.stat.center, np.float64)
+
+    def _tip(self) -> Array:
+        if self.site is not None:
+            return np.asarray(self.data.site_xpos[self.site], np.float64)
+        rotation = self.data.xmat[self._last_body].reshape(3, 3)
+        return np.asarray(self.data.xpos[self._last_body] + rotation @ self._offset, np.float64)
+
+
+def _site(model: mujoco.MjModel, name: str) -> int | None:
+    found = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, name) if name else -1
+    return found if found >= 0 else None
+
+
+def _farthest(model: mujoco.MjModel, joints: list[int]) -> tuple[int, Array]:
+    """The body at the end of the joints' chain, and its farthest end `(3,)` [m]."""
+    body = int(model.jnt_bodyid[joints[-1]])
+    offset = np.asarray(model.body_ipos[body], np.float64)
+    best = 0.0
+    for geom in range(model.ngeom):
+        if model.geom_bodyid[geom] != body:
+            continue
+        end = np.asarray(model.geom_pos[geom], np.float64)
+        if np.linalg.norm(end) > best:
+            best, offset = float(np.linalg.norm(end)), end
+    return body, offset.copy()

@@ -1,0 +1,131 @@
+"""Draws the robot as it is heard of, with what the bundle in force believes at that moment."""
+
+import time
+from collections import deque
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from viser import ViserServer
+
+from hucrl_ros.config.task_file import Description
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.errors import BundleError, HucrlError
+from hucrl_ros.page.belief import Belief, Believer
+from hucrl_ros.page.figure import Figure
+from hucrl_ros.page.heard import Heard
+from hucrl_ros.page.kinematics import Kinematics
+from hucrl_ros.page.repeated import Repeated
+
+FRAME_S = 1.0 / 30.0
+"""[s] Least time between two pictures."""
+THINK_S = 0.5
+"""[s] Least time between two plans."""
+SILENT_S = 2.0
+"""[s] After this long without a joint state the robot isn't heard of any more."""
+TRACE = 150
+"""Places of the tip that are drawn: each picture sends all of them."""
+MEASURED = 300
+"""Pictures by which the page's own pace is told."""
+Array = NDArray[np.float64]
+
+
+class Pace(NamedTuple):
+    """How fast the page draws."""
+
+    rate: float
+    """Pictures in a second, while the robot moves (median)."""
+    p50: float
+    """From a joint state's arrival to its picture being sent, median [ms]."""
+    p99: float
+    """99% quantile [ms]."""
+
+
+class Live:
+    """The live scene, the same for everybody."""
+
+    root = "/live"
+
+    def __init__(
+        self, server: ViserServer, described: Description, heard: Heard, bundles: Path
+    ) -> None:
+        """Draw the robot and begin to follow it; `bundles`: folder of the run's."""
+        self._server, self._heard, self._bundles = server, heard, bundles
+        kinematics = Kinematics(described)
+        self._kinematics, self._thinking = kinematics, Kinematics(described)
+        self._figure = Figure(server.scene, kinematics, self.root)
+        self._trace: deque[Array] = deque(maxlen=TRACE)
+        self._drawn = (0, -1)
+        self._believer: Believer | None = None
+        self._believed: Path | None = None
+        self._belief: Belief | None = None
+        self._belief_is_new = False
+        self._sent: deque[tuple[float, float]] = deque(maxlen=MEASURED)
+        """When pictures were sent, and how old their joint states were [s]."""
+        self._threads = [
+            Repeated(self._draw, FRAME_S, "draw"),
+            Repeated(self._think, THINK_S, "think"),
+        ]
+
+    def close(self) -> None:
+        """Stop following."""
+        for thread in self._threads:
+            thread.close()
+
+    @property
+    def pace(self) -> Pace | None:
+        """Of the newest pictures; None before there are two."""
+        times, ages = np.array(list(self._sent)).reshape(-1, 2).T
+        if len(times) < 2 or times[-1] == times[0]:
+            return None
+        p50, p99 = np.percentile(1e3 * ages, (50, 99))
+        return Pace(float(1.0 / np.median(np.diff(times))), float(p50), float(p99))
+
+    def _draw(self) -> None:
+        self._heard.fetch()
+        now = self._heard.now
+        if now.state is None:
+            return
+        place = (now.episode, now.stamp_ns)
+        if place == self._drawn and not self._belief_is_new:
+            return
+        if now.episode != self._drawn[0]:
+            self._trace.clear()
+        with self._server.atomic():
+            if place != self._drawn:
+                self._figure.pose(now.state)
+                self._trace.append(self._kinematics.tips(now.state))
+                self._figure.happened(np.array(self._trace))
+            if self._belief_is_new:
+                self._belief_is_new = False
+                self._figure.believe(self._belief)
+        if place != self._drawn:
+            done = time.monotonic()
+            self._sent.append((done, done - now.received))
+        self._drawn = place
+
+    def _think(self) -> None:
+        now = self._heard.now
+        silent = time.monotonic() - now.received > SILENT_S
+        idle = silent or not now.active or not self._server.get_clients()
+        if now.state is None or now.bundle is None or idle:
+            if self._belief is not None:
+                self._belief, self._belief_is_new = None, True
+            return
+        # Anybody may publish a path; only what the run holds is read.
+        bundle = self._bundles / now.bundle.name
+        if bundle != self._believed:
+            self._believed, self._believer = bundle, _believer(bundle, self._heard)
+        if self._believer is not None:
+            self._belief = self._believer.from_state(now.state, self._thinking)
+            self._belief_is_new = True
+
+
+def _believer(path: Path, heard: Heard) -> Believer | None:
+    try:
+        bundle = load_bundle(path)
+        return None if bundle.manifest.random else Believer(bundle)
+    except (BundleError, HucrlError) as error:
+        heard.note("page", str(error))
+        return None

@@ -1,0 +1,147 @@
+"""What was believed in past episodes: recomputed from their bags, in the background."""
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.bags.reader import Episode
+from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.ticks import Source
+from hucrl_ros.errors import HucrlError
+from hucrl_ros.page.belief import Belief, Believer, believed
+from hucrl_ros.page.kinematics import Kinematics
+from hucrl_ros.page.past import Past
+from hucrl_ros.run.replay import Recalled, recall
+
+Array = NDArray[np.float64]
+KEPT = 4
+"""Episodes whose plans are remembered."""
+
+
+class Moment(NamedTuple):
+    """A step of a past episode."""
+
+    state: Array
+    """`(p,)`"""
+    belief: Belief | None
+    """Of the bundle that played; None: it was random, or hasn't been recomputed yet."""
+    way: Array
+    """`(T, 3)` of the tip, from then on, for as long as the plan reached [m]."""
+    told: str
+    """One line."""
+
+
+class Remembered:
+    """A past episode, and the plans of its ticks as far as they are recomputed."""
+
+    def __init__(self, episode: Episode, tips: Array) -> None:
+        self.episode = episode
+        self.tips = tips
+        """`(T + 1, 3)` way of the tip [m]."""
+        self.plans: dict[int, Recalled] = {}
+        """By step."""
+        self.believer: Believer | None = None
+        """Plans anew, where the bag doesn't tell how its ticks were computed."""
+        self.progress = "recomputing what was believed"
+        """Empty when that is done."""
+
+    @property
+    def steps(self) -> int:
+        """Transitions."""
+        return len(self.episode.actions)
+
+
+class Memory:
+    """Recalls episodes of a run, one after another."""
+
+    def __init__(self, past: Past, kinematics: Kinematics) -> None:
+        """Nothing is read yet; `kinematics` is used by the threads that call `moment`."""
+        self._past, self._kinematics = past, kinematics
+        self.period = past.period
+        """Of control [s]."""
+        self._known: OrderedDict[int, Remembered] = OrderedDict()
+        self._worker = ThreadPoolExecutor(1, "recall")
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        """Recall nothing more."""
+        self._closed.set()
+        self._worker.shutdown(wait=True, cancel_futures=True)
+
+    def episode(self, index: int) -> Remembered:
+        """A finished episode; what was believed follows in the background.
+
+        Raises:
+            BagError: its bag can't be read.
+        """
+        if index not in self._known:
+            found = self._past.episode(index)
+            remembered = Remembered(found, self._kinematics.tips(found.states))
+            self._known[index] = remembered
+            self._worker.submit(self._recall, index, remembered)
+            while len(self._known) > KEPT:
+                self._known.popitem(last=False)
+        self._known.move_to_end(index)
+        return self._known[index]
+
+    def moment(self, index: int, step: int) -> Moment:
+        """What was, and what was believed, at a step.
+
+        Raises:
+            BagError: the bag can't be read.
+        """
+        known = self.episode(index)
+        step = min(max(step, 0), known.steps)
+        state, belief = known.episode.states[step], None
+        recalled = known.plans.get(step)
+        if recalled is not None and recalled.plan is not None:
+            begin = recalled.plan.states[0].astype(np.float64)
+            belief = believed(recalled.bundle, begin, recalled.plan, self._kinematics)
+        elif known.believer is not None and step < known.steps:
+            belief = known.believer.from_state(state, self._kinematics)
+        ahead = len(belief.expected) if belief is not None else 2
+        way = known.tips[step : step + ahead]
+        return Moment(state, belief, way, self._told(known, step))
+
+    def _told(self, known: Remembered, step: int) -> str:
+        period = self._past.period
+        parts = [f"{step * period:.2f} s"]
+        ticks = known.episode.ticks
+        row = ticks[ticks["step"] == step]
+        if len(row):
+            said = row[0]
+            parts += [
+                Source(int(said["source"])).name.lower(),
+                f"tick {said['tick_ms']:.1f} ms",
+                f"|η| {said['hallucination']:.2f}",
+            ]
+        if known.progress:
+            parts.append(known.progress)
+        return " · ".join(parts)
+
+    def _recall(self, index: int, remembered: Remembered) -> None:
+        flown = self._past.run.flown(index, remembered.episode.bundle)
+        manifest = self._past.manifest(flown)
+        if manifest is not None and manifest.random:
+            remembered.progress = "random actions: nothing was believed"
+            return
+        try:
+            for step, recalled in enumerate(recall(self._past.bag(index))):
+                remembered.plans[step] = recalled
+                if self._closed.is_set():
+                    return
+                if step % 10 == 0:
+                    share = step / max(remembered.steps, 1)
+                    remembered.progress = f"recomputing what was believed: {share:.0%}"
+            remembered.progress = ""
+        except HucrlError:
+            # The bag doesn't tell all that plans depended on.
+            try:
+                remembered.believer = Believer(load_bundle(self._past.run.bundle(flown)))
+                remembered.progress = "planned anew: the bag doesn't tell how it was"
+            except HucrlError as error:
+                remembered.progress = str(error)

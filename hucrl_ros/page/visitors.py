@@ -1,0 +1,94 @@
+"""The browsers that look at the page, and what each has of its own."""
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+from viser import ClientHandle, ViserServer
+
+from hucrl_ros.config.task_file import Description
+from hucrl_ros.page.controls import Controls
+from hucrl_ros.page.heard import Heard
+from hucrl_ros.page.kinematics import Kinematics
+from hucrl_ros.page.look import BRAND
+from hucrl_ros.page.memory import Memory
+from hucrl_ros.page.past import Past
+from hucrl_ros.page.repeated import Repeated
+from hucrl_ros.page.timeline import TimeLine
+from hucrl_ros.page.wishes import Wishes
+
+ADVANCE_S, LOOK_S = 0.05, 1.0
+"""[s] Between two looks at what browsers want to see, and at what the run's folder has."""
+
+
+class Visitor:
+    """One browser."""
+
+    def __init__(self, client: ClientHandle, time: TimeLine, controls: Controls) -> None:
+        self.time, self.controls = time, controls
+        self._client = client
+        dark = client.gui.add_checkbox("dark", False, order=95)
+        dark.on_update(lambda _: self._paint(dark.value))
+
+    def _paint(self, dark: bool) -> None:
+        self._client.gui.configure_theme(
+            show_logo=False, show_share_button=False, dark_mode=dark, brand_color=BRAND
+        )
+
+
+class Visitors:
+    """All of them; one thread draws for all."""
+
+    def __init__(
+        self,
+        server: ViserServer,
+        described: Description,
+        past: Past,
+        heard: Heard,
+        wishes: Wishes,
+        token: str,
+    ) -> None:
+        """Wait for browsers; whoever enters `token` gets the controls."""
+        self._server, self._token = server, token
+        self._past, self._heard, self._wishes = past, heard, wishes
+        self._kinematics = Kinematics(described)
+        self._memory = Memory(past, Kinematics(described))
+        self._known: dict[int, Visitor] = {}
+        self._looked = -LOOK_S
+        self._finished, self._bundles = 0, list[str]()
+        self._thread = Repeated(self._advance, ADVANCE_S, "visitors")
+
+    def close(self) -> None:
+        """Draw for nobody any more."""
+        self._thread.close()
+        self._memory.close()
+
+    def _welcome(self, client: ClientHandle) -> Visitor:
+        size = float(self._kinematics.model.stat.extent)
+        line = TimeLine(client, self._kinematics, self._memory)
+        controls = Controls(client, self._wishes, self._token, self._goal(), size)
+        return Visitor(client, line, controls)
+
+    def _goal(self) -> NDArray[np.float64] | None:
+        """Where the goal is, or is drawn where none was heard of."""
+        if not self._kinematics.goal:
+            return None
+        told = self._heard.now.goal
+        if told is not None:
+            return np.array(told)
+        return np.asarray(self._kinematics.model.body(self._kinematics.goal).pos, np.float64)
+
+    def _advance(self) -> None:
+        # Looked up rather than told of: one that is gone before it is welcome is never known.
+        clients, before = self._server.get_clients(), self._known
+        self._known = {i: before.get(i) or self._welcome(clients[i]) for i in clients}
+        if not clients:
+            return
+        if time.monotonic() > self._looked + LOOK_S:
+            self._looked = time.monotonic()
+            self._finished, self._bundles = self._past.finished, self._past.bundles()
+        used = self._heard.now.bundle
+        for visitor in self._known.values():
+            visitor.time.offer(self._finished, self._wishes.connected)
+            visitor.time.advance()
+            visitor.controls.advance(self._bundles, used.name if used is not None else "")

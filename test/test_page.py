@@ -1,0 +1,287 @@
+"""The page's parts that need neither a browser nor ROS."""
+
+import re
+import shutil
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+from bundle_factory import write_bundle
+from fabricated_run import fabricate_run, play_random
+from fabricated_run import record as record_bag
+from manifest_factory import write_manifest
+from waiting import wait_until
+
+from hucrl_ros.controller.state_reader import JointReading
+from hucrl_ros.controller.ticks import TickRecord
+from hucrl_ros.page import plots, timeline, words
+from hucrl_ros.page.belief import imagined
+from hucrl_ros.page.door import FIRST_WAIT, Door
+from hucrl_ros.page.heard import KEPT_TICKS, Event, Heard
+from hucrl_ros.page.kinematics import Kinematics
+from hucrl_ros.page.memory import Memory
+from hucrl_ros.page.page import LocalServer
+from hucrl_ros.page.past import Past
+from hucrl_ros.page.timeline import TimeLine
+from hucrl_ros.page.tube import SIDES, spread, tube
+from hucrl_ros.page.wishes import NEXT_GOAL, PAUSE, Setting, Stop, Wishes
+from hucrl_ros.robots import describe
+from hucrl_ros.run.progress import Phase
+from hucrl_ros.run.summary import read_summary, write_summary
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.7, 3.0])
+def test_the_tip_of_a_robot_without_a_goal_is_the_end_of_its_chain(angle):
+    kinematics = Kinematics(describe("pendulum"))
+    (tip,) = kinematics.tips(np.array([[angle, 0.0]]))
+    assert tip == pytest.approx([0.5 * np.sin(angle), 0.0, 0.75 + 0.5 * np.cos(angle)])
+    positions, _ = kinematics.poses(np.array([angle, 0.0]))
+    assert positions[1] == pytest.approx([0.0, 0.0, 0.75])
+
+
+def test_the_tip_of_an_arm_is_the_point_that_is_to_reach_the_goal():
+    kinematics = Kinematics(describe("reacher"))
+    state = np.zeros(kinematics.spec.state_dim)
+    kinematics.put(state)
+    assert kinematics.site is not None
+    (tip,) = kinematics.tips(state[None])
+    assert tip == pytest.approx(kinematics.data.site_xpos[kinematics.site])
+
+
+def test_the_width_of_a_tube_is_the_doubt():
+    way = np.stack([np.zeros(5), np.linspace(0.0, 1.0, 5), np.zeros(5)], axis=1)
+    radii = np.array([0.0, 0.1, 0.2, 0.3, 0.4])
+    vertices, faces = tube(way, radii)
+    rings = vertices.reshape(5, SIDES, 3)
+    assert np.linalg.norm(rings - way[:, None], axis=-1) == pytest.approx(
+        np.repeat(radii[:, None], SIDES, axis=1)
+    )
+    assert rings[..., 1] == pytest.approx(np.repeat(way[:, 1:2], SIDES, axis=1))
+    assert faces.shape == (2 * 4 * SIDES, 3)
+    assert faces.max() == len(vertices) - 1
+
+
+def test_a_tube_survives_a_way_that_stands_still():
+    vertices, _ = tube(np.ones((4, 3)), np.full(4, 0.1))
+    assert np.linalg.norm(vertices - 1.0, axis=-1) == pytest.approx(np.full(4 * SIDES, 0.1))
+
+
+def test_spread_is_the_root_mean_square_distance():
+    centre = np.zeros((2, 3))
+    ways = np.array([[[0, 0, 0], [3, 0, 0]], [[0, 0, 0], [0, 4, 0]]], np.float64)
+    assert spread(ways, centre) == pytest.approx([0.0, np.sqrt(12.5)])
+
+
+class LinearModel:
+    """next = s + a, with an epistemic deviation of 0.1 and 0.2; the third entry is a goal."""
+
+    manifest = SimpleNamespace(
+        spec=SimpleNamespace(predicted_dim=2), bounds=np.array([[-5.0, -5.0], [5.0, 1.0]])
+    )
+
+    def run(self, graph, state, action):
+        assert graph == "dynamics"
+        mean = state[:, :2] + action
+        return [mean, np.full_like(mean, (0.1, 0.2)), np.zeros_like(mean)]
+
+
+def test_outcomes_are_those_of_h_ucrls_equation():
+    doubts = np.array([[0.0, 0.0], [3.0, -3.0]])
+    actions = np.array([[1.0, 0.5], [1.0, 0.5], [1.0, 0.5]])
+    states = imagined(LinearModel(), np.array([0.0, 0.0, 7.0]), actions, doubts)
+    assert states.shape == (2, 4, 3)
+    assert states[0, :, 0] == pytest.approx([0.0, 1.0, 2.0, 3.0])
+    assert states[0, :, 1] == pytest.approx([0.0, 0.5, 1.0, 1.0])  # no further than its bound
+    assert states[1, :, 0] == pytest.approx([0.0, 1.3, 2.6, 3.9])
+    assert (states[..., 2] == 7.0).all()
+
+
+def test_a_wrong_token_opens_nothing_and_costs_more_time_each_time():
+    now = [0.0]
+    door = Door("right-token-of-32-letters-abcdef", lambda: now[0])
+    assert not door.opens("wrong")
+    assert door.shut_for == FIRST_WAIT
+    assert not door.opens("right-token-of-32-letters-abcdef"), "it is shut for a while"
+    now[0] = FIRST_WAIT
+    assert not door.opens("")
+    assert door.shut_for == 2 * FIRST_WAIT
+    now[0] += 2 * FIRST_WAIT
+    assert not door.opens("right-token-of-32-letters-abcde\udcff")
+    now[0] += 4 * FIRST_WAIT
+    assert door.opens(" right-token-of-32-letters-abcdef\n")
+
+
+def record(step, **changes):
+    values = {
+        "stamp_sec": 1, "stamp_nanosec": step, "step": step, "tick_ms": 5.0, "source": 0,
+        "missed": False, "clamped": False, "filtered": 0, "iterations": 1, "planned_return": 0.0,
+        "epistemic_std": 0.1, "aleatoric_std": 0.1, "hallucination": 0.5, "surprise": 1.0,
+        "action": (0.0,),
+    }  # fmt: skip
+    return TickRecord(**{**values, **changes})
+
+
+def test_ticks_are_counted_anew_in_each_episode():
+    heard = Heard(describe("pendulum").robot.spec)
+    for step, source in enumerate((0, 1, 2, 3, 4)):
+        heard.tick(record(step, source=source, missed=step == 1, clamped=step > 2, filtered=step))
+    assert heard.now.counts == (5, 1, 3, 2, 4)
+    heard.tick(record(0))
+    assert heard.now.counts == (1, 0, 0, 0, 0)
+    assert heard.now.episode == 1
+    assert heard.ticks()["tick_ms"].tolist() == [5.0]
+
+
+def test_the_newest_ticks_are_kept():
+    heard = Heard(describe("pendulum").robot.spec)
+    for step in range(KEPT_TICKS + 10):
+        heard.tick(record(step, tick_ms=0.5 * step))
+    kept = np.arange(10, KEPT_TICKS + 10)
+    np.testing.assert_array_equal(heard.ticks()["step"], kept)
+    np.testing.assert_array_equal(heard.ticks()["tick_ms"], 0.5 * kept)
+
+
+def test_a_joint_state_is_a_state_and_nonsense_is_none():
+    heard = Heard(describe("pendulum").robot.spec)
+    assert heard.now.state is None
+    heard.joint_state(JointReading(("pendulum_joint",), (0.5,), (1.5,), 10))
+    assert heard.now.state.tolist() == [0.5, 1.5]
+    heard.joint_state(JointReading(("pendulum_joint",), (float("nan"),), (1.5,), 20))
+    assert heard.now.state is None
+
+
+def test_of_learning_the_learner_tells_more_than_the_supervisor():
+    heard = Heard(describe("pendulum").robot.spec)
+    heard.supervisor(Phase.FITTING.value)
+    heard.learner("fitting", "0.5")
+    assert heard.now.phase == "fitting 50%"
+    heard.learner("done", "1.0")
+    heard.supervisor(Phase.PAUSED.value)
+    assert heard.now.phase == Phase.PAUSED.value
+
+
+def test_a_line_is_news_once():
+    heard = Heard(describe("pendulum").robot.spec)
+    for _ in range(3):
+        heard.note("watchdog", "no command")
+    heard.calm("watchdog")
+    heard.note("watchdog", "no command")
+    assert [event.text for event in heard.events()] == ["no command"] * 2
+
+
+def test_words_of_strangers_are_no_html():
+    evil = "<img src='http://example.org/x.png'> & ![x](http://example.org)"
+    shown = words.events([Event(0.0, evil, evil)], [evil])
+    assert "<img" not in shown
+    assert set(re.findall(r"<(\w+)", shown)) <= {"div", "span", "b"}
+
+
+def test_a_long_line_is_drawn_by_its_peaks():
+    y = np.zeros(6000)
+    y[4321] = 9.0
+    x, shown = plots.thinned(np.arange(6000.0), y)
+    assert len(x) == plots.MOST_POINTS
+    assert shown.max() == 9.0
+    assert x[shown.argmax()] == 4320.0
+
+
+def test_an_axis_leaves_room_for_lines_with_gaps():
+    low, high = plots.bounds(np.array([np.nan, 10.0]), np.array([-10.0, np.nan]))
+    assert low == pytest.approx(-11.2)
+    assert high == pytest.approx(11.2)
+    assert plots.bounds(np.array([np.nan])) == (0.0, 1.0)
+
+
+@pytest.fixture
+def flown_by_others(tmp_path):
+    """A run whose episode 1 was flown by the random bundle 0, and episode 2 by that of 1."""
+    run = fabricate_run(tmp_path / "run", steps=40)
+    states, actions = play_random(np.random.default_rng(1))
+    for episode, bundle in ((1, 0), (2, 1)):
+        shutil.rmtree(run.bag(episode))
+        record_bag(run.bag(episode), states[:41], actions[:40], np.ones(40), run.bundle(bundle))
+        shutil.rmtree(run.bundle(episode))
+    shutil.rmtree(run.bundle(0))
+    write_bundle(run.bundle(0), episode=0, random=True, beta=0.0)
+    write_bundle(run.bundle(1), episode=1, beta=1.5)
+    write_manifest(run.bundle(2), 2)
+    summary = read_summary(run.summary)
+    episodes = [
+        episode.model_copy(update={"bundle": f"bundles/bundle_00{bundle}"})
+        for episode, bundle in zip(summary.episodes, (0, 0, 1), strict=True)
+    ]
+    write_summary(run.summary, summary.model_copy(update={"episodes": tuple(episodes)}))
+    return Past(run, describe("pendulum"))
+
+
+def test_an_episode_was_played_with_the_beta_of_the_bundle_that_flew(flown_by_others):
+    beta = flown_by_others.learned(flown_by_others.summary()).beta
+    assert beta == pytest.approx([np.nan, np.nan, 1.5], nan_ok=True)
+
+
+def test_what_is_recalled_is_what_the_bundle_that_flew_believed(flown_by_others):
+    memory = Memory(flown_by_others, Kinematics(describe("pendulum")))
+    first, second = memory.episode(1), memory.episode(2)
+    for each in (first, second):
+        wait_until(lambda: not each.progress.startswith("recomputing"))  # noqa: B023 - at once
+    memory.close()
+    assert first.progress == "random actions: nothing was believed"
+    assert second.progress == "planned anew: the bag doesn't tell how it was"
+    assert memory.moment(1, 5).belief is None
+    assert memory.moment(2, 5).belief is not None
+
+
+def test_play_goes_on_where_it_was_held_and_from_the_end_at_the_beginning(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(timeline, "Figure", MagicMock())
+    monkeypatch.setattr(timeline, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    client, memory = MagicMock(), MagicMock(period=0.5)
+    episode, step, play = (
+        SimpleNamespace(value="live", options=()),
+        SimpleNamespace(value=0),
+        SimpleNamespace(value=False),
+    )
+    client.gui.add_dropdown.return_value = episode
+    client.gui.add_slider.return_value, client.gui.add_checkbox.return_value = step, play
+    memory.episode.return_value = SimpleNamespace(steps=10, progress="")
+    memory.moment.return_value.told = ""
+    line = TimeLine(client, MagicMock(), memory)
+    seen = []
+    episode.value = "episode 0"
+    for second, held in ((0, None), (2, None), (3, False), (90, False), (90, True), (91, None),
+                         (95, None), (96, True), (97, None)):  # fmt: skip
+        now[0], play.value = float(second), play.value if held is None else held
+        line.advance()
+        seen.append((step.value, play.value))
+    assert [at for at, _ in seen] == [0, 4, 4, 4, 4, 6, 10, 2, 4]
+    assert [plays for _, plays in seen] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_wishes_are_taken_once_in_their_order():
+    wishes = Wishes()
+    setting = Setting(PAUSE, True, lambda reason: None)
+    assert not wishes.add(Stop(False)), "nobody is there"
+    wishes.connect(True)
+    assert wishes.add(Stop(True))
+    assert wishes.add(setting)
+    assert wishes.taken() == [Stop(True), setting]
+    assert wishes.taken() == []
+    wishes.stands_at(NEXT_GOAL, (1.0, 2.0, 3.0))
+    assert wishes.standing(NEXT_GOAL) == (1.0, 2.0, 3.0)
+    wishes.stands_at(NEXT_GOAL, None)
+    assert wishes.standing(NEXT_GOAL) is None
+
+
+def test_no_browser_can_have_the_page_published():
+    assert LocalServer.request_share_url(None) is None

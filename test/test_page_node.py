@@ -1,0 +1,179 @@
+"""What of the page talks to ROS, over real DDS."""
+
+import socket
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+import pytest
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+from ros_harness import Harness, tick_message
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Bool, Float64MultiArray, String
+
+from hucrl_ros.cli.watch import page_beside
+from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.topics import LATCHED, STREAM
+from hucrl_ros.page.heard import Heard
+from hucrl_ros.page.nodes.listener import Joined
+from hucrl_ros.page.wishes import NEXT_BUNDLE, NEXT_GOAL, PAUSE, STRATEGY, Setting, Stop, Wishes
+from hucrl_ros.robots import describe
+from hucrl_ros.run.progress import Phase
+
+pytestmark = pytest.mark.ros
+
+
+@pytest.fixture
+def harness(ros_domain, tmp_path):
+    with Harness(tmp_path) as harness:
+        yield harness
+
+
+@pytest.fixture
+def page(harness, ros_domain):
+    """The page's node; `until` spins it together with the harness."""
+    joined = Joined(Heard(describe("pendulum").robot.spec), Wishes(), ros_domain, {})
+
+    def until(condition):
+        def done():
+            joined.spin(0.01)
+            joined.heard.fetch()
+            return condition()
+
+        harness.spin_until(done)
+
+    joined.until = until
+    yield joined
+    joined.close()
+
+
+def refuse_bad(parameters):
+    bad = [p for p in parameters if p.value == "bundle_999"]
+    return SetParametersResult(successful=not bad, reason="next.bundle = bundle_999: not there")
+
+
+def stand_in(harness, name, **parameters):
+    """A node of that name with these parameters."""
+    node = Node(name, context=harness._context)
+    for key, value in parameters.items():
+        node.declare_parameter(
+            key.replace("__", "."), value, ParameterDescriptor(dynamic_typing=True)
+        )
+    node.add_on_set_parameters_callback(refuse_bad)
+    harness._executor.add_node(node)
+    return node
+
+
+def test_what_is_published_is_heard(harness, page):
+    heard, node = page.heard, harness.node
+    states = node.create_publisher(JointState, topics.JOINT_STATES, STREAM)
+    ticks = node.create_publisher(Float64MultiArray, topics.TICKS, STREAM)
+    active = node.create_publisher(Bool, topics.ACTIVE, LATCHED)
+    bundle = node.create_publisher(String, topics.LOADED_BUNDLE, LATCHED)
+    tripped = node.create_publisher(DiagnosticStatus, topics.TRIPPED, LATCHED)
+    report = node.create_publisher(DiagnosticStatus, topics.LEARNER_REPORT, LATCHED)
+    active.publish(Bool(data=True))
+    bundle.publish(String(data="/runs/x/bundles/bundle_003"))
+    tripped.publish(DiagnosticStatus(level=DiagnosticStatus.ERROR, message="no command"))
+    half = [KeyValue(key="progress", value="0.5")]
+    report.publish(DiagnosticStatus(message="fitting", values=half))
+    message = JointState(name=["pendulum_joint"], position=[0.5], velocity=[1.5])
+    message.header.stamp.sec = 1
+
+    def told():
+        states.publish(message)
+        ticks.publish(tick_message(message, 7, [0.25]))
+        now = heard.now
+        return now.state is not None and now.step == 7 and now.bundle is not None and now.active
+
+    page.until(told)
+    page.until(lambda: heard.now.phase == "fitting 50%")
+    page.until(lambda: [e.text for e in heard.events()] == ["no command"])
+    health = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
+    values = [KeyValue(key="phase", value=Phase.PAUSED.value)]
+    paused = DiagnosticStatus(name="/supervisor", values=values)
+
+    def told_of_the_pause():
+        health.publish(DiagnosticArray(status=[paused]))
+        return heard.now.phase == Phase.PAUSED.value
+
+    page.until(told_of_the_pause)
+    assert heard.now.state.tolist() == [0.5, 1.5]
+    assert heard.now.bundle.name == "bundle_003"
+
+
+def test_stop_is_published(harness, page):
+    heard = harness.listen(Bool, topics.STOP)
+    page.until(lambda: harness.node.count_publishers(topics.STOP) > 0)
+
+    def stopped():
+        page.wishes.add(Stop(True))
+        return bool(heard)
+
+    page.until(stopped)
+    assert heard[0].data is True
+
+
+def test_controls_are_the_nodes_parameters(harness, page):
+    supervisor = stand_in(harness, "supervisor", next__bundle="", pause=False)
+    simulator = stand_in(harness, "simulator", next__goal=[])
+    wishes = page.wishes
+    page.until(lambda: wishes.standing(NEXT_GOAL) is not None)
+    page.until(lambda: wishes.standing(PAUSE) is not None)
+    assert wishes.standing(NEXT_GOAL) == ()
+    assert wishes.standing(NEXT_BUNDLE) == ""
+    assert wishes.standing(STRATEGY) is None, "no learner is there"
+    answers = []
+    for control, value in (
+        (PAUSE, True),
+        (NEXT_BUNDLE, "bundle_999"),
+        (NEXT_BUNDLE, "bundle_001"),
+        (NEXT_GOAL, (1.0, 2.0, 3.0)),
+        (STRATEGY, "greedy"),
+    ):
+        before = len(answers)
+        wishes.add(Setting(control, value, answers.append))
+        page.until(lambda: len(answers) > before)  # noqa: B023 - called at once
+    assert answers == [
+        "",
+        "next.bundle = bundle_999: not there",
+        "",
+        "",
+        "the node learner isn't there",
+    ]
+    assert supervisor.get_parameter("pause").value is True
+    assert supervisor.get_parameter("next.bundle").value == "bundle_001"
+    assert list(simulator.get_parameter("next.goal").value) == [1.0, 2.0, 3.0]
+    page.until(lambda: wishes.standing(PAUSE) is True)
+    page.until(lambda: wishes.standing(NEXT_GOAL) == (1.0, 2.0, 3.0))
+    simulator.set_parameters([Parameter("next.goal", value=[4, 5, 6])])
+    page.until(lambda: wishes.standing(NEXT_GOAL) == (4.0, 5.0, 6.0))
+    for node in (supervisor, simulator):
+        harness._executor.remove_node(node)
+        node.destroy_node()
+
+
+def test_a_page_beside_a_run_serves_and_ends_with_it(ros_domain, run_folder, tmp_path, capsys):
+    with page_beside(run_folder.root, tmp_path / "page.log", port=0):
+        address, token = (line.split()[1] for line in capsys.readouterr().out.splitlines())
+        assert address.startswith("http://127.0.0.1:")
+        assert len(token) == 32
+        assert urlopen(address).status == 200
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(f"{address}%2e%2e/index.html")
+    with pytest.raises(URLError):
+        urlopen(address)
+
+
+def test_a_run_goes_on_without_a_page_that_cannot_be(run_folder, tmp_path, capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with page_beside(run_folder.root, tmp_path / "page.log", port=port):
+            said = capsys.readouterr().out
+    assert (
+        said == f"no page: hucrl watch: --host 127.0.0.1 --port {port}: Address already in use\n"
+    )
