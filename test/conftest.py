@@ -49,13 +49,23 @@ def pytest_configure(config):
         config.add_cleanup(compiling.begin().wait)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     # First those that wait most: others fill the time, and no long file is left for the end.
     waiting = {item.path for item in items if item.get_closest_marker("ros")}
     items.sort(key=lambda item: item.path not in waiting)
+    again = config.pluginmanager.hasplugin("rerunfailures") and not FUZZ_SECONDS
     for item in items:
+        if again and item.get_closest_marker("ros"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
         if FUZZ_SECONDS and item.get_closest_marker("fuzz"):
             item.add_marker(pytest.mark.timeout(FUZZ_SECONDS + 600), append=False)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Show why tests of real processes had to be tried again: nobody may get used to it."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"failed, then tried again: {report.nodeid}")
+        terminalreporter.line(report.longreprtext)
 
 
 @pytest.hookimpl(tryfirst=True)

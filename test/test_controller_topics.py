@@ -18,7 +18,12 @@ from hucrl_ros.controller.state_reader import StateReader
 from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
 from hucrl_ros.errors import StateError
 from hucrl_ros.nodes import controller_topics as module
-from hucrl_ros.nodes.controller_topics import ControllerInputs, pose_message, to_pose
+from hucrl_ros.nodes.controller_topics import (
+    ControllerInputs,
+    ControllerOutputs,
+    pose_message,
+    to_pose,
+)
 
 PERIOD_NS = 10_000_000
 SPEC = RobotSpec(
@@ -236,3 +241,26 @@ def test_a_place_comes_back_from_its_message_exactly(position, stamp_ns):
     place = to_pose(pose_message(position, stamp_ns))
     assert (place.stamp_ns, place.frame) == (stamp_ns, "world")
     np.testing.assert_array_equal(place.position, position)
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+@pytest.mark.parametrize("held_up", [False, True])
+def test_the_end_is_published_after_what_it_ends_and_told_at_once(lockstep, held_up):
+    done = []
+
+    def publisher(kind, topic, qos):
+        def wait(patience):
+            done.append(f"wait for {topic.removeprefix('controller/')}")
+            return not held_up
+
+        publish = lambda message: done.append(f"{topic} {message.data}")  # noqa: E731
+        return SimpleNamespace(publish=publish, wait_for_all_acked=wait)
+
+    liveness = SimpleNamespace(tell=lambda *told: done.append("told"))
+    outputs = ControllerOutputs(SimpleNamespace(create_publisher=publisher), liveness, lockstep)
+    outputs.began()
+    assert done == ["told", "controller/active True"]
+    done.clear()
+    outputs.ended()
+    waits = ["wait for ticks", "wait for commands"][: 1 if held_up else 2]
+    assert done == ["told", *(waits if lockstep else []), "controller/active False"]

@@ -48,14 +48,15 @@ def test_a_killed_process_is_noticed_as_soon_as_it_is_gone(name, holder):
     assert not watcher.connect()
 
 
-def test_a_killed_process_is_noticed_before_it_is_gone(name, holder):
+def test_a_killed_process_is_noticed_before_its_sockets_are_gone(name, holder, monkeypatch):
     watcher = ProcessWatcher(name)
+    monkeypatch.setattr(watcher, "_receive", lambda: False)
     assert watcher.connect()
     assert not watcher.stopped
     holder.send_signal(signal.SIGSTOP)
     wait_until(lambda: not watcher.ended() and watcher.stopped)  # it may go on
     holder.kill()
-    assert watcher.ended()
+    wait_until(watcher.ended)  # it has the signal for a moment before it acts on it
 
 
 def test_a_new_process_is_watched_after_connecting_again(name, holder):

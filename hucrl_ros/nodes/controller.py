@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_msgs.msg import Bool
 
@@ -65,7 +66,7 @@ class Controller(LifecycleNode):
         self.create_timer(0.05, self._swap, clock=topics.STEADY)
         self.create_timer(GREETING, self._liveness.greet, clock=topics.STEADY)
         self._diagnostics = DiagnosticsPublisher(self, self._health)
-        self._outputs.activity(False)
+        self._outputs.ended()
 
     # Lifecycle
 
@@ -98,7 +99,7 @@ class Controller(LifecycleNode):
             realtime.pause_garbage_collection()
         self._active, self._trouble = True, Health()
         self._inputs.begin(self._loop.reader)
-        self._outputs.activity(True)
+        self._outputs.began()
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -125,7 +126,7 @@ class Controller(LifecycleNode):
     def close(self) -> None:
         """End the episode and the threads of this node."""
         if self._active:
-            self._finish()
+            self._finish(topics.ARRIVAL_WAIT)
             self._outputs.await_arrival()
         self._slot.close()
         self._planning.shutdown(wait=False, cancel_futures=True)
@@ -230,15 +231,15 @@ class Controller(LifecycleNode):
         if self._stopped and self._active:
             self._give_up(f"{OUTAGE}: {self._stop_line}")
 
-    def _finish(self) -> None:
-        """Leave the robot without effort, at rest or holding, and say so."""
+    def _finish(self, patience: Duration = topics.LOCKSTEP_ARRIVAL_WAIT) -> None:
+        """Leave the robot without effort, at rest or holding, and say so; see `ended`."""
         if not self._active:
             return
         self._active = False
         self._inputs.end()
         assert self._loop is not None
         self._outputs.command(self._loop.finish())
-        self._outputs.activity(False)
+        self._outputs.ended(patience)
         if self._config.control.pause_garbage_collection:
             realtime.resume_garbage_collection()
 

@@ -11,7 +11,9 @@ from builtin_interfaces.msg import Time
 from geometry_msgs.msg import PoseStamped
 from numpy.typing import NDArray
 from rcl_interfaces.msg import ParameterEvent
+from rclpy.duration import Duration
 from rclpy.node import Node
+from rclpy.publisher import Publisher
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
@@ -38,7 +40,16 @@ from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.process_liveness import ProcessLiveness
 from hucrl_ros.nodes.setting_parameters import limits_message
 from hucrl_ros.nodes.told_publisher import ToldPublisher
-from hucrl_ros.nodes.topics import ARCHIVE, ARRIVAL_WAIT, LATCHED, MEASURED, NEWEST, STEADY, STREAM
+from hucrl_ros.nodes.topics import (
+    ARCHIVE,
+    ARRIVAL_WAIT,
+    LATCHED,
+    LOCKSTEP_ARRIVAL_WAIT,
+    MEASURED,
+    NEWEST,
+    STEADY,
+    STREAM,
+)
 
 
 def nanoseconds(stamp: Time) -> int:
@@ -271,6 +282,7 @@ class ControllerOutputs:
 
     def __init__(self, node: Node, liveness: ProcessLiveness, lockstep: bool) -> None:
         sent = ARCHIVE if lockstep else STREAM
+        self._lockstep = lockstep
         self._commands = ToldPublisher(node, Float64MultiArray, topics.COMMANDS, sent, liveness)
         self._ticks = node.create_publisher(Float64MultiArray, topics.TICKS, ARCHIVE)
         self._activity = ToldPublisher(node, Bool, topics.ACTIVE, LATCHED, liveness)
@@ -294,9 +306,25 @@ class ControllerOutputs:
         """Publish what the ticks to come are computed with."""
         self._setup.publish(String(data=setup.model_dump_json()))
 
-    def activity(self, active: bool) -> None:
-        """Publish whether an episode is under way."""
-        self._activity.publish(Bool(data=active))
+    def began(self) -> None:
+        """Publish that an episode is under way."""
+        self._activity.publish(Bool(data=True))
+
+    def ended(self, patience: Duration = LOCKSTEP_ARRIVAL_WAIT) -> None:
+        """Publish that none is under way; in lockstep when its readers have all of the last one.
+
+        Topics keep no order among each other: a reader that was held up would hear of the end
+        while ticks are still being sent to it again. The watchdog, which waits for commands, is
+        told at once. In real time nothing waits.
+
+        Args:
+            patience: Longest wait for a reader.
+        """
+        message = Bool(data=False)
+        self._activity.tell(message)
+        if self._lockstep:
+            self._await(patience, self._ticks, self._commands)
+        self._activity.publish(message, told=False)
 
     def limits(self, limits: Mapping[str, object]) -> None:
         """Publish all limits that were tightened so far, by dotted keys."""
@@ -304,5 +332,10 @@ class ControllerOutputs:
 
     def await_arrival(self) -> None:
         """Wait a moment for what was sent; to be called before the process ends."""
-        for publisher in (self._commands, self._activity):
-            publisher.wait_for_all_acked(ARRIVAL_WAIT)
+        self._await(ARRIVAL_WAIT, self._commands, self._activity)
+
+    def _await(self, patience: Duration, *publishers: Publisher | ToldPublisher) -> None:
+        """Wait until all readers have what was published; who is held up is waited for once."""
+        for publisher in publishers:
+            if not publisher.wait_for_all_acked(patience):
+                return

@@ -26,12 +26,16 @@ class ToldPublisher:
         self._topic, self._liveness = topic, liveness
         self._lasting = qos.durability == DurabilityPolicy.TRANSIENT_LOCAL
 
+    def tell(self, message: Any) -> None:  # noqa: ANN401
+        """Tell this machine's watchers what will be published."""
+        self._liveness.tell(self._topic, serialize_message(message), self._lasting)
+
     def publish(self, message: Any, told: bool = True) -> None:  # noqa: ANN401
         """Tell and publish; what isn't `told` is only published."""
         if told:
-            self._liveness.tell(self._topic, serialize_message(message), self._lasting)
+            self.tell(message)
         self._publisher.publish(message)
 
-    def wait_for_all_acked(self, longest: Duration) -> None:
-        """Wait until all readers have what was published."""
-        self._publisher.wait_for_all_acked(longest)
+    def wait_for_all_acked(self, longest: Duration) -> bool:
+        """Wait until all readers have what was published; False: somebody lacks some."""
+        return bool(self._publisher.wait_for_all_acked(longest))

@@ -39,6 +39,10 @@ ARRIVAL_WAIT = Duration(seconds=0.5)
 """Longest wait of a node that ends until its last messages have arrived: DDS loses what is still
 under way when the process that sent it is gone."""
 
+LOCKSTEP_ARRIVAL_WAIT = Duration(seconds=8.0)
+"""Longest wait, while physics waits, for a reader that is held up: what it has missed is sent to
+it again within 3 s of its going on."""
+
 # All are reliable, ROS's default, like keeping the last ones and not telling late readers; but
 # what a robot measures is heard of publishers of any kind.
 STREAM = QoSProfile(depth=100)
