@@ -1,9 +1,11 @@
 """What of the page talks to ROS, over real DDS."""
 
+import os
 import socket
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+import psutil
 import pytest
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
@@ -165,6 +167,14 @@ def test_a_page_beside_a_run_serves_and_ends_with_it(ros_domain, run_folder, tmp
             urlopen(f"{address}%2e%2e/index.html")
     with pytest.raises(URLError):
         urlopen(address)
+
+
+def test_no_thread_of_a_page_takes_a_processor_away(ros_domain, run_folder, tmp_path):
+    with page_beside(run_folder.root, tmp_path / "page.log", port=0):
+        (page,) = psutil.Process().children()
+        threads = [thread.id for thread in page.threads()]
+        assert len(threads) > 1
+        assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_BATCH}
 
 
 def test_a_run_goes_on_without_a_page_that_cannot_be(run_folder, tmp_path, capsys):

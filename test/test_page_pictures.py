@@ -77,6 +77,22 @@ def test_the_pendulum_in_its_first_learned_episode(tmp_path):
         browser.keep("watch_phone")
 
 
+PLANAR_ARM = ROOT / "config" / "examples" / "planar_arm" / "planar_arm.yaml"
+
+
+@pytest.mark.parametrize(
+    ("task", "step", "name"),
+    [("reacher", 12, "watch_arm"), (str(PLANAR_ARM), 20, "watch_own_robot")],
+    ids=["reacher", "planar_arm"],
+)
+def test_an_arm_on_its_way(tmp_path, task, step, name):
+    run = run_of(name, task, 4)
+    with Watch(run) as watch, window(tmp_path / "desk", *DESK) as browser:
+        browser.open(watch.address)
+        look(browser, step)
+        browser.keep(name)
+
+
 def film(browser):
     """Write the newest episode as a film."""
     size = (FILM[0] * 3 // 4, FILM[1] * 3 // 4)

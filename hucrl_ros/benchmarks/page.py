@@ -171,6 +171,8 @@ class Browser(threading.Thread):
 
     def run(self) -> None:
         """Until the end."""
+        # It stands for one on another machine.
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         version = Subprotocol(f"viser-v{viser.__version__}")
         while not self._ended.is_set():
             try:

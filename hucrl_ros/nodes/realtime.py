@@ -99,6 +99,16 @@ def set_realtime_priority(priority: int) -> bool:
     return error is None
 
 
+def take_no_processor() -> None:
+    """Have this process, and threads that it starts from now on, wait while others compute.
+
+    It keeps its share of the time (SCHED_BATCH); but what wakes it up takes no processor away from
+    whoever has one. A lower share instead (niceness) starves it on a busy machine.
+    """
+    batch = os.sched_param(0)
+    _for_each_thread(lambda thread, plans: os.sched_setscheduler(thread, os.SCHED_BATCH, batch))
+
+
 def set_processors(cpus: Sequence[int]) -> bool:
     """Keep this process, but for the thread that loads bundles, on the processors `cpus`.
 

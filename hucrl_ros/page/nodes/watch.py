@@ -17,7 +17,7 @@ from std_msgs.msg import String
 
 from hucrl_ros.config.task_file import beside
 from hucrl_ros.errors import RunError
-from hucrl_ros.nodes import topics
+from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.runner import make_executor
 from hucrl_ros.nodes.topics import LATCHED
 from hucrl_ros.page.nodes.listener import NAME, Joined
@@ -67,6 +67,7 @@ def watch(
         ConfigError: the token's file holds none.
     """
     ended = Ended()
+    realtime.take_no_processor()  # which the controller needs
     secret = made_token(token) if token else secrets.token_urlsafe(24)
     here = wished_domain(os.environ.get("ROS_DOMAIN_ID"))
     if root is None and here is not None:
