@@ -66,6 +66,19 @@ def test_an_ended_process_is_reported_once_with_its_exit_code_and_last_line(grou
     assert group.ended() == []
 
 
+def test_what_is_said_before_this_process_goes_on_is_of_this_start(group, monkeypatch):
+    begin = subprocess.Popen
+
+    def begin_and_wait(*arguments, **options):
+        process = begin(*arguments, **options)
+        process.wait()
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", begin_and_wait)
+    group.start("quick", python("raise SystemExit('too soon')"))
+    assert [end.last_line for end in group.ended()] == ["too soon"]
+
+
 def test_last_line_are_of_this_start_not_of_an_earlier_one(group, tmp_path):
     (tmp_path / "mute.log").write_text("said long ago\n")
     group.start("mute", python("raise SystemExit(3)"))

@@ -84,6 +84,7 @@ class ProcessGroup:
         """
         path = self._logs / f"{name}.log"
         with path.open("ab") as log:
+            start = log.tell()  # before anything is said: a child moves this file's position, too
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE if foreground else subprocess.DEVNULL,
@@ -94,7 +95,7 @@ class ProcessGroup:
                 start_new_session=True,
                 preexec_fn=_die_with_parent(os.getpid()),  # no threads here
             )
-            self._children[name] = _Child(name, process, path, log.tell())
+            self._children[name] = _Child(name, process, path, start)
         return process.pid
 
     def tell(self, name: str, line: str) -> None:
