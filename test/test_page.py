@@ -11,6 +11,7 @@ from bundle_factory import write_bundle
 from fabricated_run import fabricate_run, play_random
 from fabricated_run import record as record_bag
 from manifest_factory import write_manifest
+from own_robots import ARM, changed, resolved
 from waiting import wait_until
 
 from hucrl_ros.controller.state_reader import JointReading
@@ -18,6 +19,7 @@ from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.page import plots, timeline, words
 from hucrl_ros.page.belief import imagined
 from hucrl_ros.page.door import FIRST_WAIT, Door
+from hucrl_ros.page.figure import Figure
 from hucrl_ros.page.heard import KEPT_TICKS, Event, Heard
 from hucrl_ros.page.kinematics import Kinematics
 from hucrl_ros.page.memory import Memory
@@ -285,3 +287,49 @@ def test_wishes_are_taken_once_in_their_order():
 
 def test_no_browser_can_have_the_page_published():
     assert LocalServer.request_share_url(None) is None
+
+
+def test_regions_of_constraints_are_drawn_where_they_are_and_follow_the_robot(tmp_path):
+    regions = {
+        "inside": {"shape": "half_space", "point": [0, -1.0, 0], "normal": [0.0, 2.0, 0.0]},
+        "outside": {"shape": "capsule", "ends": ["hand", [0.0, 0.0, 0.0]], "radius": 0.02},
+    }
+    limits = [
+        {"kind": kind, "of": [5.0, 5.0, 5.0], "region": region} for kind, region in regions.items()
+    ]
+    found = resolved(tmp_path, {**changed(ARM, joint_limits=False), "constraints": limits})
+    server = LocalServer(host="127.0.0.1", port=0, verbose=False)
+    try:
+        figure = Figure(server.scene, Kinematics(found), "/there")
+        (half_space, _), (capsule, _) = figure._fences._drawn
+        hand = 0.6 * np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+        for elbow, expected in ((0.0, hand[0]), (np.pi / 2, hand[1])):
+            figure.pose(np.array([elbow, 0.0, 0.0, 0.0, 0.3, 0.1]))
+            assert capsule.position == pytest.approx(expected / 2, abs=1e-6)
+            assert half_space.position == pytest.approx([0.0, -1.0, 0.0])
+        long = np.ptp(capsule.vertices, axis=0).max()
+        assert long == pytest.approx(0.6 + 2 * 0.02, rel=1e-2)
+        figure.pose(np.array([0.0, np.pi / 2, 0.0, 0.0, 0.3, 0.1]))
+        assert np.ptp(capsule.vertices, axis=0).max() < long
+    finally:
+        server.stop()
+
+
+def test_the_legend_names_what_is_drawn(tmp_path):
+    assert "goal" not in words.legend(describe("pendulum"))
+    inside = {"kind": "inside", "of": "hand"}
+    box = {"shape": "box", "center": [0.0, 0.0, 0.0], "half_sizes": [2.0, 2.0, 2.0]}
+    found = resolved(tmp_path, {**ARM, "constraints": [{**inside, "region": box}]})
+    legend = words.legend(found)
+    assert "goal" in legend
+    assert "to stay inside of" in legend
+    assert "outside" not in legend
+
+
+def test_the_camera_looks_at_all_that_a_robot_can_reach():
+    centre, size = Kinematics(describe("pendulum")).reach()
+    assert centre == pytest.approx([0.0, 0.0, 0.75], abs=0.01)
+    assert size == pytest.approx(2 * 0.5, rel=0.05)
+    centre, size = Kinematics(describe("cartpole")).reach()
+    assert centre == pytest.approx([0.0, -0.06, 1.0], abs=0.1)
+    assert 5.0 < size < 6.2, "the rail, and a pole at each end"

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from own_robots import ARM, changed, resolved
 
-from hucrl_ros.experiments.regions import ALLOWED, FORBIDDEN, draw_regions
 from hucrl_ros.robots import MujocoRobot
+from hucrl_ros.robots.regions import ALLOWED, FORBIDDEN, draw_regions
 
 REGIONS = [
     ("inside", {"shape": "box", "center": [0.0, 0.0, 0.1], "half_sizes": [2.0, 3.0, 4.0]}),

@@ -22,11 +22,11 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from hucrl_ros.config.constraints import AnyConstraint
 from hucrl_ros.experiments.presentation import BLUE, GREY, INK, PALE, VERMILION, signed
-from hucrl_ros.experiments.regions import draw_regions
 from hucrl_ros.experiments.workers import child_environment
 from hucrl_ros.robots import MujocoRobot, describe
 from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.robots.poses import put_through
+from hucrl_ros.robots.regions import draw_regions
 
 logger = logging.getLogger(__name__)
 

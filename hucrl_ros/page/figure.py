@@ -1,10 +1,11 @@
-"""Draws a robot, its goal, and ways of its tip into a scene of viser."""
+"""Draws a robot, its goal, its constraints and ways of its tip into a scene of viser."""
 
 import numpy as np
 from numpy.typing import NDArray
 from viser import LineSegmentsHandle, MeshHandle, SceneApi, SceneNodeHandle
 
 from hucrl_ros.page.belief import Belief
+from hucrl_ros.page.fences import Fences
 from hucrl_ros.page.kinematics import Kinematics
 from hucrl_ros.page.look import EXPECTED, HAPPENED, OPTIMISTIC, Colour
 from hucrl_ros.page.tube import tube
@@ -38,6 +39,7 @@ class Figure:
                 color=shape.colour,
                 opacity=None if shape.opacity >= 1.0 else shape.opacity,
             )
+        self._fences = Fences(scene, root, kinematics.constraints, model, kinematics.data)
         self._size = float(model.stat.extent)
         thickness = 0.004 * self._size
         self._ways = {
@@ -70,6 +72,7 @@ class Figure:
         for frame, position, quaternion in zip(self._frames, positions, quaternions, strict=True):
             frame.position = position
             frame.wxyz = quaternion
+        self._fences.follow(self._kinematics.data)
 
     def believe(self, belief: Belief | None) -> None:
         """Draw what a bundle imagines; None: nothing."""

@@ -9,6 +9,8 @@ from hucrl_ros.config.task_file import Description
 from hucrl_ros.robots import MujocoRobot
 
 Array = NDArray[np.float64]
+POSES = 200
+"""Drawn to find out where a robot's parts can be."""
 
 
 class Kinematics:
@@ -20,6 +22,8 @@ class Kinematics:
         self.spec: RobotSpec = robot.spec
         self.model: mujoco.MjModel = robot.model
         self.data = mujoco.MjData(self.model)
+        mujoco.mj_kinematics(self.model, self.data)
+        self.constraints = described.constraints
         joints = [self.model.joint(name) for name in self.spec.joint_names]
         self._qpos = np.array([int(joint.qposadr[0]) for joint in joints])
         self._robot = robot
@@ -62,10 +66,24 @@ class Kinematics:
         self.put(state)
         return np.asarray(self.data.body(body).xpos.copy(), np.float64)
 
-    @property
-    def centre(self) -> Array:
-        """`(3,)` middle of the model [m]."""
-        return np.asarray(self.model.stat.center, np.float64)
+    def reach(self) -> tuple[Array, float]:
+        """Middle `(3,)` [m] and size [m] of where the robot's moving parts can be.
+
+        Joints turn all the way round, and what slides stays where it is, where nothing limits it.
+        """
+        model, data = self.model, mujoco.MjData(self.model)
+        still = model.body_weldid[model.geom_bodyid] == 0
+        turns = model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE
+        free = np.where(turns[:, None], (-np.pi, np.pi), 0.0)
+        low, high = np.where(model.jnt_limited[:, None].astype(bool), model.jnt_range, free).T
+        rng, places = np.random.default_rng(0), []
+        for _ in range(POSES):
+            data.qpos[model.jnt_qposadr] = model.qpos0[model.jnt_qposadr] + rng.uniform(low, high)
+            mujoco.mj_kinematics(model, data)
+            places.append(data.geom_xpos[~still])
+        found = np.concatenate(places)
+        lowest, highest = found.min(axis=0), found.max(axis=0)
+        return (lowest + highest) / 2, float((highest - lowest).max())
 
     def _tip(self) -> Array:
         if self.site is not None:

@@ -12,6 +12,8 @@ GREY: Colour = (128, 134, 145)
 
 OPTIMISTIC, EXPECTED, HAPPENED, GOAL = ORANGE, BLUE, GREEN, VERMILION
 """Of trajectories, and of the goal."""
+ALLOWED, FORBIDDEN = SKY, VERMILION
+"""Of regions to stay inside or outside of."""
 BRAND = BLUE
 """Of buttons and tabs."""
 

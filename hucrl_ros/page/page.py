@@ -67,7 +67,7 @@ class Page:
         set_stage(self._server, Kinematics(self.described))
         past = Past(run, self.described)
         self._live = Live(self._server, self.described, self.heard, run.bundles)
-        self.panel = Panel(self._server, past, self.heard, self._live)
+        self.panel = Panel(self._server, self.described, past, self.heard, self._live)
         self._visitors = Visitors(
             self._server, self.described, past, self.heard, self.wishes, token
         )

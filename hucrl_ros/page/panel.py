@@ -2,6 +2,7 @@
 
 from viser import ViserServer
 
+from hucrl_ros.config.task_file import Description
 from hucrl_ros.page import plots, words
 from hucrl_ros.page.heard import Heard
 from hucrl_ros.page.inputs import write
@@ -16,7 +17,14 @@ SHOW_S = 0.5
 class Panel:
     """Read-only, the same for everybody."""
 
-    def __init__(self, server: ViserServer, past: Past, heard: Heard, live: Live) -> None:
+    def __init__(
+        self,
+        server: ViserServer,
+        described: Description,
+        past: Past,
+        heard: Heard,
+        live: Live,
+    ) -> None:
         """Build it and keep it up to date."""
         self._heard, self._past, self._live, self._period = heard, past, live, past.period
         self._total = past.run.config.episodes
@@ -26,7 +34,7 @@ class Panel:
         gui = server.gui
         gui.set_panel_label(f"{past.run.config.task} · {past.run.root.name}")
         self._status = gui.add_html("", order=0)
-        gui.add_html(words.legend(), order=0.2)
+        gui.add_html(words.legend(described), order=0.2)
         tabs = gui.add_tab_group(order=1)
         with tabs.add_tab("Learning"):
             self._episodes = gui.add_html("")

@@ -8,6 +8,8 @@ from hucrl_ros.robots.shapes import floor_height
 
 FROM = np.array([0.55, -1.0, 0.42])
 """Direction of the camera from the robot."""
+DISTANCE = 2.0
+"""Of the camera from the middle of what moves, in sizes of that."""
 FIELD = np.deg2rad(40.0)
 """Of view, vertically."""
 
@@ -18,7 +20,7 @@ def set_stage(server: ViserServer, kinematics: Kinematics) -> None:
     scene.set_up_direction("+z")
     scene.configure_default_lights(enabled=True, cast_shadow=True)
     height = floor_height(model)
-    size, centre = float(model.stat.extent), kinematics.centre
+    size = float(model.stat.extent)
     cell = 10.0 ** np.floor(np.log10(size)) / 2.0
     scene.add_grid(
         "/floor",
@@ -32,6 +34,7 @@ def set_stage(server: ViserServer, kinematics: Kinematics) -> None:
         position=(0.0, 0.0, 0.0 if height is None else height),
     )
     camera = server.initial_camera
+    centre, reach = kinematics.reach()
     camera.look_at = centre
-    camera.position = centre + 1.9 * size * FROM / np.linalg.norm(FROM)
+    camera.position = centre + DISTANCE * reach * FROM / np.linalg.norm(FROM)
     camera.fov = float(FIELD)

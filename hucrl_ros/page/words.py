@@ -11,10 +11,14 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
+from hucrl_ros.config.constraints import InsideConstraint, OutsideConstraint
+from hucrl_ros.config.task_file import Description
 from hucrl_ros.page.heard import Event, Now
 from hucrl_ros.page.live import Pace
 from hucrl_ros.page.look import (
+    ALLOWED,
     EXPECTED,
+    FORBIDDEN,
     GOAL,
     GREEN,
     GREY,
@@ -33,7 +37,6 @@ LEGEND: tuple[tuple[Colour, str], ...] = (
     (OPTIMISTIC, "hoped for, among outcomes the data allow"),
     (EXPECTED, "expected, in a tube of doubt"),
     (HAPPENED, "what happened"),
-    (GOAL, "goal"),
 )
 _SMALL = "font-size:0.8em;line-height:1.45"
 _ROOM = "padding:0 0.75em 0.3em 0.75em"
@@ -83,7 +86,7 @@ def episodes(summary: Summary | None) -> str:
     """A table of the newest episodes."""
     if summary is None or not summary.episodes:
         return _block("no episode is finished yet")
-    heads = ("", "return", "predicted", "p99 ms", "misses", "fallb.", "clamps", "filtered")
+    heads = ("", "return", "predicted", "p99 ms", "misses", "fallb.", "clamps", "filt.")
     rows = [_row(each, summary) for each in summary.episodes[-SHOWN_EPISODES:]]
     best = format_number(summary.best_return)
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
@@ -113,9 +116,16 @@ def pace(found: Pace | None) -> str:
     )
 
 
-def legend() -> str:
-    """What the colours mean."""
-    return _block(*(f"{_dot(colour)}{text}" for colour, text in LEGEND))
+def legend(described: Description) -> str:
+    """What the colours mean that are drawn of a robot."""
+    kinds = {type(limit) for limit in described.constraints}
+    lines = [
+        *LEGEND,
+        *([(GOAL, "goal")] if described.robot.spec.context else []),
+        *([(ALLOWED, "to stay inside of")] if InsideConstraint in kinds else []),
+        *([(FORBIDDEN, "to stay outside of")] if OutsideConstraint in kinds else []),
+    ]
+    return _block(*(f"{_dot(colour)}{meaning}" for colour, meaning in lines))
 
 
 def _row(episode: EpisodeSummary, summary: Summary) -> tuple[str, ...]:

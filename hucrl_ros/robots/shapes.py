@@ -9,6 +9,7 @@ import trimesh
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Triangles = tuple[Array, NDArray[np.int64]]
 Geom = mujoco.mjtGeom
 HIDDEN_GROUP = 3
 """Geoms of this group and above aren't drawn, as in MuJoCo's own viewer: collision shapes."""
@@ -68,11 +69,19 @@ def floor_height(model: mujoco.MjModel) -> float | None:
     return None
 
 
-def _triangles(model: mujoco.MjModel, geom: int) -> tuple[Array, NDArray[np.int64]] | None:
-    """Vertices and faces in the geom's frame; None: what isn't drawn."""
-    size, kind = model.geom_size[geom], Geom(model.geom_type[geom])
+def _triangles(model: mujoco.MjModel, geom: int) -> Triangles | None:
+    """Of a geom, in its frame; None: what isn't drawn."""
+    kind = Geom(model.geom_type[geom])
     if kind == Geom.mjGEOM_MESH:
         return _mesh(model, int(model.geom_dataid[geom]))
+    return triangles(kind, model.geom_size[geom])
+
+
+def triangles(kind: mujoco.mjtGeom, size: Array) -> Triangles | None:
+    """Vertices `(V, 3)` [m] and faces `(F, 3)` of a geom by its `size` `(3,)`, as a model has it.
+
+    None: a plane, which is the floor, or a field of heights or signed distances.
+    """
     if kind == Geom.mjGEOM_SPHERE:
         made = trimesh.creation.icosphere(subdivisions=3, radius=size[0])
     elif kind == Geom.mjGEOM_ELLIPSOID:
@@ -84,12 +93,12 @@ def _triangles(model: mujoco.MjModel, geom: int) -> tuple[Array, NDArray[np.int6
         made = trimesh.creation.cylinder(radius=size[0], height=2 * size[1], sections=ROUND)
     elif kind == Geom.mjGEOM_BOX:
         made = trimesh.creation.box(2 * size)
-    else:  # planes are the floor; fields of heights and signed distances aren't drawn
+    else:
         return None
     return np.asarray(made.vertices, np.float64), np.asarray(made.faces, np.int64)
 
 
-def _mesh(model: mujoco.MjModel, mesh: int) -> tuple[Array, NDArray[np.int64]]:
+def _mesh(model: mujoco.MjModel, mesh: int) -> Triangles:
     first, count = model.mesh_vertadr[mesh], model.mesh_vertnum[mesh]
     begin, faces = model.mesh_faceadr[mesh], model.mesh_facenum[mesh]
     return (
