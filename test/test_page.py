@@ -16,7 +16,7 @@ from waiting import wait_until
 
 from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import TickRecord
-from hucrl_ros.page import plots, timeline, words
+from hucrl_ros.page import plots, stage, timeline, words
 from hucrl_ros.page.belief import imagined
 from hucrl_ros.page.door import FIRST_WAIT, Door
 from hucrl_ros.page.figure import Figure
@@ -333,3 +333,28 @@ def test_the_camera_looks_at_all_that_a_robot_can_reach():
     centre, size = Kinematics(describe("cartpole")).reach()
     assert centre == pytest.approx([0.0, -0.06, 1.0], abs=0.1)
     assert 5.0 < size < 6.2, "the rail, and a pole at each end"
+
+
+@pytest.mark.parametrize("aside", [(0.0, 0.0), (0.22, 0.0), (0.0, 0.5)])
+def test_the_robot_is_beside_the_panel(aside):
+    centre, size = np.array([1.0, 2.0, 3.0]), 0.5
+    position, look_at = stage.view(centre, size, np.array(aside))
+    toward = look_at - position
+    assert np.linalg.norm(toward) == pytest.approx(stage.DISTANCE * size)
+    toward /= np.linalg.norm(toward)
+    right = np.cross(toward, [0.0, 0.0, 1.0]) / np.hypot(*toward[:2])
+    seen = centre - look_at
+    assert seen @ right == pytest.approx(-aside[0] * size)
+    assert seen @ np.cross(right, toward) == pytest.approx(aside[1] * size)
+    assert seen @ toward == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(("aspect", "moved"), [(1.6, False), (0.46, True)])
+def test_only_in_a_narrow_window_the_camera_stands_further_away(aspect, moved):
+    client = SimpleNamespace(camera=SimpleNamespace(aspect=aspect, position=None, look_at=None))
+    kinematics = Kinematics(describe("pendulum"))
+    stage.show_narrow(client, kinematics)
+    assert (client.camera.position is not None) == moved
+    if moved:
+        way = np.linalg.norm(client.camera.position - client.camera.look_at)
+        assert way == pytest.approx(stage.DISTANCE * kinematics.reach()[1] / aspect)

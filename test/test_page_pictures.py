@@ -38,7 +38,7 @@ DRAWN_MS = 3000
 
 def run_of(name, task, episodes):
     """A finished run, played now if there is none."""
-    run = RunFolder(ROOT / "build" / "pictures" / name)
+    run = RunFolder(ROOT / "build" / "pictures" / name / "first")
     if not run.summary.is_file():
         run.root.parent.mkdir(parents=True, exist_ok=True)
         with Up(task, "--episodes", str(episodes), "--no-figures", out=run.root) as up:

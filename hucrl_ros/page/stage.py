@@ -1,15 +1,19 @@
 """The stage that a robot stands on: floor, light, and from where it is looked at."""
 
 import numpy as np
-from viser import ViserServer
+from numpy.typing import NDArray
+from viser import ClientHandle, ViserServer
 
 from hucrl_ros.page.kinematics import Kinematics
 from hucrl_ros.robots.shapes import floor_height
 
+Array = NDArray[np.float64]
 FROM = np.array([0.55, -1.0, 0.42])
 """Direction of the camera from the robot."""
-DISTANCE = 2.0
+DISTANCE = 1.7
 """Of the camera from the middle of what moves, in sizes of that."""
+BESIDE, ABOVE = np.array([0.22, 0.0]), np.array([0.0, 0.8])
+"""How far the robot is from the window's middle, beside the panel or above it [sizes]."""
 FIELD = np.deg2rad(40.0)
 """Of view, vertically."""
 
@@ -34,7 +38,31 @@ def set_stage(server: ViserServer, kinematics: Kinematics) -> None:
         position=(0.0, 0.0, 0.0 if height is None else height),
     )
     camera = server.initial_camera
-    centre, reach = kinematics.reach()
-    camera.look_at = centre
-    camera.position = centre + DISTANCE * reach * FROM / np.linalg.norm(FROM)
+    camera.position, camera.look_at = view(*kinematics.reach(), BESIDE)
     camera.fov = float(FIELD)
+
+
+def show_narrow(client: ClientHandle, kinematics: Kinematics) -> None:
+    """Where a window is narrow, move its camera: the panel lies over its lower part."""
+    if client.camera.aspect >= 1.0:
+        return
+    centre, reach = kinematics.reach()
+    client.camera.position, client.camera.look_at = view(
+        centre, reach / client.camera.aspect, ABOVE * client.camera.aspect
+    )
+
+
+def view(centre: Array, size: float, aside: Array) -> tuple[Array, Array]:
+    """Where the camera stands, and what it looks at.
+
+    Args:
+        centre: `(3,)` what is to be seen [m].
+        size: Of that [m].
+        aside: To the left of the window's middle and above it, in sizes.
+    """
+    toward = -FROM / np.linalg.norm(FROM)
+    right = np.cross(toward, (0.0, 0.0, 1.0))
+    right /= np.linalg.norm(right)
+    shift = size * (aside[0] * right - aside[1] * np.cross(right, toward))
+    look_at = centre + shift
+    return look_at - DISTANCE * size * toward, look_at

@@ -14,6 +14,7 @@ from hucrl_ros.page.look import BRAND
 from hucrl_ros.page.memory import Memory
 from hucrl_ros.page.past import Past
 from hucrl_ros.page.repeated import Repeated
+from hucrl_ros.page.stage import show_narrow
 from hucrl_ros.page.timeline import TimeLine
 from hucrl_ros.page.wishes import Wishes
 
@@ -64,6 +65,7 @@ class Visitors:
         self._memory.close()
 
     def _welcome(self, client: ClientHandle) -> Visitor:
+        show_narrow(client, self._kinematics)
         size = float(self._kinematics.model.stat.extent)
         line = TimeLine(client, self._kinematics, self._memory)
         controls = Controls(client, self._wishes, self._token, self._goal(), size)

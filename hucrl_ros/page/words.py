@@ -86,7 +86,7 @@ def episodes(summary: Summary | None) -> str:
     """A table of the newest episodes."""
     if summary is None or not summary.episodes:
         return _block("no episode is finished yet")
-    heads = ("", "return", "predicted", "p99 ms", "misses", "fallb.", "clamps", "filt.")
+    heads = ("", "return", "pred.", "p99 ms", "misses", "fallb.", "clamps", "filt.")
     rows = [_row(each, summary) for each in summary.episodes[-SHOWN_EPISODES:]]
     best = format_number(summary.best_return)
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
