@@ -22,6 +22,7 @@ from hucrl_ros.robots import make_robot
 VIEWERS = share_directory() / "config" / "viewers"
 TYPES = {f"/{topic.name}": topic.type for topic in RECORDED} | {
     f"/{topics.PLAN}": "visualization_msgs/msg/MarkerArray",
+    f"/{topics.REGIONS}": "visualization_msgs/msg/MarkerArray",
     topics.DIAGNOSTICS: "diagnostic_msgs/msg/DiagnosticArray",
 }
 DISPLAYS = {
@@ -49,12 +50,13 @@ def test_rviz_shows_our_topics_with_displays_of_their_types():
     shown = [display for display in manager["Displays"] if "Topic" in display]
     assert [display["Topic"]["Value"] for display in shown] == [
         f"/{topics.PLAN}",
+        f"/{topics.REGIONS}",
         f"/{topics.GOAL}",
         f"/{topics.OBJECT_POSE}",
     ]
     for display in shown:
         assert DISPLAYS[display["Class"]] == TYPES[display["Topic"]["Value"]]
-    latched = {f"/{topic.name}" for topic in RECORDED if topic.latched}
+    latched = {f"/{topic.name}" for topic in RECORDED if topic.latched} | {f"/{topics.REGIONS}"}
     for told in (display["Topic"] for display in shown):
         assert (told["Durability Policy"] == "Transient Local") == (told["Value"] in latched)
     assert manager["Global Options"]["Fixed Frame"] == PLAN_FRAME

@@ -10,6 +10,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
+from visualization_msgs.msg import MarkerArray
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import HucrlError, MessageError, RunError
@@ -21,12 +22,13 @@ from hucrl_ros.nodes.node_clients import PEERS, NodeClients
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
 from hucrl_ros.nodes.protocol import Protocol
 from hucrl_ros.nodes.readiness import reset_of
+from hucrl_ros.nodes.region_markers import region_markers
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.script import Wait
 from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.steering import RunWishes, Steering
 from hucrl_ros.nodes.strangers import strangers
-from hucrl_ros.nodes.topics import ARCHIVE, MEASURED_ARCHIVE, STEADY
+from hucrl_ros.nodes.topics import ARCHIVE, LATCHED, MEASURED_ARCHIVE, STEADY
 from hucrl_ros.nodes.wishes import HeardWishes
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.judged_task import BundledTask, JudgedTask
@@ -72,6 +74,7 @@ class Supervisor(Node):
         task = _judged_task(run, config, remote)
         self._lockstep = config.mode == "lockstep"
         self._robot = task.spec.name
+        self._markers = region_markers(task.described.constraints)
         self._monitor = EpisodeMonitor(task, None if self._lockstep else config.driver)
         self._ledger = Ledger(run, config, task)
         self._ledger.write()
@@ -120,6 +123,8 @@ class Supervisor(Node):
         ]
         self.create_service(Trigger, topics.START, self._on_start)
         self._diagnostics = DiagnosticsPublisher(self, self._health, self._robot)
+        self._regions = self.create_publisher(MarkerArray, topics.REGIONS, LATCHED)
+        self._regions.publish(self._markers)
 
     def close(self) -> None:
         """Leave the summary and the terminal in order."""

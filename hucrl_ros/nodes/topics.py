@@ -23,6 +23,7 @@ from hucrl_ros.controller.topics import TRIPPED as TRIPPED
 LOADED_BUNDLE = "controller/bundle"
 LIMITS = "controller/limits"
 PLAN = "controller/plan"
+REGIONS = "regions"
 BUNDLE = "bundle"
 STOP = "stop"
 LEARNER_REPORT = "learner/report"

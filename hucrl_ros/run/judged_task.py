@@ -21,6 +21,8 @@ OTHER_REWARDS = ("sombrl", "opax")
 class JudgedTask(Protocol):
     """The part of `tasks.Task` by which episodes are judged."""
 
+    described: Description
+    """Robot, reward and constraints."""
     steps: int
     """Control periods in an episode."""
     optimum: float | None
@@ -42,7 +44,7 @@ class BundledTask:
 
     def __init__(self, run: RunFolder, config: Config, described: Description) -> None:
         """Load nothing yet: the first bundle may still be on its way."""
-        self._run = run
+        self._run, self.described = run, described
         self.spec: RobotSpec = described.robot.spec
         self.steps: int = described.robot.steps
         self.optimum: float | None = described.task.optima.get(config.action_penalty)
