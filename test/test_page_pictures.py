@@ -27,6 +27,8 @@ ROOT = share_directory()
 IMAGES = ROOT / "docs" / "images"
 DESK, PHONE, FILM = (1280, 800), (390, 844), (960, 600)
 """Of windows [pixels]; the film has three quarters of it."""
+SMALL = (720, 450)
+"""Of each of two that stand side by side."""
 STEP = 78
 """On its way up."""
 FILMED, PICTURE_MS = range(0, 161, 4), 150
@@ -77,20 +79,26 @@ def test_the_pendulum_in_its_first_learned_episode(tmp_path):
         browser.keep("watch_phone")
 
 
-PLANAR_ARM = ROOT / "config" / "examples" / "planar_arm" / "planar_arm.yaml"
+def test_arms_on_their_way(tmp_path):
+    own = ROOT / "config" / "examples" / "planar_arm" / "planar_arm.yaml"
+    pictures = []
+    for name, task, step in (("reacher", "reacher", 12), ("planar_arm", str(own), 20)):
+        run = run_of(name, task, 4)
+        with Watch(run) as watch, window(tmp_path / name, *DESK) as browser:
+            browser.open(watch.address)
+            look(browser, step)
+            pictures.append(reduced(browser.picture(), SMALL))
+    both = Image.new("RGB", (2 * SMALL[0], SMALL[1]))
+    for column, picture in enumerate(pictures):
+        both.paste(picture, (column * SMALL[0], 0))
+    palette = both.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    palette.save(IMAGES / "watch_arms.png", optimize=True)
 
 
-@pytest.mark.parametrize(
-    ("task", "step", "name"),
-    [("reacher", 12, "watch_arm"), (str(PLANAR_ARM), 20, "watch_own_robot")],
-    ids=["reacher", "planar_arm"],
-)
-def test_an_arm_on_its_way(tmp_path, task, step, name):
-    run = run_of(name, task, 4)
-    with Watch(run) as watch, window(tmp_path / "desk", *DESK) as browser:
-        browser.open(watch.address)
-        look(browser, step)
-        browser.keep(name)
+def reduced(picture, size):
+    """A window's picture, smaller."""
+    shown = Image.open(BytesIO(picture)).convert("RGB")
+    return shown.resize(size, Image.Resampling.LANCZOS)
 
 
 def film(browser):
@@ -101,8 +109,7 @@ def film(browser):
         browser.fill("step", str(step))
         browser.page.get_by_text(re.compile(f"^{step / 80:.2f} s")).wait_for()
         browser.page.wait_for_timeout(300)
-        shown = Image.open(BytesIO(browser.picture())).convert("RGB")
-        frames.append(shown.resize(size, Image.Resampling.LANCZOS))
+        frames.append(reduced(browser.picture(), size))
     # One palette for all: what stands still is the same in each picture, and costs nothing. It
     # covers the colours of small things as well, which most pixels don't have.
     palette = frames[STEP // 4].quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
