@@ -99,9 +99,15 @@ class Browser:
         return self._field(label).is_checked()
 
     def check(self, label: str, wanted: bool) -> None:
-        """Tick it, or not."""
-        if self.is_checked(label) != wanted:
-            self._field(label).dispatch_event("click")
+        """Tick it, or not; again where it was not yet listening."""
+
+        def done():
+            if self.is_checked(label) != wanted:
+                self._field(label).dispatch_event("click")
+                self.page.wait_for_timeout(300)
+            return self.is_checked(label) == wanted
+
+        wait_until(done)
 
     def _field(self, label: str):
         return self.page.locator(

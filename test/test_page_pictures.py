@@ -57,6 +57,7 @@ def look(browser, step):
     browser.page.get_by_text(re.compile("recomputing")).wait_for(state="detached")
     browser.fill("step", str(step))
     browser.page.get_by_text(re.compile(r"\|η\| [\d.]+$")).wait_for()
+    assert not browser.is_checked("play")
     browser.page.wait_for_timeout(DRAWN_MS)
 
 
@@ -91,8 +92,7 @@ def test_arms_on_their_way(tmp_path):
     both = Image.new("RGB", (2 * SMALL[0], SMALL[1]))
     for column, picture in enumerate(pictures):
         both.paste(picture, (column * SMALL[0], 0))
-    palette = both.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    palette.save(IMAGES / "watch_arms.png", optimize=True)
+    both.save(IMAGES / "watch_arms.png", optimize=True)
 
 
 def reduced(picture, size):
