@@ -30,8 +30,8 @@ class Backlog:
         return (self.messages.pop(0), None) if self.messages else None
 
 
-def subscription(name, kind):
-    return SimpleNamespace(topic_name=name, msg_type=kind, handle=Backlog())
+def subscription(name, kind, raw=False):
+    return SimpleNamespace(topic_name=name, msg_type=kind, raw=raw, handle=Backlog())
 
 
 class LoneNode:
@@ -108,7 +108,7 @@ class LoneNode:
 
     def create_subscription(self, kind, topic, callback, qos, raw=False):
         self.heard[topic], self.kinds[topic] = callback, None if raw else kind
-        return subscription(f"/{topic}", kind)
+        return subscription(f"/{topic}", kind, raw)
 
     def create_timer(self, period, callback, clock):
         timer = SimpleNamespace(

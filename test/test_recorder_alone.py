@@ -136,6 +136,18 @@ def test_a_controller_that_never_ended_leaves_an_interrupted_episode(node, clock
     assert (run_folder.episodes / "episode_000_interrupted_1").is_dir()
 
 
+def test_what_has_come_when_it_is_ended_is_in_the_bag(run_folder, clock):
+    with alone(module.Recorder, run=str(run_folder.root)) as node:
+        opened(node)
+        for k in range(3):
+            message = messages.joint_state((k + 1) * PERIOD_NS, ["hinge"], [0.1], [0.2])
+            data = messages.serialize(message, TYPES["joint_states"])
+            node._recorded["joint_states"].handle.messages.append(data)
+    (folder,) = run_folder.episodes.iterdir()
+    assert folder.name == "episode_000_interrupted_1"
+    assert topics_in(folder) == ["/joint_states"] * 3
+
+
 def test_one_request_at_a_time_and_no_end_without_a_beginning(node):
     first = Request(node, True)
     second = Request(node, True)

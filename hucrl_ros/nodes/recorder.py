@@ -61,23 +61,28 @@ class Recorder(Node):
         self._busy = False
         self._refused = Refusals(self)
         self._awaited: list[tuple[Callable[[], bool], float, Future]] = []
-        self._topics = {
+        self._recorded = {
             topic.name: self.create_subscription(
                 _message_class(topic.type),
                 topic.name,
                 partial(self._on_message, topic.name),
                 _delivery(topic, self._lockstep),
                 raw=True,
-            ).topic_name
+            )
             for topic in RECORDED
         }
+        self._topics = {name: each.topic_name for name, each in self._recorded.items()}
         self.create_service(SetBool, topics.RECORD, self._on_record)
         robot = robot_of_run(self, config.task)
         self._diagnostics = DiagnosticsPublisher(self, self._health, robot.name if robot else "")
         self.create_timer(POLL_PERIOD, self._poll, clock=STEADY)
 
     def close(self) -> None:
-        """Close the bag of an episode that is still being recorded."""
+        """Close the bag of an episode that is still being recorded, with all that has come."""
+        data: bytes
+        for name, subscription in self._recorded.items():
+            for data in topics.waiting(subscription):
+                self._on_message(name, data)
         self._interrupt()
 
     def _on_message(self, name: str, data: bytes) -> None:

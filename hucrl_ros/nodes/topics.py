@@ -77,8 +77,11 @@ Message = TypeVar("Message")
 
 
 def waiting(subscription: Subscription[Message]) -> Iterator[Message]:
-    """Messages that have come and that no callback has seen yet, the oldest first."""
+    """Messages that have come and that no callback has seen yet, the oldest first.
+
+    Their bytes, of a subscription with `raw`.
+    """
     handle, kind = subscription.handle, subscription.msg_type
     with handle:
-        while (taken := handle.take_message(kind, False)) is not None:
+        while (taken := handle.take_message(kind, subscription.raw)) is not None:
             yield taken[0]
