@@ -10,7 +10,8 @@ from test_regions import REGIONS
 from visualization_msgs.msg import Marker
 
 from hucrl_ros.config.constraints import InsideConstraint, OutsideConstraint, SpeedConstraint
-from hucrl_ros.nodes.region_markers import ALLOWED, FORBIDDEN, region_markers
+from hucrl_ros.nodes.region_markers import region_markers
+from hucrl_ros.robots.regions import ALLOWED, FORBIDDEN
 
 KINDS = {"inside": InsideConstraint, "outside": OutsideConstraint}
 LIMITS = [
@@ -26,6 +27,10 @@ def axis(marker):
     return matrix.reshape(3, 3)[:, 2]
 
 
+def rgba(marker):
+    return pytest.approx([marker.color.r, marker.color.g, marker.color.b, marker.color.a])
+
+
 def triple(value):
     return [value.x, value.y, value.z]
 
@@ -34,10 +39,10 @@ def test_regions_that_stand_still_are_told_where_they_are():
     box, tube, first, second, plane = region_markers(LIMITS).markers
     assert [marker.id for marker in (box, tube, first, second, plane)] == [0, 1, 2, 3, 4]
     assert {box.header.frame_id, plane.header.frame_id} == {"world"}
-    assert (box.type, box.ns, box.color) == (Marker.CUBE, "inside", ALLOWED)
+    assert (box.type, box.ns, rgba(box)) == (Marker.CUBE, "inside", ALLOWED)
     assert triple(box.pose.position) == [0.0, 0.0, 0.1]
     assert triple(box.scale) == [4.0, 6.0, 8.0]
-    assert (tube.type, tube.ns, tube.color) == (Marker.CYLINDER, "outside", FORBIDDEN)
+    assert (tube.type, tube.ns, rgba(tube)) == (Marker.CYLINDER, "outside", FORBIDDEN)
     assert triple(tube.pose.position) == pytest.approx([1.0, 0.0, 0.3])
     assert triple(tube.scale) == pytest.approx([0.2, 0.2, 0.6])
     assert axis(tube) == pytest.approx([0.0, 0.0, 1.0])

@@ -17,9 +17,8 @@ from hucrl_ros.config.constraints import (
     SphereSettings,
 )
 from hucrl_ros.controller.state_reader import FRAME
+from hucrl_ros.robots.regions import ALLOWED, FORBIDDEN
 
-ALLOWED = ColorRGBA(r=0.34, g=0.71, b=0.91, a=0.12)
-FORBIDDEN = ColorRGBA(r=0.84, g=0.37, b=0.0, a=0.35)
 PLANE = (2.0, 2.0, 0.002)
 """[m] Length, width and thickness of what is drawn of a half-space's plane."""
 
@@ -34,10 +33,10 @@ def region_markers(constraints: Iterable[AnyConstraint]) -> MarkerArray:
     for limit in constraints:
         if not isinstance(limit, (InsideConstraint, OutsideConstraint)):
             continue
-        allowed = isinstance(limit, InsideConstraint)
+        colour = ALLOWED if isinstance(limit, InsideConstraint) else FORBIDDEN
         for marker in _shapes(limit.region):
             marker.ns, marker.id = limit.kind, len(markers)
-            marker.color = ALLOWED if allowed else FORBIDDEN
+            marker.color = ColorRGBA(**dict(zip("rgba", colour, strict=True)))
             marker.header.frame_id = FRAME
             markers.append(marker)
     return MarkerArray(markers=markers)

@@ -13,12 +13,11 @@ from hucrl_ros.config.constraints import (
     InsideConstraint,
     OutsideConstraint,
 )
-from hucrl_ros.page.look import ALLOWED, FORBIDDEN
+from hucrl_ros.page.look import colour_of
 from hucrl_ros.robots.regions import draw_regions
 from hucrl_ros.robots.shapes import triangles
 
 Array = NDArray[np.float64]
-OPACITY = {ALLOWED: 0.12, FORBIDDEN: 0.35}
 
 
 class Fences:
@@ -38,13 +37,12 @@ class Fences:
         self._model = model
         self._measured = mujoco.MjvScene(model, maxgeom=max(len(self._limits), 1))
         self._drawn: list[tuple[MeshHandle, _Measures]] = []
-        for row, (limit, geom) in enumerate(zip(self._limits, self._geoms(data), strict=True)):
-            colour = ALLOWED if isinstance(limit, InsideConstraint) else FORBIDDEN
+        for row, geom in enumerate(self._geoms(data)):
             mesh = scene.add_mesh_simple(
                 f"{root}/fences/{row}",
                 *_triangles(geom),
-                color=colour,
-                opacity=OPACITY[colour],
+                color=colour_of(geom.rgba),
+                opacity=float(geom.rgba[3]),
                 side="double",
                 cast_shadow=False,
                 receive_shadow=False,

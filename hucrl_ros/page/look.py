@@ -1,5 +1,7 @@
 """Colours of the page: Okabe and Ito's, which colour-blind people tell apart as well."""
 
+from collections.abc import Sequence
+
 Colour = tuple[int, int, int]
 
 ORANGE: Colour = (230, 159, 0)
@@ -12,10 +14,14 @@ GREY: Colour = (128, 134, 145)
 
 OPTIMISTIC, EXPECTED, HAPPENED, GOAL = ORANGE, BLUE, GREEN, VERMILION
 """Of trajectories, and of the goal."""
-ALLOWED, FORBIDDEN = SKY, VERMILION
-"""Of regions to stay inside or outside of."""
 BRAND = BLUE
 """Of buttons and tabs."""
+
+
+def colour_of(shares: Sequence[float]) -> Colour:
+    """Of shares of red, green, blue and opacity, without the last."""
+    red, green, blue, _ = (round(255 * float(share)) for share in shares)
+    return red, green, blue
 
 
 def css(colour: Colour) -> str:

@@ -16,9 +16,7 @@ from hucrl_ros.config.task_file import Description
 from hucrl_ros.page.heard import Event, Now
 from hucrl_ros.page.live import Pace
 from hucrl_ros.page.look import (
-    ALLOWED,
     EXPECTED,
-    FORBIDDEN,
     GOAL,
     GREEN,
     GREY,
@@ -26,8 +24,10 @@ from hucrl_ros.page.look import (
     OPTIMISTIC,
     VERMILION,
     Colour,
+    colour_of,
     css,
 )
+from hucrl_ros.robots.regions import ALLOWED, FORBIDDEN
 from hucrl_ros.run.progress import constrained, format_number, format_ticks
 from hucrl_ros.run.summary import EpisodeSummary, Summary
 
@@ -122,8 +122,8 @@ def legend(described: Description) -> str:
     lines = [
         *LEGEND,
         *([(GOAL, "goal")] if described.robot.spec.context else []),
-        *([(ALLOWED, "to stay inside of")] if InsideConstraint in kinds else []),
-        *([(FORBIDDEN, "to stay outside of")] if OutsideConstraint in kinds else []),
+        *([(colour_of(ALLOWED), "to stay inside of")] if InsideConstraint in kinds else []),
+        *([(colour_of(FORBIDDEN), "to stay outside of")] if OutsideConstraint in kinds else []),
     ]
     return _block(*(f"{_dot(colour)}{meaning}" for colour, meaning in lines))
 

@@ -19,8 +19,9 @@ from hucrl_ros.config.constraints import (
 from hucrl_ros.config.reward import Point
 
 Array = NDArray[np.float64]
-ALLOWED, FORBIDDEN = (0.1, 0.6, 0.3, 0.12), (0.85, 0.2, 0.1, 0.35)
-"""Red, green, blue and opacity of regions to stay inside or outside of."""
+ALLOWED, FORBIDDEN = (0.34, 0.71, 0.91, 0.12), (0.84, 0.37, 0.0, 0.35)
+"""Red, green, blue and opacity of regions to stay inside or outside of: two of Okabe and Ito's
+colours, which colour-blind people tell apart; in videos, on the page and in RViz."""
 HALF_PLANE = 1.0
 """[m] Half the side of the square that is drawn of a plane."""
 THICKNESS = 1e-3
