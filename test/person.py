@@ -2,6 +2,7 @@
 
 from desk import Desk
 from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import PoseStamped
 from std_msgs.msg import Bool, Float64MultiArray
 from waiting import PATIENCE
 
@@ -16,6 +17,7 @@ class Person:
         self._harness = harness
         self._health = harness.listen(DiagnosticArray, "/diagnostics")
         self.commands = harness.listen(Float64MultiArray, "controller/commands")
+        self.goals = harness.listen(PoseStamped, topics.GOAL)
         self._ticks = harness.listen(Float64MultiArray, "controller/ticks")
         self._stop = harness.node.create_publisher(Bool, "stop", topics.STREAM)
         self.supervisor, self.learner, self.simulator = (

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from remote_pair import free_port
 
 from hucrl_ros.benchmarks.report import WATCHDOGS
 from hucrl_ros.benchmarks.results import WatchdogRow, numbers
@@ -12,7 +13,7 @@ from hucrl_ros.cli import main
 
 
 def row(times):
-    return WatchdogRow.of("pendulum", 80.0, "SIGKILL", 0, 0, np.array(times))
+    return WatchdogRow.of("pendulum", 80.0, "SIGKILL", 0, 0, 0, np.array(times))
 
 
 def test_times_are_told_in_milliseconds_and_in_periods():
@@ -41,10 +42,20 @@ def test_a_safe_command_that_never_came_is_counted_and_is_in_no_quantile():
 
 @pytest.mark.ros
 def test_a_controller_is_stopped_and_killed_and_each_time_the_safe_command_comes(capsys, tmp_path):
+    """With the page of `hucrl watch` beside it."""
     arguments = ["bench", "watchdog", "--kills", "1", "--stops", "2", "--load", "1", "--json"]
+    arguments += ["--browsers", "1", "--port", str(free_port())]
     assert main([*arguments, "--out", str(tmp_path / "page")]) == 0
     stopped, killed = json.loads(capsys.readouterr().out)
     assert (stopped["signal"], stopped["signals"], stopped["missing"]) == ("SIGSTOP", 2, 0)
     assert (killed["signal"], killed["signals"], killed["missing"]) == ("SIGKILL", 1, 0)
     assert 0 < killed["time_p50_ms"] < 2000
-    assert "| pendulum | 80 | SIGKILL | 1 |" in (tmp_path / "page" / "README.md").read_text()
+    assert (
+        "| pendulum | 80 | SIGKILL | 1 | 0 | 1 | 1 |"
+        in (tmp_path / "page" / "README.md").read_text()
+    )
+
+
+def test_a_robot_that_is_made_up_is_not_drawn(capsys):
+    assert main(["bench", "watchdog", "--task", "arm", "--browsers", "1"]) == 2
+    assert "--browsers: the arm is made up" in capsys.readouterr().err

@@ -10,6 +10,8 @@ import pytest
 from bundle_factory import write_bundle
 from fabricated_run import fabricate_run, play_random
 from fabricated_run import record as record_bag
+from hypothesis import given
+from hypothesis import strategies as some
 from manifest_factory import write_manifest
 from own_robots import ARM, changed, resolved
 from waiting import wait_until
@@ -25,6 +27,7 @@ from hucrl_ros.page.kinematics import Kinematics
 from hucrl_ros.page.memory import Memory
 from hucrl_ros.page.page import LocalServer
 from hucrl_ros.page.past import Past
+from hucrl_ros.page.rhythm import BEGIN, SILENT_S, Rhythm
 from hucrl_ros.page.timeline import TimeLine
 from hucrl_ros.page.tube import SIDES, spread, tube
 from hucrl_ros.page.wishes import NEXT_GOAL, PAUSE, Setting, Stop, Wishes
@@ -153,6 +156,33 @@ def test_a_joint_state_is_a_state_and_nonsense_is_none():
     assert heard.now.state is None
 
 
+@some.composite
+def _ticks(draw):
+    period = draw(some.floats(0.001, 0.1))
+    return period, draw(some.floats(0.0, 1.2)) * period, draw(some.floats(0.0, 0.99 * SILENT_S))
+
+
+@given(_ticks())
+def test_the_page_works_between_two_ticks(ticks):
+    period, took, later = ticks
+    rhythm = Rhythm(period)
+    rhythm.tick(100.0, took)
+    begin = 100.0 + later + rhythm.wait(100.0 + later)
+    since = (begin - 100.0 + 1e-9) % period
+    assert 0.0 <= rhythm.wait(100.0 + later) <= period
+    assert since <= max(BEGIN * (period - took), 0.0) + 2e-9
+    rhythm.tick(99.0, took)  # fetched late: an older one changes nothing
+    assert begin == 100.0 + later + rhythm.wait(100.0 + later)
+
+
+def test_where_no_ticks_come_the_page_waits_for_none():
+    for rhythm in (Rhythm(None), Rhythm(0.02)):
+        assert rhythm.wait(100.0) == 0.0
+    rhythm.tick(100.0, 0.01)
+    assert rhythm.wait(100.01) == pytest.approx(0.01)
+    assert rhythm.wait(100.01 + SILENT_S) == 0.0
+
+
 def test_of_learning_the_learner_tells_more_than_the_supervisor():
     heard = Heard(describe("pendulum").robot.spec)
     heard.supervisor(Phase.FITTING.value)
@@ -223,7 +253,7 @@ def test_an_episode_was_played_with_the_beta_of_the_bundle_that_flew(flown_by_ot
 
 
 def test_what_is_recalled_is_what_the_bundle_that_flew_believed(flown_by_others):
-    memory = Memory(flown_by_others, Kinematics(describe("pendulum")))
+    memory = Memory(flown_by_others, Kinematics(describe("pendulum")), Rhythm(None))
     first, second = memory.episode(1), memory.episode(2)
     for each in (first, second):
         wait_until(lambda: not each.progress.startswith("recomputing"))  # noqa: B023 - at once

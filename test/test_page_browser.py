@@ -4,6 +4,7 @@ import logging
 import re
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 from browser import needs_chromium, window
 from person import Person
@@ -12,6 +13,10 @@ from ros_harness import Harness
 from waiting import PATIENCE, wait_until
 
 from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.nodes.controller_topics import to_pose
+from hucrl_ros.page import stage
+from hucrl_ros.page.kinematics import Kinematics
+from hucrl_ros.robots import describe
 from hucrl_ros.run.progress import Phase
 from hucrl_ros.run.summary import read_summary
 
@@ -97,6 +102,58 @@ def test_a_run_is_steered(tmp_path, ros_domain, monkeypatch):
         steer(browser, run, person)
         browser.press("s")
         up.wait_for_line("stopped on the topic stop")
+
+
+def test_a_goal_is_dragged(tmp_path, ros_domain, monkeypatch):
+    with watched(tmp_path, monkeypatch, "reacher") as (up, watch, browser, person):
+        page, kinematics = browser.page, Kinematics(describe("reacher"))
+        page.get_by_text("Controls").dispatch_event("click")
+        enter(browser, watch.token)
+        page.get_by_role("button", name="Stop").wait_for()
+        wait_until(lambda: episodes(up.run))
+        browser.check("pause after this episode", True)
+        person.wait_for(Phase.PAUSED)
+        page.reload()  # the handle is where the goal is when a browser comes
+        page.get_by_text("Controls").dispatch_event("click")
+        enter(browser, watch.token)
+        page.get_by_role("button", name="Goal: as it is drawn").wait_for()
+        goal = np.array(to_pose(person.goals[-1]).position)
+        along = 0.18 * float(kinematics.model.stat.extent) * np.array([1.0, 0.0, 0.0])
+        camera = stage.view(*kinematics.reach(), stage.BESIDE)
+        page.wait_for_timeout(3000)
+        arrow = goal + 0.7 * along
+        drag(page, *(pixel(place, *camera) for place in (arrow, arrow + 2.0 * along)))
+        page.get_by_text("the task's goals are within").wait_for()
+        assert person.simulator.value("next.goal") == []
+        page.wait_for_timeout(2000)  # the handle goes back
+        wanted = -0.4 * np.sign(goal[0]) * along
+        drag(page, *(pixel(place, *camera) for place in (arrow, arrow + wanted)))
+        page.get_by_text("the task's goals are within").wait_for(state="detached")
+        moved = np.array(person.simulator.value("next.goal")) - goal
+        assert moved == pytest.approx(wanted, abs=0.03)
+        browser.click("Goal: as it is drawn")
+        wait_until(lambda: not person.simulator.value("next.goal"))
+
+
+def pixel(place, camera, look_at):
+    """Where the window shows a place `(3,)`."""
+    toward = (look_at - camera) / np.linalg.norm(look_at - camera)
+    right = np.cross(toward, (0.0, 0.0, 1.0))
+    right /= np.linalg.norm(right)
+    x, y, depth = (axis @ (place - camera) for axis in (right, np.cross(right, toward), toward))
+    scale = HEIGHT / 2 / np.tan(stage.FIELD / 2) / depth
+    return WIDTH / 2 + scale * x, HEIGHT / 2 - scale * y
+
+
+def drag(page, begin, end):
+    """With the mouse, slowly enough for software that draws the scene."""
+    page.mouse.move(*begin)
+    page.wait_for_timeout(1000)
+    page.mouse.down()
+    for share in np.linspace(0.1, 1.0, 10):
+        page.mouse.move(*(1 - share) * np.array(begin) + share * np.array(end))
+        page.wait_for_timeout(200)
+    page.mouse.up()
 
 
 def look_back(browser):

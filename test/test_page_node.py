@@ -138,6 +138,7 @@ def test_controls_are_the_nodes_parameters(harness, page):
         before = len(answers)
         wishes.add(Setting(control, value, answers.append))
         page.until(lambda: len(answers) > before)  # noqa: B023 - called at once
+        assert (wishes.standing(control) == value) == (not answers[-1]), "known at once"
     assert answers == [
         "",
         "next.bundle = bundle_999: not there",

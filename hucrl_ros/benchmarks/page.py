@@ -208,6 +208,18 @@ def browsers(count: int, port: int) -> Iterator[list[Browser]]:
             browser.join(timeout=5.0)
 
 
+def in_a_run(bundle: Path, folder: Path, steps: int) -> Path:
+    """A copy of a bundle for `steps` control periods, in a new run as the page needs it."""
+    manifest = read_manifest(bundle)
+    run = prepare_run(RunOptions(manifest.task, overrides={"mode": "real_time"}, out=folder))
+    return paced(bundle, run.bundle(0), 1 / manifest.period, steps)
+
+
+def served(port: int) -> dict[str, list[str]]:
+    """Name and command of the page's process."""
+    return {PAGE: [sys.executable, "-m", "hucrl_ros", "watch", "--port", str(port)]}
+
+
 def run(
     minutes: float,
     count: int,
@@ -218,10 +230,9 @@ def run(
 ) -> None:
     """Print the table; the arguments are the options of `hucrl bench page`."""
     with tempfile.TemporaryDirectory(prefix="hucrl-page-") as scratch:
-        played = prepare_run(RunOptions(TASK, overrides={"mode": "real_time"}, out=Path(scratch)))
         original = untrained(TASK, Path(scratch) / "untrained")
         rate = 1 / read_manifest(original).period
-        bundle = paced(original, played.bundle(0), rate, round((60 * minutes + START_S) * rate))
+        bundle = in_a_run(original, Path(scratch) / "run", round((60 * minutes + START_S) * rate))
         cost = _measured(bundle, rate, minutes, count, port, priority, settings)
     output.say(COSTS.header, COSTS.line(cost))
     text = json.dumps(cost.numbers(), indent=1)
@@ -252,12 +263,15 @@ def _measured(
         "control.lock_memory": priority > 0,
         **settings,
     }
-    page = {PAGE: [sys.executable, "-m", "hucrl_ros", "watch", "--port", str(port)]}
     source = NodeSpec("loop_source", parameters=own, package=NODES)
     with browsers(count, port) as visitors:
         shifts = Shifts(sampler, visitors)
         raw = run_trial(
-            [source], controller, 2 * (60 * minutes + START_S), beside=page, look=shifts.look
+            [source],
+            controller,
+            2 * (60 * minutes + START_S),
+            beside=served(port),
+            look=shifts.look,
         )
     published, answered = (np.array(raw[key], np.float64) for key in ("published", "answered"))
     latencies, worked = answered - published, shifts.worked(published)

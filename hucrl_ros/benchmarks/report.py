@@ -67,6 +67,7 @@ WATCHDOGS = Table[WatchdogRow](
         Column("signal", lambda row: row.signal, ">8"),
         Column("load", lambda row: f"{row.load}", ">5"),
         Column("priority", lambda row: f"{row.priority}", ">8"),
+        Column("browsers", lambda row: f"{row.browsers}", ">8"),
         Column("times", lambda row: f"{row.signals}", ">6"),
         Column("ms p50 / p99 / p99.9 / max", lambda row: str(row.time), ">32"),
         Column("worst in periods", lambda row: f"{row.worst_periods:.2f}", ">16"),

@@ -281,6 +281,8 @@ class WatchdogRow(NamedTuple):
     load: int
     """Busy processes beside it."""
     priority: int
+    browsers: int
+    """That looked at the page of `hucrl watch`; 0: there was none."""
     signals: int
     time: Tail
     """Of those that came."""
@@ -291,7 +293,14 @@ class WatchdogRow(NamedTuple):
 
     @classmethod
     def of(
-        cls, task: str, rate: float, signal: str, load: int, priority: int, times: Array
+        cls,
+        task: str,
+        rate: float,
+        signal: str,
+        load: int,
+        priority: int,
+        browsers: int,
+        times: Array,
     ) -> "WatchdogRow":
         """From times [s], NaN where no safe command came."""
         known = times[np.isfinite(times)]
@@ -302,6 +311,7 @@ class WatchdogRow(NamedTuple):
             signal=signal,
             load=load,
             priority=priority,
+            browsers=browsers,
             signals=len(times),
             time=time,
             worst_periods=round(time.worst * rate / 1e3, 3),

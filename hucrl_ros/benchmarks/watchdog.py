@@ -1,7 +1,7 @@
 """How soon the safe command comes after the controller was killed or stopped."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from hucrl_ros.benchmarks import Output, report
 from hucrl_ros.benchmarks.loop import NODES, paced, run_trial, untrained
+from hucrl_ros.benchmarks.page import browsers, in_a_run, served
 from hucrl_ros.benchmarks.results import WatchdogRow
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.run.node_list import NodeSpec, Value
@@ -27,6 +28,8 @@ def run(
     stops: int,
     load: int,
     priority: int,
+    looking: int,
+    port: int,
     seed: int,
     output: Output,
 ) -> None:
@@ -35,16 +38,21 @@ def run(
     with tempfile.TemporaryDirectory(prefix="hucrl-watchdog-") as scratch:
         original = bundle or untrained(task, Path(scratch) / "untrained")
         rate = 1 / read_manifest(original).period
-        copy = paced(original, Path(scratch) / "bundle", rate, FOR_EVER)
+        if looking:
+            copy = in_a_run(original, Path(scratch) / "run", FOR_EVER)
+        else:
+            copy = paced(original, Path(scratch) / "bundle", rate, FOR_EVER)
         played = read_manifest(copy).task
+        page = served(port) if looking else {}
         for kill in range(kills):
             share = stops // kills + (kill < stops % kills)
-            raw = play(copy, share, load, priority, seed + kill)
+            with browsers(looking, port):
+                raw = play(copy, share, load, priority, seed + kill, page)
             for name, times in raw.items():
                 if name in SIGNALS:
                     found.setdefault(name, []).extend(times)
     rows = [
-        WatchdogRow.of(played, rate, name, load, priority, np.array(times))
+        WatchdogRow.of(played, rate, name, load, priority, looking, np.array(times))
         for name, times in found.items()
         if times
     ]
@@ -52,7 +60,14 @@ def run(
     report.finish(output, rows, lambda folder: report.write_watchdogs(folder, rows, output))
 
 
-def play(bundle: Path, stops: int, load: int, priority: int, seed: int) -> Mapping[str, Any]:
+def play(
+    bundle: Path,
+    stops: int,
+    load: int,
+    priority: int,
+    seed: int,
+    beside: Mapping[str, Sequence[str]],
+) -> Mapping[str, Any]:
     """Stop a controller some times, then kill it; what the node `watchdog_source` measured.
 
     Args:
@@ -61,6 +76,7 @@ def play(bundle: Path, stops: int, load: int, priority: int, seed: int) -> Mappi
         load: Busy processes beside it.
         priority: SCHED_FIFO priority of all processes; 0: ordinary scheduling.
         seed: Of the moments.
+        beside: Name and command of other processes.
 
     Raises:
         RunError: the controller refuses, or a process ends early.
@@ -82,4 +98,4 @@ def play(bundle: Path, stops: int, load: int, priority: int, seed: int) -> Mappi
         ),
     )  # fmt: skip
     controller = {**shared, "bundle": str(bundle), "control.lock_memory": priority > 0}
-    return run_trial(nodes, controller, EACH_S * (stops + 1), load, killed=True)
+    return run_trial(nodes, controller, EACH_S * (stops + 1), load, killed=True, beside=beside)

@@ -10,6 +10,7 @@ from typer import Argument, Option
 from hucrl_ros.cli import options
 from hucrl_ros.cli.options import EpisodeCount, FirstSeed, Json, Machine, PageFolder, Settings
 from hucrl_ros.cli.parsing import Command, above_zero, command_line, one_of
+from hucrl_ros.errors import ConfigError
 
 if TYPE_CHECKING:
     from hucrl_ros.benchmarks import Output
@@ -31,6 +32,7 @@ LONGEST_MS = 1000
 SIZES = ["64x1", "64x3", "192x1", "192x3"]
 """Three iterations, and one with three times the particles, cost the same."""
 EPISODES = [10, 50, 200]
+PagePort = Annotated[int, Option(min=1024, max=65535, help="of the page")]
 
 
 @app.command(cls=Command)
@@ -122,6 +124,10 @@ def watchdog(
     stops: Annotated[int, Option(metavar="N", min=0, help="times that one is stopped")] = 200,
     load: Annotated[int, Option(metavar="N", min=0, help="busy processes beside it")] = 0,
     priority: options.Priority = 0,
+    browsers: Annotated[
+        int, Option(metavar="N", min=0, max=100, help="that look at the page of hucrl watch")
+    ] = 0,
+    port: PagePort = 8089,
     seed: FirstSeed = 0,
     as_json: Json = False,
     out: PageFolder = None,
@@ -131,12 +137,15 @@ def watchdog(
 
     Joint states come at the task's rate. The controller's process is stopped (SIGSTOP), and goes
     on when the safe command has come; in the end it is killed (SIGKILL). Each killed one takes
-    some seconds to be replaced. Of fewer than a thousand signals no p99.9 is told.
+    some seconds to be replaced. Of fewer than a thousand signals no p99.9 is told. With --browsers
+    the page of `hucrl watch` is open meanwhile.
     """
     from hucrl_ros.benchmarks.watchdog import run
 
+    if browsers and task == "arm" and bundle is None:
+        raise ConfigError("--browsers: the arm is made up and can't be drawn; name a bundle")
     output = _output(ctx, "bundle" if bundle is None else "task")
-    run(bundle, task, kills, stops, load, priority, seed, output)
+    run(bundle, task, kills, stops, load, priority, browsers, port, seed, output)
 
 
 @app.command(cls=Command)
@@ -176,7 +185,7 @@ def page(
     ctx: typer.Context,
     minutes: Annotated[float, Option(metavar="M", min=0.5, max=1440, help="how long")] = 10.0,
     browsers: Annotated[int, Option(metavar="N", min=1, max=100, help="that look at it")] = 10,
-    port: Annotated[int, Option(min=1024, max=65535, help="of the page")] = 8089,
+    port: PagePort = 8089,
     priority: options.Priority = 0,
     settings: Settings = None,
     as_json: Json = False,

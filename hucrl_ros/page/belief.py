@@ -1,5 +1,6 @@
 """What a bundle believes will happen from a state on: computed here, never asked of the robot."""
 
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.page.kinematics import Kinematics
+from hucrl_ros.page.rhythm import Rhythm
 from hucrl_ros.page.tube import spread
 from hucrl_ros.planners import Plan
 
@@ -37,11 +39,16 @@ class Believer:
         self._agent = Agent(bundle, None)
         self._seed = bundle.manifest.seed
 
-    def from_state(self, state: Array, kinematics: Kinematics) -> Belief | None:
-        """Plan anew from a state `(p,)`; None: the bundle is random, or nothing finite came."""
+    def from_state(self, state: Array, kinematics: Kinematics, rhythm: Rhythm) -> Belief | None:
+        """Plan anew from a state `(p,)`; None: the bundle is random, or nothing finite came.
+
+        Takes about as long as a tick, and then as long again to see what comes of it: each
+        between two ticks of the robot's.
+        """
         self._agent.start_episode(self._seed)
         self._agent.act(state)
         plan = self._agent.plan
+        time.sleep(rhythm.wait())
         return None if plan is None else believed(self._agent.bundle, state, plan, kinematics)
 
 

@@ -93,7 +93,7 @@ class _Inside:
         goal: NDArray[np.float64] | None,
         size: float,
     ) -> None:
-        self._wishes, self._used = wishes, ""
+        self._wishes, self._used, self._goal = wishes, "", goal
         gui = client.gui
         with gui.add_folder("Controls", order=0.8):
             stop = gui.add_button("Stop", color=VERMILION, icon=Icon.HAND_STOP, hint="key S")
@@ -151,6 +151,8 @@ class _Inside:
             put(self._bundle, standing if standing in self._bundle.options else NEWEST)
         elif control == STRATEGY and standing in self._strategy.options:
             put(self._strategy, str(standing))
+        elif self._handle is not None and self._goal is not None and isinstance(standing, tuple):
+            self._handle.position = np.array(standing) if standing else self._goal
 
     def _stop(self, stopped: bool) -> None:
         done = "asked to stop" if stopped else "it may go on, after a reset"
@@ -162,9 +164,9 @@ class _Inside:
         name = f"{control.node} {control.parameter}"
 
         def answer(reason: str) -> None:
-            shown = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+            shown = ", ".join(map(str, value)) or DRAWN if isinstance(value, tuple) else value
             told = f"refused: {reason}" if reason else f"{shown if shown != '' else NEWEST}"
-            self._shown.pop(control, None)  # where it was refused, it stands as before
+            self._shown.pop(control, None)  # where it was refused, it is shown as before
             self._tell(f"{name}: {told}")
 
         if not self._wishes.add(Setting(control, value, answer)):

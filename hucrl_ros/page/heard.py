@@ -22,6 +22,7 @@ from hucrl_ros.controller.state_reader import (
 )
 from hucrl_ros.controller.ticks import Source, TickRecord
 from hucrl_ros.errors import StateError, shortened
+from hucrl_ros.page.rhythm import Rhythm
 from hucrl_ros.run.progress import Phase
 
 Array = NDArray[np.float64]
@@ -87,7 +88,11 @@ class Heard:
     """Filled by one thread, looked at by others."""
 
     def __init__(
-        self, spec: RobotSpec, driver: DriverSettings | None = None, planned: bool = True
+        self,
+        spec: RobotSpec,
+        driver: DriverSettings | None = None,
+        planned: bool = True,
+        period: float | None = None,
     ) -> None:
         """Begin with nothing.
 
@@ -95,7 +100,9 @@ class Heard:
             spec: The robot.
             driver: Where velocities come from; None: joint states tell them.
             planned: Whether sending π(s) is a fallback.
+            period: Of control in real time [s]; None: in lockstep.
         """
+        self.rhythm = Rhythm(period)
         self._poses = PoseBuffer()
         self._reader = StateReader(spec, self._poses, _POSE_PERIODS, driver)
         self._lock, self._fetching = threading.Lock(), threading.Lock()
@@ -146,8 +153,9 @@ class Heard:
         with self._lock:
             self._poses.goal.add(pose)
 
-    def tick(self, record: TickRecord) -> None:
-        """A tick has come."""
+    def tick(self, record: TickRecord, waited: float = 0.0) -> None:
+        """A tick has come, and `waited` since [s]."""
+        self.rhythm.tick(time.monotonic() - waited, 1e-3 * record.tick_ms)
         with self._lock:
             if record.step <= self._step:
                 self._counts = Counts()

@@ -64,8 +64,8 @@ class Live:
         self._sent: deque[tuple[float, float]] = deque(maxlen=MEASURED)
         """When pictures were sent, and how old their joint states were [s]."""
         self._threads = [
-            Repeated(self._draw, FRAME_S, "draw"),
-            Repeated(self._think, THINK_S, "think"),
+            Repeated(self._draw, FRAME_S, "draw", heard.rhythm),
+            Repeated(self._think, THINK_S, "think", heard.rhythm),
         ]
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class Live:
         if bundle != self._believed:
             self._believed, self._believer = bundle, _believer(bundle, self._heard)
         if self._believer is not None:
-            self._belief = self._believer.from_state(now.state, self._thinking)
+            self._belief = self._believer.from_state(now.state, self._thinking, self._heard.rhythm)
             self._belief_is_new = True
 
 

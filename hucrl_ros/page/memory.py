@@ -15,6 +15,7 @@ from hucrl_ros.errors import HucrlError
 from hucrl_ros.page.belief import Belief, Believer, believed
 from hucrl_ros.page.kinematics import Kinematics
 from hucrl_ros.page.past import Past
+from hucrl_ros.page.rhythm import Rhythm
 from hucrl_ros.run.replay import Recalled, recall
 
 Array = NDArray[np.float64]
@@ -58,9 +59,9 @@ class Remembered:
 class Memory:
     """Recalls episodes of a run, one after another."""
 
-    def __init__(self, past: Past, kinematics: Kinematics) -> None:
+    def __init__(self, past: Past, kinematics: Kinematics, rhythm: Rhythm) -> None:
         """Nothing is read yet; `kinematics` is used by the threads that call `moment`."""
-        self._past, self._kinematics = past, kinematics
+        self._past, self._kinematics, self._rhythm = past, kinematics, rhythm
         self.period = past.period
         """Of control [s]."""
         self._known: OrderedDict[int, Remembered] = OrderedDict()
@@ -102,7 +103,7 @@ class Memory:
             begin = recalled.plan.states[0].astype(np.float64)
             belief = believed(recalled.bundle, begin, recalled.plan, self._kinematics)
         elif known.believer is not None and step < known.steps:
-            belief = known.believer.from_state(state, self._kinematics)
+            belief = known.believer.from_state(state, self._kinematics, self._rhythm)
         ahead = len(belief.expected) if belief is not None else 2
         way = known.tips[step : step + ahead]
         return Moment(state, belief, way, self._told(known, step))
@@ -132,7 +133,7 @@ class Memory:
         try:
             for step, recalled in enumerate(recall(self._past.bag(index))):
                 remembered.plans[step] = recalled
-                if self._closed.is_set():
+                if self._closed.wait(self._rhythm.wait()):
                     return
                 if step % 10 == 0:
                     share = step / max(remembered.steps, 1)

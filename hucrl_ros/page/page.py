@@ -55,6 +55,7 @@ class Page:
             self.described.robot.spec,
             None if lockstep else config.driver,
             config.planner.algorithm != "policy",
+            None if lockstep else self.described.robot.period,
         )
         self.wishes = Wishes()
         self._host, self._token = host, token

@@ -26,7 +26,8 @@ class Panel:
         live: Live,
     ) -> None:
         """Build it and keep it up to date."""
-        self._heard, self._past, self._live, self._period = heard, past, live, past.period
+        self._server, self._heard, self._past, self._live = server, heard, past, live
+        self._period = past.period
         self._total = past.run.config.episodes
         self._finished = 0
         self.playing = False
@@ -48,7 +49,7 @@ class Panel:
             self._pace = gui.add_html("")
         with tabs.add_tab("Events"):
             self._events = gui.add_html("")
-        self._thread = Repeated(self.show, SHOW_S, "panel")
+        self._thread = Repeated(self.show, SHOW_S, "panel", heard.rhythm)
 
     def close(self) -> None:
         """Leave it as it is."""
@@ -56,6 +57,10 @@ class Panel:
 
     def show(self) -> None:
         """Bring it up to date."""
+        with self._server.atomic():  # sent at once, between two ticks
+            self._show()
+
+    def _show(self) -> None:
         now, ticks = self._heard.now, self._heard.ticks()
         write(self._status, words.status(now, self.playing, self._finished, self._total))
         write(self._counts, words.counts(now, ticks["tick_ms"], self._period))

@@ -1,5 +1,7 @@
 """The browsers that look at the page, and what each has of its own."""
 
+import gc
+import math
 import time
 
 import numpy as np
@@ -20,6 +22,8 @@ from hucrl_ros.page.wishes import Wishes
 
 ADVANCE_S, LOOK_S = 0.05, 1.0
 """[s] Between two looks at what browsers want to see, and at what the run's folder has."""
+SWEEP_S = 2.0
+"""[s] From when a browser has left until its memory is free."""
 
 
 class Visitor:
@@ -53,11 +57,11 @@ class Visitors:
         self._server, self._token = server, token
         self._past, self._heard, self._wishes = past, heard, wishes
         self._kinematics = Kinematics(described)
-        self._memory = Memory(past, Kinematics(described))
+        self._memory = Memory(past, Kinematics(described), heard.rhythm)
         self._known: dict[int, Visitor] = {}
-        self._looked = -LOOK_S
+        self._looked, self._sweep = -LOOK_S, math.inf
         self._finished, self._bundles = 0, list[str]()
-        self._thread = Repeated(self._advance, ADVANCE_S, "visitors")
+        self._thread = Repeated(self._advance, ADVANCE_S, "visitors", heard.rhythm)
 
     def close(self) -> None:
         """Draw for nobody any more."""
@@ -84,10 +88,18 @@ class Visitors:
         # Looked up rather than told of: one that is gone before it is welcome is never known.
         clients, before = self._server.get_clients(), self._known
         self._known = {i: before.get(i) or self._welcome(clients[i]) for i in clients}
+        now = time.monotonic()
+        if before.keys() - clients.keys():
+            self._sweep = min(self._sweep, now + SWEEP_S)
+        if now > self._sweep:
+            # What a browser had of its own refers to itself, and Python would let tens of MB of
+            # that come together before it looks.
+            self._sweep = math.inf
+            gc.collect()
         if not clients:
             return
-        if time.monotonic() > self._looked + LOOK_S:
-            self._looked = time.monotonic()
+        if now > self._looked + LOOK_S:
+            self._looked = now
             self._finished, self._bundles = self._past.finished, self._past.bundles()
         used = self._heard.now.bundle
         for visitor in self._known.values():

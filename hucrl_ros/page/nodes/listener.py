@@ -102,7 +102,17 @@ class PageNode(Node):
             return
         wanted = Parameter(name=control.parameter, value=_encoded(control, setting.value))
         request = SetParameters.Request(parameters=[wanted])
-        client.call_async(request).add_done_callback(partial(_answer, setting))
+        client.call_async(request).add_done_callback(partial(self._answer, setting))
+
+    def _answer(self, setting: Setting, future: Future) -> None:
+        answer = future.result()
+        if answer is None or not answer.results:
+            setting.answer(f"the node {setting.control.node} gave no answer")
+            return
+        result = answer.results[0]
+        if result.successful:
+            self._wishes.stands_at(setting.control, setting.value)  # known before the next look
+        setting.answer("" if result.successful else result.reason or "refused")
 
     def _look(self) -> None:
         """Which controls there are, and what they stand at."""
@@ -120,9 +130,7 @@ class PageNode(Node):
         self._wishes.stands_at(control, _decoded(control, values[0]) if values else None)
 
     def _on_state(self, message: JointState, info: MessageInfo) -> None:
-        now = time.time_ns()
-        came = info["received_timestamp"] or now  # not every DDS tells it
-        self._heard.joint_state(to_reading(message), max(now - came, 0) / NANOSECONDS)
+        self._heard.joint_state(to_reading(message), _waited(info))
 
     def _on_object(self, message: PoseStamped, info: MessageInfo) -> None:
         self._heard.object_at(to_pose(message))
@@ -132,7 +140,7 @@ class PageNode(Node):
 
     def _on_tick(self, message: Float64MultiArray, info: MessageInfo) -> None:
         try:
-            self._heard.tick(to_tick(message))
+            self._heard.tick(to_tick(message), _waited(info))
         except MessageError as error:
             self._heard.note("controller/ticks", str(error))
 
@@ -165,6 +173,13 @@ class PageNode(Node):
                 self._heard.note(name, status.message)
 
 
+def _waited(info: MessageInfo) -> float:
+    """Seconds since a message came."""
+    now = time.time_ns()
+    came = info["received_timestamp"] or now  # not every DDS tells it
+    return max(now - came, 0) / NANOSECONDS
+
+
 def _encoded(control: Control, value: Value) -> ParameterValue:
     if control.kind == "switch":
         return ParameterValue(type=ParameterType.PARAMETER_BOOL, bool_value=bool(value))
@@ -187,15 +202,6 @@ def _decoded(control: Control, value: ParameterValue) -> Value | None:
     # Of what an empty list is one rclpy can't know; it says of bytes.
     empty = value.type == ParameterType.PARAMETER_BYTE_ARRAY and not value.byte_array_value
     return () if control.kind == "numbers" and empty else None
-
-
-def _answer(setting: Setting, future: Future) -> None:
-    answer = future.result()
-    if answer is None or not answer.results:
-        setting.answer(f"the node {setting.control.node} gave no answer")
-        return
-    result = answer.results[0]
-    setting.answer("" if result.successful else result.reason or "refused")
 
 
 class Joined:
