@@ -1,7 +1,10 @@
 """The page's parts that need neither a browser nor ROS."""
 
+import gc
 import re
 import shutil
+import threading
+import weakref
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -16,16 +19,17 @@ from manifest_factory import write_manifest
 from own_robots import ARM, changed, resolved
 from waiting import wait_until
 
+from hucrl_ros.benchmarks.page import Browser
 from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import TickRecord
-from hucrl_ros.page import plots, stage, timeline, words
+from hucrl_ros.page import plots, stage, timeline, visitors, words
 from hucrl_ros.page.belief import imagined
 from hucrl_ros.page.door import FIRST_WAIT, Door
 from hucrl_ros.page.figure import Figure
 from hucrl_ros.page.heard import KEPT_TICKS, Event, Heard
 from hucrl_ros.page.kinematics import Kinematics
 from hucrl_ros.page.memory import Memory
-from hucrl_ros.page.page import LocalServer
+from hucrl_ros.page.page import LocalServer, Page
 from hucrl_ros.page.past import Past
 from hucrl_ros.page.rhythm import BEGIN, SILENT_S, Rhythm
 from hucrl_ros.page.timeline import TimeLine
@@ -262,6 +266,24 @@ def test_what_is_recalled_is_what_the_bundle_that_flew_believed(flown_by_others)
     assert second.progress == "planned anew: the bag doesn't tell how it was"
     assert memory.moment(1, 5).belief is None
     assert memory.moment(2, 5).belief is not None
+
+
+def test_what_a_browser_had_of_its_own_is_gone_soon_after_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(visitors, "SWEEP_S", 0.2)
+    page = Page(fabricate_run(tmp_path / "run", steps=40), "127.0.0.1", 0, "token")
+    gc.disable()
+    try:
+        ended = threading.Event()
+        browser = Browser(int(page.greeting[0].rpartition(":")[2].strip("/")), ended)
+        browser.start()
+        wait_until(lambda: page._visitors._known)
+        (visitor,) = map(weakref.ref, page._visitors._known.values())
+        assert visitor() is not None
+        ended.set()
+        wait_until(lambda: visitor() is None)
+    finally:
+        gc.enable()
+        page.close()
 
 
 def test_play_goes_on_where_it_was_held_and_from_the_end_at_the_beginning(monkeypatch):

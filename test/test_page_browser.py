@@ -82,6 +82,7 @@ def test_a_run_is_watched_and_stopped(tmp_path, ros_domain, monkeypatch):
         enter(browser, watch.token)
         page.get_by_role("button", name="Stop").wait_for()
         browser.click("Stop")
+        page.get_by_text("asked to stop").wait_for()
         up.wait_for_line("stopped on the topic stop")
         browser.click("Let it go on")
         up.wait_for_line("running")

@@ -79,8 +79,9 @@ class Controls:
             wait = self._door.shut_for
             say(self._answer, f"wrong token; the next one counts in {wait:.0f} s")
             return
-        self._ask.remove()
-        self._inside = _Inside(self._client, self._wishes, self._goal, self._size)
+        with self._client.atomic():  # nothing can be clicked that isn't listened to yet
+            self._ask.remove()
+            self._inside = _Inside(self._client, self._wishes, self._goal, self._size)
 
 
 class _Inside:

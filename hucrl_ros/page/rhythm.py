@@ -9,7 +9,7 @@ import time
 
 SILENT_S = 1.0
 """[s] After this long without a tick nobody knows when the next one comes."""
-BEGIN = 0.3
+BEGIN = 0.15
 """Share of the time between two ticks in which work may begin, that it is over before the next."""
 
 
