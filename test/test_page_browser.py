@@ -21,10 +21,9 @@ from hucrl_ros.run.progress import Phase
 from hucrl_ros.run.summary import read_summary
 
 pytestmark = [
-    pytest.mark.slow,  # a browser without a graphics card misses a click now and then
     pytest.mark.ros,
     pytest.mark.browser,
-    pytest.mark.timeout(1500),
+    pytest.mark.timeout(600),
     needs_chromium,
 ]
 logger = logging.getLogger(__name__)
@@ -74,6 +73,7 @@ def test_a_run_is_watched_and_stopped(tmp_path, ros_domain, monkeypatch):
         page.get_by_text(re.compile(r"step \d+")).first.wait_for()
         before = browser.picture()
         wait_until(lambda: browser.picture() != before)
+        see_an_end(browser, up.run)
         page.get_by_text("Controls").dispatch_event("click")
         enter(browser, "not the token, but as long as it")
         page.get_by_text("wrong token").wait_for()
@@ -88,6 +88,18 @@ def test_a_run_is_watched_and_stopped(tmp_path, ros_domain, monkeypatch):
         up.wait_for_line("running")
 
 
+def see_an_end(browser, run):
+    """Of an episode."""
+    wait_until(lambda: episodes(run))
+    done = len(episodes(run))
+    browser.note_rows()
+    wait_until(lambda: len(episodes(run)) > done)
+    written = run.summary.stat().st_mtime
+    late = browser.row_seen(done) - written
+    logger.info("the page showed the row %.2f s after the summary had it", late)
+
+
+@pytest.mark.slow
 def test_a_run_is_steered(tmp_path, ros_domain, monkeypatch):
     with watched(tmp_path, monkeypatch, "pendulum") as (up, watch, browser, person):
         page, run = browser.page, up.run
@@ -105,6 +117,7 @@ def test_a_run_is_steered(tmp_path, ros_domain, monkeypatch):
         up.wait_for_line("stopped on the topic stop")
 
 
+@pytest.mark.slow
 def test_a_goal_is_dragged(tmp_path, ros_domain, monkeypatch):
     with watched(tmp_path, monkeypatch, "reacher") as (up, watch, browser, person):
         page, kinematics = browser.page, Kinematics(describe("reacher"))
@@ -196,13 +209,9 @@ def steer(browser, run, person):
     page.get_by_text("learner strategy: thompson").wait_for()
     assert person.learner.value("strategy") == "thompson"
     assert len(episodes(run)) == done, "paused"
-    browser.note_rows()
     browser.check("pause after this episode", False)
     wait_until(lambda: len(episodes(run)) > done)
-    written = run.summary.stat().st_mtime
     assert bundle_name(episodes(run)[done].flown) == before
-    late = browser.row_seen(done) - written
-    logger.info("the page showed the row %.2f s after the summary had it", late)
     wait_until(lambda: run.bundle(done + 1).is_dir())
     assert read_manifest(run.bundle(done + 1)).strategy == "thompson"
     browser.choose("next bundle", "bundle_000")
