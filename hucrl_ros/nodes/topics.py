@@ -42,7 +42,7 @@ under way when the process that sent it is gone."""
 
 LOCKSTEP_ARRIVAL_WAIT = Duration(seconds=8.0)
 """Longest wait, while physics waits, for a reader that is held up: what it has missed is sent to
-it again within 3 s of its going on."""
+it again within a moment of its going on, where Fast DDS is told so (`transport.py`); else 3 s."""
 
 # All are reliable, ROS's default, like keeping the last ones and not telling late readers; but
 # what a robot measures is heard of publishers of any kind.

@@ -5,6 +5,9 @@ and know nothing of their owner: a process that is stopped or killed while it ho
 and whoever sends to, or hears from, the same process then waits for a second (measured: once in
 200 stops, the watchdog among those who wait). Through a socket nobody waits for anybody; messages
 of this size take as long either way.
+
+And writers ask every 100 ms, not every 3 s, whether all have what they sent: who waits for that (in
+lockstep, each end of an episode) waits no longer, and what got lost is sent again as soon.
 """
 
 import logging
@@ -20,6 +23,8 @@ ONLY_LOCAL = "ROS_LOCALHOST_ONLY"
 PEERS = "ROS_STATIC_PEERS"
 TRANSPORTS = "FASTDDS_BUILTIN_TRANSPORTS"
 UDP = "UDPv4"
+FILES = ("udp.xml", "udp_network.xml")
+"""Profiles for the range LOCALHOST, and for every other one."""
 PROFILES = "FASTDDS_DEFAULT_PROFILES_FILE"
 OWN = (PROFILES, "FASTRTPS_DEFAULT_PROFILES_FILE", TRANSPORTS)
 """Where somebody has set one of these, transports are theirs."""
@@ -35,14 +40,15 @@ def avoid_shared_memory(environment: MutableMapping[str, str], middleware: str) 
         environment: This process's variables, which are changed.
         middleware: Name of the ROS middleware; others than Fast DDS are left alone.
     """
-    profile = str(share_directory() / "config" / "udp.xml")
-    theirs = {environment.get(name) for name in OWN} - {None, "", profile, UDP}
+    loopback, network = (str(share_directory() / "config" / name) for name in FILES)
+    theirs = {environment.get(name) for name in OWN} - {None, "", loopback, network, UDP}
     if theirs or "fastrtps" not in middleware:
         return
-    told = environment.get(PROFILES) == profile  # by the process that has started this one
+    told = environment.get(PROFILES) == loopback  # by the process that has started this one
     only_local = environment.get(ONLY_LOCAL) == "1"
     if not told and not only_local and environment.get(RANGE, "").upper() != "LOCALHOST":
         environment[TRANSPORTS] = UDP
+        environment[PROFILES] = network
     elif environment.get(PEERS) and not only_local:
         logger.warning(
             "%s=LOCALHOST with %s: messages travel through shared memory, where a process that is "
@@ -52,4 +58,4 @@ def avoid_shared_memory(environment: MutableMapping[str, str], middleware: str) 
     else:
         environment.pop(ONLY_LOCAL, None)
         environment[RANGE] = "SYSTEM_DEFAULT"
-        environment[PROFILES] = profile
+        environment[PROFILES] = loopback
