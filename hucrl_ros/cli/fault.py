@@ -8,6 +8,7 @@ from typer import Option
 
 from hucrl_ros.cli.options import FirstSeed, Json, Machine, PageFolder
 from hucrl_ros.cli.parsing import command_line, one_of
+from hucrl_ros.cli.watch import PORT
 
 PHASES = ["start", "bundle", "reset", "episode", "learning"]
 MODES = ["lockstep", "real_time"]
@@ -47,6 +48,9 @@ def run(
         Option(metavar="N", min=0, help="go on with random kills until so many came to the robot"),
     ] = 0,
     episodes: Annotated[int, Option(metavar="N", min=1, help="of each run")] = 2,
+    browsers: Annotated[
+        int, Option(metavar="N", min=0, help="that look at the page of each run, hucrl up --watch")
+    ] = 0,
     seed: FirstSeed = 0,
     as_json: Json = False,
     out: PageFolder = None,
@@ -70,4 +74,4 @@ def run(
     command = command_line(ctx, ("as_json", "machine"))
     output = Output(as_json, out, command, machine or f"{os.cpu_count()} cores")
     singly = [] if kills or commands else cases(only or [], phases, modes)
-    Campaign(Wish(singly, kills, commands, episodes, seed), output).run()
+    Campaign(Wish(singly, kills, commands, episodes, seed, browsers, PORT), output).run()

@@ -6,8 +6,8 @@ and whoever sends to, or hears from, the same process then waits for a second (m
 200 stops, the watchdog among those who wait). Through a socket nobody waits for anybody; messages
 of this size take as long either way.
 
-And writers ask every 100 ms, not every 3 s, whether all have what they sent: who waits for that (in
-lockstep, each end of an episode) waits no longer, and what got lost is sent again as soon.
+And writers ask every 100 ms, not every 3 s, whether all have what they sent: who waits for that
+(in lockstep, each end of an episode) waits no longer, and what got lost is sent again as soon.
 """
 
 import logging

@@ -16,6 +16,7 @@ from hucrl_ros.benchmarks.faults.remains import remains_of
 from hucrl_ros.benchmarks.faults.schedule import Case
 from hucrl_ros.benchmarks.faults.trial import Trial, rows_of
 from hucrl_ros.benchmarks.faults.workshop import Heard, Workshop
+from hucrl_ros.benchmarks.page import browsers
 from hucrl_ros.errors import RunError
 
 
@@ -31,6 +32,10 @@ class Wish(NamedTuple):
     episodes: int
     """Of each run."""
     seed: int
+    browsers: int
+    """That look at the page of each run; 0: there is none."""
+    port: int
+    """Where `hucrl up --watch` serves that page."""
 
 
 class Campaign:
@@ -49,10 +54,11 @@ class Campaign:
     def run(self) -> None:
         """Hurt runs, and print the table."""
         try:
-            if self._wish.kills or self._wish.commands:
-                self._random_kills()
-            for mode in dict.fromkeys(case.mode for case in self._wish.cases):
-                self._try_each(mode)
+            with browsers(self._wish.browsers, self._wish.port):
+                if self._wish.kills or self._wish.commands:
+                    self._random_kills()
+                for mode in dict.fromkeys(case.mode for case in self._wish.cases):
+                    self._try_each(mode)
         finally:
             if self.trials:
                 self._tell()
@@ -63,7 +69,7 @@ class Campaign:
 
     def _random_kills(self) -> None:
         wish = self._wish
-        with Workshop(self._scratch, LOCKSTEP, wish.episodes, wish.seed) as workshop:
+        with self._workshop(LOCKSTEP) as workshop:
             kills = random_kills(workshop, wish.kills, wish.commands, self._draw, self._output.say)
             for trials in kills:
                 self.trials += trials
@@ -71,7 +77,7 @@ class Campaign:
 
     def _try_each(self, mode: str) -> None:
         wish, say = self._wish, self._output.say
-        with Workshop(self._scratch, mode, wish.episodes, wish.seed) as workshop:
+        with self._workshop(mode) as workshop:
             expected: dict[str, str] = {}
             if mode == LOCKSTEP:  # in real time no two runs are equal
                 run, duration = workshop.undisturbed("undisturbed")
@@ -89,6 +95,10 @@ class Campaign:
                 self.trials.append(trial)
                 self._heard[mode] = workshop.heard()
                 say(f"{case}: {report.told(trial)}")
+
+    def _workshop(self, mode: str) -> Workshop:
+        wish = self._wish
+        return Workshop(self._scratch, mode, wish.episodes, wish.seed, watched=wish.browsers > 0)
 
     def _leave_out(self, line: str) -> None:
         if line not in self.untried:

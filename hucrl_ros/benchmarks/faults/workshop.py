@@ -33,6 +33,7 @@ from hucrl_ros.run.session import Domain, wished_domain
 
 TASK = "pendulum"
 SETTINGS = {
+    "action_penalty": 0.0,  # where efforts cost, so little learning ends in none: the safe command
     "planner.particles": 16,
     "planner.horizon": 5,
     "planner.iterations": 1,
@@ -65,20 +66,25 @@ class Heard(NamedTuple):
 class Workshop(AbstractContextManager["Workshop"]):
     """A folder for runs, a ROS domain, and a witness in it that hears what the robot hears."""
 
-    def __init__(self, folder: Path, mode: str, episodes: int, seed: int) -> None:
+    def __init__(
+        self, folder: Path, mode: str, episodes: int, seed: int, watched: bool = False
+    ) -> None:
         """Start the witness.
 
         Args:
             folder: Where runs and logs go.
             mode: `lockstep` or `real_time`.
-            episodes: Of each run.
+            episodes: Of each run; of many, three in four are random ones, which take less time.
             seed: Of each run.
+            watched: Whether each run has its page.
 
         Raises:
             RunError: the witness doesn't start.
         """
         self.folder, self.mode = folder, mode
         self._settings = {**SETTINGS, "mode": mode, "episodes": episodes, "seed": seed}
+        self._settings["exploration.random_episodes"] = max(3 * episodes // 4, 1)
+        self._words = ("--watch",) if watched else ()
         # Taken again by each `hucrl up`, which is asked for it.
         with Domain(wished_domain(os.environ.get("ROS_DOMAIN_ID"))) as domain:
             self.domain = domain.number
@@ -132,7 +138,7 @@ class Workshop(AbstractContextManager["Workshop"]):
 
     def play(self, run: RunFolder, words: tuple[str, ...] = ()) -> PlayedRun:
         """Play the run, or go on with it."""
-        return PlayedRun(run, self.domain, self.logs, words)
+        return PlayedRun(run, self.domain, self.logs, (*words, *self._words))
 
     def wait_for_end(self, played: PlayedRun) -> Exit | None:
         """Wait for the end of a session that is hurt, or until it must be taken to hang."""
