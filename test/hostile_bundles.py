@@ -287,6 +287,32 @@ GRAPHS = {
         lambda: beside(initializers=[TensorProto(name="w", data_type=1, dims=[2**32, 2**32])]),
         "has no such data",
     ),
+    "more than it says": (  # which ONNX Runtime wrote over memory that wasn't its own
+        lambda: beside(
+            node("Range", "a b c", "x"),
+            initializers=[
+                *(constant("a", 0), constant("b", 5)),
+                TensorProto(name="c", data_type=7, raw_data=bytes(range(32))),
+            ],
+        ),
+        "has no such data",
+    ),
+    "numbers twice": (
+        lambda: beside(
+            initializers=[TensorProto(name="w", data_type=1, raw_data=bytes(4), float_data=[1.0])]
+        ),
+        "has no such data",
+    ),
+    "of another type": (
+        lambda: beside(initializers=[TensorProto(name="w", data_type=7, float_data=[1.0])]),
+        "has no such data",
+    ),
+    "many dimensions": (
+        lambda: beside(
+            initializers=[TensorProto(name="w", data_type=1, dims=[2**62] * 10**6 + [0])]
+        ),
+        "has no such data",
+    ),
     "constant of shape": (
         lambda: beside(node("ConstantOfShape", "large", "x"), initializers=[LARGE]),
         "more than the",

@@ -1,6 +1,7 @@
 """What an ONNX graph of a bundle may consist of; looked at before ONNX Runtime sees any of it."""
 
 from collections.abc import Iterable, Iterator
+from math import prod
 from typing import TYPE_CHECKING
 
 from hucrl_ros.errors import shortened
@@ -12,6 +13,8 @@ OPSETS = range(13, 21)
 """Versions of ONNX's operators; learners write the last one."""
 MOST_NODES = 5000
 """[1] Operators in a graph, those of a `Scan` included."""
+MOST_DIMENSIONS = 16
+"""[1] Of a constant."""
 _NAMES = """
     Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh Cast CastLike Ceil Celu Clip Concat
     Constant ConstantOfShape Cos Cosh CumSum Div Einsum Elu Equal Erf Exp Expand EyeLike Flatten
@@ -31,6 +34,14 @@ LOOP = "Scan"
 """The only loop, as often as there are control periods to look ahead; not within another."""
 TYPES = {1: "float", 11: "double", 6: "int32", 7: "int64", 9: "bool"}
 """Of numbers, as ONNX counts."""
+_FIELDS = {
+    1: ("float_data", 4),
+    11: ("double_data", 8),
+    6: ("int32_data", 4),
+    7: ("int64_data", 8),
+    9: ("int32_data", 1),
+}
+"""Where a constant of each type keeps its numbers, if not as bytes, and how many bytes each is."""
 _ATTRIBUTES = {"name", "type", "doc_string", "f", "i", "s", "t", "floats", "ints", "strings"}
 _MODEL = {
     "ir_version",
@@ -133,11 +144,13 @@ def _check_tensor(tensor: "TensorProto") -> None:
     if tensor.HasField("segment") or tensor.data_type not in TYPES:
         accepted = ", ".join(TYPES.values())
         raise ValueError(f"constant {name} has the type {tensor.data_type}, not {accepted}")
-    count = 1
-    for size in tensor.dims:
-        count *= max(size, -1)
-    # Each number takes a byte at least.
-    if any(size < 0 for size in tensor.dims) or count > tensor.ByteSize():
+    field, size = _FIELDS[tensor.data_type]
+    count = prod(tensor.dims[:MOST_DIMENSIONS])
+    found = {f.name: len(data) for f, data in tensor.ListFields() if f.name.endswith("_data")}
+    # Not only less of it: ONNX Runtime writes what is too much over what isn't its own.
+    exact = found in ({"raw_data": size * count}, {field: count}) or (not found and not count)
+    small = len(tensor.dims) <= MOST_DIMENSIONS and all(dim >= 0 for dim in tensor.dims)
+    if not (small and exact):
         raise ValueError(
             f"constant {name} is {shortened(list(tensor.dims), 80)}, and has no such data"
         )
