@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import build_control_loop
+from hucrl_ros.controller.engines.engine import warm_up
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import Manifest
 from hucrl_ros.controller.state_reader import PoseBuffer
@@ -38,6 +39,8 @@ MEMORY = 2**31
 LINE = 800
 """Most letters of the line that says what is wrong."""
 PROGRAM = ("-m", "hucrl_ros.controller.examiner")
+PLAYS, READS = "plays", "reads"
+"""What the process is told to be ready for."""
 _PR_SET_PDEATHSIG = 1
 _SLOW = "takes more than {} s{} to be read and run once, or {} s for its first ticks"
 _ENDS = {
@@ -49,19 +52,23 @@ _ENDS = {
 class Examiner:
     """The process that examines bundles; all but `cancel` for one thread, which has to last."""
 
-    def __init__(self, trust: Trust, control: ControlSettings, lockstep: bool) -> None:
+    def __init__(
+        self, trust: Trust, control: ControlSettings, lockstep: bool, plays: bool = True
+    ) -> None:
         """Prepare; nothing is started.
 
         Args:
             trust: Says which bundles may be opened.
             control: Engine and threads as they will play.
             lockstep: Whether physics waits; otherwise real time.
+            plays: Bundles have to play ticks, for which engines may have to be compiled.
         """
-        self._terms = {
+        self._terms: dict[str, Any] = {
             "root": None if trust.root is None else str(trust.root),
             "keys": trust.keys,
             "control": control.model_dump(mode="json"),
             "lockstep": lockstep,
+            PLAYS: plays,
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._busy = False
@@ -75,26 +82,30 @@ class Examiner:
         if self._process is None or self._process.poll() is not None:
             self._end()
             self._process = subprocess.Popen(
-                [sys.executable, *PROGRAM, str(os.getpid())],
+                [
+                    sys.executable,
+                    *PROGRAM,
+                    str(os.getpid()),
+                    PLAYS if self._terms[PLAYS] else READS,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
             )
         return self._process
 
-    def examine(self, path: Path, plays: bool = True) -> Manifest:
+    def examine(self, path: Path) -> Manifest:
         """What a bundle says that can be read, computes what it claims, and plays some ticks.
 
         Its files may change until they are loaded: then their hashes aren't those in the manifest.
 
         Args:
             path: Its folder.
-            plays: Whether it has to play ticks, for which engines may have to be compiled.
 
         Raises:
             BundleError: it isn't such a bundle, or `cancel` was called.
         """
-        line = json.dumps({"path": str(path), "plays": plays, **self._terms}) + "\n"
+        line = json.dumps({"path": str(path), **self._terms}) + "\n"
         with self._lock:
             process, self._busy = self.start(), True
         assert process.stdin is not None and process.stdout is not None
@@ -142,6 +153,8 @@ def main() -> None:
     """Answer each line on standard input, a request, with one on standard output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the controller
     _end_with_parent(int(sys.argv[1]))
+    if sys.argv[2] == PLAYS:
+        warm_up()  # Whoever is forked has it; there is still one thread.
     answers = os.dup(1)
     os.dup2(2, 1)  # nothing else that is printed is an answer
     for line in sys.stdin.buffer:
@@ -208,7 +221,7 @@ def _examine(path: Path, request: dict[str, Any]) -> Manifest:
     trust = Trust(None if root is None else Path(root), request["keys"])
     manifest = trust.read_manifest(path)
     bundle = load_bundle(path, threads=control.threads, manifest=manifest)
-    if not request["plays"]:
+    if not request[PLAYS]:
         return manifest
     _limit(TRY_CPU_S, TRY_S)
     guard = Guard(manifest.spec, manifest.safety)

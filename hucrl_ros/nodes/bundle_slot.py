@@ -19,6 +19,7 @@ from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.admission import Admission
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import ControlLoop, build_control_loop
+from hucrl_ros.controller.engines.engine import warm_up
 from hucrl_ros.controller.examiner import Examiner
 from hucrl_ros.controller.state_reader import PoseBuffer
 from hucrl_ros.controller.trust import Trust
@@ -150,6 +151,7 @@ class BundleSlot:
         """Load what is published on the topic `bundle`, also what was published before."""
         if self._subscription is None:
             self._loader.begin(self._examiner.start)
+            self._loader.begin(warm_up)
             self._subscription = self._node.create_subscription(
                 String, topics.BUNDLE, self._on_bundle, LATCHED
             )

@@ -1,5 +1,6 @@
 """Which engine rolls out particles and fans in a tick, and the plain one: `rollout.onnx`."""
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from typing import Protocol
@@ -85,6 +86,18 @@ class Engine(Protocol):
 
     def __call__(self, offsets: Array, noise: Array, feedback: float) -> Rollouts:
         """Roll out. The result is overwritten by the next call."""
+
+
+def warm_up() -> None:
+    """Do what the first bundle of a process needs once: imports, and numba's setup, for 0.5 s."""
+    import onnx.shape_inference  # noqa: F401
+
+    with contextlib.suppress(ImportError, RuntimeError):  # `_compiled` says why, where it matters
+        from numba import njit
+
+        import hucrl_ros.controller.engines.compiled  # noqa: F401
+
+        njit(lambda: None)()
 
 
 def make_engine(

@@ -136,10 +136,12 @@ class Inbox:
             BundleError: it isn't what it says, or takes too much time or memory.
         """
         config = self._config
-        examiner = Examiner(Trust(staged, ()), config.control, config.mode == "lockstep")
+        examiner = Examiner(
+            Trust(staged, ()), config.control, config.mode == "lockstep", plays=False
+        )
         try:
             with ThreadPoolExecutor(1, "examiner") as thread:  # which that process ends with
-                found = thread.submit(examiner.examine, staged, plays=False)
+                found = thread.submit(examiner.examine, staged)
                 while not wait([found], HEAR_S).done:
                     self._hear()  # whoever waits for an answer is there
                 return found.result()
