@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 
 import numpy as np
 import pytest
@@ -167,11 +168,14 @@ def test_what_must_not_be_is_wrong(change):
 @pytest.mark.timeout(1800)
 def test_a_killed_run_goes_on_to_the_identical_result(tmp_path, capsys):
     words = ["--only", "controller:sigkill", "--mode", "lockstep", "--episodes", "1", "--json"]
-    assert main(["fault", *words, "--out", str(tmp_path / "page")]) == 0
+    words += ["--browsers", "1", "--out", str(tmp_path / "page")]
+    assert main(["fault", *words]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["fault"], found["node"], found["phase"]) == ("SIGKILL", "controller", "episode")
     assert (found["identical"], found["finished"], found["defects"]) == (True, True, [])
     assert (found["lost"], found["unsafe"]) == (0, 0)
     assert found["commands"] > 0
     assert "controller was killed by signal 9 (SIGKILL)" in found["told"]
-    assert "| SIGKILL | controller | lockstep | 1 |" in (tmp_path / "page/README.md").read_text()
+    page = (tmp_path / "page" / "README.md").read_text()
+    assert "| SIGKILL | controller | lockstep | 1 |" in page
+    assert int(re.findall(r"the page was visited (\d+) times", page)[0]) > 0

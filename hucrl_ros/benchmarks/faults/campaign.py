@@ -16,7 +16,7 @@ from hucrl_ros.benchmarks.faults.remains import remains_of
 from hucrl_ros.benchmarks.faults.schedule import Case
 from hucrl_ros.benchmarks.faults.trial import Trial, rows_of
 from hucrl_ros.benchmarks.faults.workshop import Heard, Workshop
-from hucrl_ros.benchmarks.page import browsers
+from hucrl_ros.benchmarks.page import Browser, browsers
 from hucrl_ros.errors import RunError
 
 
@@ -50,11 +50,12 @@ class Campaign:
         self.untried: list[str] = []
         """Why something wasn't tried, one line each."""
         self._heard: dict[str, Heard] = {}
+        self._visitors: Sequence[Browser] = ()
 
     def run(self) -> None:
         """Hurt runs, and print the table."""
         try:
-            with browsers(self._wish.browsers, self._wish.port):
+            with browsers(self._wish.browsers, self._wish.port) as self._visitors:
                 if self._wish.kills or self._wish.commands:
                     self._random_kills()
                 for mode in dict.fromkeys(case.mode for case in self._wish.cases):
@@ -110,6 +111,8 @@ class Campaign:
         output, trials = self._output, self.trials
         heard = self._heard.values()
         total = report.totals(trials, sum(h.commands for h in heard), sum(h.unsafe for h in heard))
+        if self._visitors:
+            total += f"; the page was visited {sum(each.visits for each in self._visitors)} times"
         output.say("", *report.FAULTS.text(rows_of(trials)), "", total)
         if output.as_json:
             print(report.as_json(trials))
