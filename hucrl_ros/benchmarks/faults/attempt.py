@@ -74,7 +74,8 @@ def _hurt(
     finally:
         fault.end()
     trial = workshop.outcome(played, case.fault.name, case.node, phase, at)
-    awaited = case.mode == REAL_TIME and phase == "episode" and case.node in fault.awaited
+    moving = phase == "episode" and workshop.was_commanded(played, at)
+    awaited = case.mode == REAL_TIME and moving and case.node in fault.awaited
     return trial._replace(awaited=awaited)
 
 

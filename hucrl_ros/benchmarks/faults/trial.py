@@ -36,7 +36,7 @@ class Trial(NamedTuple):
     defects: tuple[str, ...]
     """What mustn't be, one line each."""
     awaited: bool = False
-    """In an episode in real time, a safe command had to come."""
+    """In an episode in real time, once the robot was commanded, a safe command had to come."""
     finished: bool = False
     """With `--resume`, the run came to its end."""
     identical: bool | None = None

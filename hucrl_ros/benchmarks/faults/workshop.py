@@ -164,6 +164,10 @@ class Workshop(AbstractContextManager["Workshop"]):
                 raise RunError(f"{run.root}: the run without a fault: {told}")
         return run, time.monotonic() - begin
 
+    def was_commanded(self, played: PlayedRun, at: float) -> bool:
+        """Whether, in this session and until then [s], a command came that isn't the safe one."""
+        return len(of_kind(between(self.sightings, played.begin, at), Kind.COMMAND)) > 0
+
     def outcome(self, played: PlayedRun, fault: str, node: str, phase: str, at: float) -> Trial:
         """What came of a fault: wait for the end of the session, and look around.
 
