@@ -67,6 +67,14 @@ def test_a_bug_while_loading_is_reported_as_a_refusal(caplog):
     loader.close()
 
 
+def test_too_little_memory_is_no_bug(caplog):
+    def fill(path):
+        raise MemoryError
+
+    assert BundleLoader(fill).load(A) == Outcome(A, None, "a: there is no memory for it")
+    assert not caplog.text
+
+
 def test_a_cancelled_request_has_no_outcome(gate):
     loader = BundleLoader(lambda path: gate.wait(PATIENCE))
     loader.request(A)

@@ -192,6 +192,14 @@ def test_a_missing_checkpoint_is_said_in_the_log(learner_of, caplog):
     assert "episode_000.safetensors is missing" in caplog.messages[0]
 
 
+def test_a_checkpoint_that_cannot_be_written_is_one_line(learner_of):
+    learner = learner_of()
+    checkpoint = learner.run.checkpoint(0)
+    checkpoint.with_name(f".{checkpoint.name}").mkdir(parents=True)
+    with pytest.raises(LearningError, match=r"episode_000.safetensors: can't be written: .*I/O"):
+        learned(learner, 1)
+
+
 def test_weights_that_do_not_fit_are_refused_before_another_episode_is_played(
     learner_of, monkeypatch
 ):

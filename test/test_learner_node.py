@@ -164,11 +164,20 @@ def test_learning_has_a_lower_priority_than_the_rest_of_the_process(worker, lear
     assert learner.niceness == min(mine + NICENESS, 19)
 
 
+class UnspeakableError(RuntimeError):
+    """Of which nothing can be said, as there is no memory for it."""
+
+    def __str__(self):
+        raise MemoryError
+
+
 @pytest.mark.parametrize(
     ("error", "line"),
     [
         (LearningError("loss is nan"), "loss is nan"),
         (ZeroDivisionError("by\nzero"), "ZeroDivisionError: by zero"),
+        (MemoryError(), "out of memory"),
+        (UnspeakableError(), "out of memory"),
     ],
 )
 def test_an_error_becomes_one_line_and_the_next_request_is_served(

@@ -1,6 +1,7 @@
 """`hucrl fault`: hurt small runs in every way, and see what comes of it."""
 
 import os
+import signal
 from typing import Annotated
 
 import typer
@@ -65,12 +66,13 @@ def run(
     that nothing happened to, to the last bit, and no command may be beyond the limits.
 
     What needs root (small disks) is left out without it, and told.
-    Ctrl-C ends the campaign with the table of what is done.
+    Ctrl-C, or SIGTERM, ends the campaign with the table of what is done.
     """
     from hucrl_ros.benchmarks import Output
     from hucrl_ros.benchmarks.faults.campaign import Campaign, Wish
     from hucrl_ros.benchmarks.faults.schedule import cases
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     command = command_line(ctx, ("as_json", "machine"))
     output = Output(as_json, out, command, machine or f"{os.cpu_count()} cores")
     singly = [] if kills or commands else cases(only or [], phases, modes)

@@ -387,11 +387,12 @@ class Learner:
     def _save(self, episode: int) -> None:
         path = self.run.checkpoint(episode)
         temporary = path.with_name(f".{path.name}")
-        save_file(
-            {k: v.detach().contiguous() for k, v in self._modules.state_dict().items()},
-            temporary,
-            {STRATEGY: self.config.strategy} if self._steered else None,
-        )
+        weights = {k: v.detach().contiguous() for k, v in self._modules.state_dict().items()}
+        about = {STRATEGY: self.config.strategy} if self._steered else None
+        try:
+            save_file(weights, temporary, about)
+        except SafetensorError as error:
+            raise LearningError(f"{path}: can't be written: {error}") from None
         temporary.replace(path)
 
     def _fields(self, episode: int, report: LearningReport, data_hash: str) -> BundleFields:

@@ -6,6 +6,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -69,6 +70,10 @@ class Status(NamedTuple):
             **self.away,
         }
         return {key: value for key, value in values.items() if value is not None}
+
+
+NO_MEMORY = Status("out of memory", failed=True)
+"""Made beforehand: where there is none, it can't be."""
 
 
 class _CancelledError(Exception):
@@ -143,10 +148,14 @@ class LearningWorker:
             self.status = Status(str(error), failed=True)
         except _CancelledError:
             logger.info("learning was stopped; it starts anew when the run is resumed")
+        except MemoryError:
+            self.status = NO_MEMORY
         except Exception as error:
-            logger.exception("learning failed")
-            kind = type(error).__name__
-            self.status = Status(f"{kind}: {' '.join(str(error).split())}", failed=True)
+            self.status = NO_MEMORY  # for which torch raises a RuntimeError
+            with suppress(Exception):  # nor is there any to say more, then
+                kind = type(error).__name__
+                self.status = Status(f"{kind}: {' '.join(str(error).split())}", failed=True)
+                logger.exception("learning failed")
         return None
 
     def _prepare(self) -> LearnerLike:

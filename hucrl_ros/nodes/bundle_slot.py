@@ -97,6 +97,8 @@ class BundleLoader:
             return Outcome(path, self._prepare(path), "")
         except HucrlError as error:
             return Outcome(path, None, shortened(error, LINE))
+        except MemoryError:
+            return Outcome(path, None, f"{shortened(path)}: there is no memory for it")
         except Exception as error:
             logger.exception("%s can't be loaded", shortened(path))
             reason = f"{shortened(path)}: {type(error).__name__}: {error}"
