@@ -30,7 +30,7 @@ class _Network(BadLine):
         between = [str(way), str(here), self.name, str(self.switch(place))]
         learner = ["learner", "--robot", f"http://{proxy.HOST}:{way}"]
         learner += ["--token-file", str(place.run.token)]
-        learner += ["--out", str(place.scratch / f"learner_{place.run.root.name}")]
+        learner += ["--out", str(place.scratch / f"learner_{place.run.root.parent.name}")]
         try:
             group.start("network", [sys.executable, "-m", proxy.__name__, *between])
             group.start("learner_elsewhere", [sys.executable, "-m", "hucrl_ros", *learner])
