@@ -1,9 +1,11 @@
 """Processes of a run: watched, reported by name, and ended within the bound, whatever they do."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -64,6 +66,15 @@ def test_an_ended_process_is_reported_once_with_its_exit_code_and_last_line(grou
     assert end == Exit("failing", 3, "no robot")
     assert end.description == "failing ended with exit code 3: no robot"
     assert group.ended() == []
+
+
+@pytest.mark.parametrize(("free", "why"), [(0, "no space is left on the disk of"), (2**30, "")])
+def test_who_ended_without_a_word_may_have_had_no_room_for_it(group, monkeypatch, free, why):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    group.start("mute", python("raise SystemExit(1)"))
+    wait_until(lambda: "mute" not in group.alive())
+    (end,) = group.ended()
+    assert end.last_line.startswith(why) and bool(end.last_line) == bool(why)
 
 
 def test_what_is_said_before_this_process_goes_on_is_of_this_start(group, monkeypatch):

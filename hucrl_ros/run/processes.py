@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,8 @@ STOPPED = "stopped on request"
 """End of the supervisor's last event where somebody has stopped it."""
 _PR_SET_PDEATHSIG = 1
 _TAIL_BYTES = 4096
+_NO_ROOM = 2**16
+"""[bytes] Where a disk has less, nothing can be written, not even why."""
 
 
 class Exit(NamedTuple):
@@ -34,7 +37,7 @@ class Exit(NamedTuple):
     code: int
     """Exit code, or the negative number of the signal that killed it."""
     last_line: str
-    """Last line of its log; empty where it said nothing or was killed."""
+    """Last line of its log, or why it has none; empty where it said nothing or was killed."""
 
     @property
     def description(self) -> str:
@@ -171,12 +174,15 @@ def _die_with_parent(parent: int) -> Callable[[], None] | None:
 
 
 def _last_line(log: Path, start: int) -> str:
-    """Last line that is not blank of what was logged since `start` [bytes]."""
+    """Last line, not blank, of what was logged since `start` [bytes], or why it is missing."""
     with log.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(start, end - _TAIL_BYTES))
         lines = file.read().decode(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    if line := next((line.strip() for line in reversed(lines) if line.strip()), ""):
+        return line
+    full = shutil.disk_usage(log.parent).free < _NO_ROOM
+    return f"no space is left on the disk of {log.parent}" if full else ""
 
 
 def _signal_name(number: int) -> str:
