@@ -12,7 +12,7 @@ from person import Person
 from quick_run import SETTINGS, Up, quick_arguments
 from remote_pair import free_port
 from ros_harness import Harness
-from waiting import wait_until
+from waiting import PATIENCE, wait_until
 
 pytest.importorskip("rclpy", reason="they are parameters of ROS 2")
 
@@ -54,6 +54,19 @@ def start(run, tmp_path):
     for process in processes:
         process.clean_up()
         assert "Traceback" not in process.text()
+
+
+def test_a_wish_that_can_not_be_noted_ends_the_run_in_one_line(bench, start, run):
+    """As on a full disk: nobody shall find a traceback, or a robot that goes on."""
+    supervisor = start("supervisor", remote_learner=True)
+    desk = Desk(bench, "supervisor")
+    assert desk.value("pause") is False
+    run.summary.unlink()
+    run.summary.mkdir()
+    assert desk.set("pause", True) == ""
+    assert supervisor.popen.wait(PATIENCE) == 1
+    reason = f"{run.summary}: can't be written: Is a directory"
+    assert f"before episode 0 (waiting for the nodes): {reason}" in supervisor.text().splitlines()
 
 
 def told(run):

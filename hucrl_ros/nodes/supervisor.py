@@ -129,7 +129,7 @@ class Supervisor(Node):
     def close(self) -> None:
         """Leave the summary and the terminal in order."""
         if self.exit_code is None:
-            self._ledger.note(f"{self._protocol.place}: {STOPPED}")
+            self._note_or_say(f"{self._protocol.place}: {STOPPED}")
             self._progress.enter(Phase.STOPPED)
         self._show()
         self._view.close()
@@ -193,7 +193,14 @@ class Supervisor(Node):
         return response
 
     def _note_wish(self, line: str) -> None:
-        self._ledger.note(f"{self._protocol.place}: {line}")
+        self._note(f"{self._protocol.place}: {line}")
+
+    def _note(self, line: str) -> None:
+        """Put it into the summary; a run whose summary can't be written is given up."""
+        try:
+            self._ledger.note(line)
+        except RunError as error:
+            self._give_up(str(error))
 
     def _judge_delivery(self) -> None:
         """Say it on the terminal where somebody isn't heard, or nobody expects him to speak."""
@@ -202,7 +209,7 @@ class Supervisor(Node):
         told = self._ledger.events[self._progress.earlier_notes :]
         for line in self._undelivered:
             if line not in told:
-                self._ledger.note(line)
+                self._note(line)
 
     # The end of a run that can't go on
 
@@ -225,8 +232,15 @@ class Supervisor(Node):
         if self._expect_trip:
             said = "the watchdog sent the safe command" if trip else "no word from the watchdog"
             self._reason += f"; {said}"
-        self._ledger.note(self._reason)
         self.exit_code = 1
+        self._note_or_say(self._reason)
+
+    def _note_or_say(self, line: str) -> None:
+        """The last word; where there is no room for it, whoever reads the log finds it there."""
+        try:
+            self._ledger.note(line)
+        except RunError:
+            sys.stderr.write(line + "\n")
 
     # Messages
 
