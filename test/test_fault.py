@@ -1,12 +1,17 @@
 """`hucrl fault`: what is tried, how it is judged, and one fault for real."""
 
+import functools
 import json
 import math
 import random
 import re
+import shutil
 
 import numpy as np
 import pytest
+import yaml
+from fabricated_run import fabricate_run
+from manifest_factory import write_manifest
 
 from hucrl_ros.benchmarks.faults import line, proxy, remains, report, schedule, sightings
 from hucrl_ros.benchmarks.faults.fault import EVERYBODY, LOCKSTEP, MODES, REAL_TIME
@@ -15,6 +20,7 @@ from hucrl_ros.benchmarks.faults.sightings import Kind
 from hucrl_ros.benchmarks.faults.trial import Trial, rows_of
 from hucrl_ros.cli import fault as command
 from hucrl_ros.cli import main
+from hucrl_ros.controller.manifest import MANIFEST
 
 
 def heard(*records):
@@ -62,6 +68,30 @@ def test_two_runs_are_compared_result_by_result():
     assert remains.differences({"a": "1", "b": "2"}, {"a": "1", "b": "2"}) == []
     found = remains.differences({"a": "1", "b": "2"}, {"b": "3", "c": "4"})
     assert found == ["a is missing", "c is left over", "b differs"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "differ"),
+    [
+        (("revision",), "another", []),
+        (("report", "fit_s"), 2.0, []),
+        (("beta",), 7.0, [f"bundles/bundle_001/{MANIFEST} differs"]),
+    ],
+)
+def test_times_and_the_revision_make_no_difference_between_runs(tmp_path, keys, value, differ):
+    run = fabricate_run(tmp_path / "run", noises=(0.0,))
+    shutil.rmtree(run.bundles)
+    write_manifest(run.bundle(0), 0)
+    write_manifest(run.bundle(1), 1)
+    before = remains.remains_of(run)
+    manifest = run.bundle(1) / MANIFEST
+    values = yaml.safe_load(manifest.read_text())
+    *parents, key = keys
+    place = functools.reduce(dict.__getitem__, parents, values)
+    assert place[key] != value
+    place[key] = value
+    manifest.write_text(yaml.safe_dump(values))
+    assert remains.differences(before, remains.remains_of(run)) == differ
 
 
 def passed(kind, count=1000):

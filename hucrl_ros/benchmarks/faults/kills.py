@@ -12,7 +12,7 @@ from hucrl_ros.benchmarks.faults.played_run import POLL_S, PlayedRun
 from hucrl_ros.benchmarks.faults.remains import differences, remains_of
 from hucrl_ros.benchmarks.faults.trial import Trial
 from hucrl_ros.benchmarks.faults.workshop import WHOLE_S, Workshop
-from hucrl_ros.errors import RunError
+from hucrl_ros.errors import RunError, shortened
 from hucrl_ros.run.folder import RunFolder
 
 Say = Callable[[str], None]
@@ -50,7 +50,7 @@ def random_kills(
         heard = workshop.heard()
         say(
             f"run {number}: finished after {len(trials)} kills, {heard.commands} commands so far: "
-            + ("; ".join(found) if found else "identical")
+            + (shortened("; ".join(found)) or "identical")
         )
         yield [trial._replace(finished=True, identical=not found) for trial in trials]
         done += len(trials)
