@@ -30,7 +30,8 @@ class FaultRelay(Node):
     """Passes joint states and commands on, badly while a file is there.
 
     The driver's topics are `raw/joint_states` and `raw/commands`. Parameters: `kind`, one of
-    `line.KINDS`; `switch`, the file; `seed`.
+    `line.KINDS`; `switch`, the file; `begun`, another one, made when the first message passes;
+    `seed`.
     """
 
     def __init__(self) -> None:
@@ -38,7 +39,9 @@ class FaultRelay(Node):
         self.exit_code: int | None = None
         kind = own_parameter(self, "kind", KINDS[0])
         self._switch = Path(own_parameter(self, "switch", "switch"))
+        self._begun = Path(own_parameter(self, "begun", "begun"))
         self._draw = random.Random(own_parameter(self, "seed", 0))
+        self._passes = False
         self._late: list[tuple[float, int, Publisher, Any]] = []
         self._number = count()
         self._jump = JUMPS.get(kind)
@@ -66,6 +69,9 @@ class FaultRelay(Node):
         while self._late and self._late[0][0] <= time.monotonic():
             _, _, publisher, message = heapq.heappop(self._late)
             publisher.publish(message)
+            if not self._passes:
+                self._begun.touch()
+                self._passes = True
 
     def _damaged_state(self, message: JointState) -> JointState:
         bad = copy.deepcopy(message)
