@@ -59,13 +59,14 @@ class PlayedRun(AbstractContextManager["PlayedRun"]):
         self.run = run
         self.begin = time.monotonic()
         self.begin_epoch = time.time()
-        self._log = log / "up.log"
-        self._start = self._log.stat().st_size if self._log.exists() else 0
+        # A file of its own: where none may grow beyond some size, there is room in it.
+        name = f"up_{len(list(log.glob('up_*.log'))):03d}"
+        self._log = log / f"{name}.log"
         self._exit: Exit | None = None
         self._group = ProcessGroup(log, child_environment(**own))
         command = [sys.executable, "-m", "hucrl_ros", "up", run.config.task, *words]
         command += ["--no-figures", "--resume", "--out", str(run.root)]
-        self._pid = self._group.start("up", command)
+        self._pid = self._group.start(name, command)
 
     def __exit__(self, *error: object) -> None:
         self._group.stop()
@@ -73,7 +74,7 @@ class PlayedRun(AbstractContextManager["PlayedRun"]):
     @property
     def output(self) -> str:
         """What the user has seen so far."""
-        return self._log.read_bytes()[self._start :].decode(errors="replace")
+        return self._log.read_bytes().decode(errors="replace")
 
     @property
     def phase(self) -> str:
