@@ -11,6 +11,8 @@ SPREAD = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # A shell inside another environment with ROS wheels must not tell ours that it is set up.
 unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE
+# Tests start hundreds of processes, each of which would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help env demo doctor test test-slow test-gpu fuzz pytest lint format docs lock clean
 

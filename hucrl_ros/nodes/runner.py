@@ -23,6 +23,7 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
 from hucrl_ros.errors import ConfigError, HucrlError
+from hucrl_ros.nodes.middleware_health import EventThread, end_deaf
 from hucrl_ros.nodes.transport import avoid_shared_memory
 
 PARENT_VARIABLE = "HUCRL_PARENT_PID"
@@ -140,8 +141,11 @@ def _build(factory: Callable[[], RunnableNode]) -> RunnableNode:
 
 
 def _spin(node: RunnableNode, executor: Executor, stop: _StopSignal, parent: str) -> int:
+    middleware = EventThread()
     try:
         while stop.number is None and node.exit_code is None:
+            if middleware.stands_still():
+                end_deaf(type(node).__name__.lower(), node.close)
             if parent and os.getppid() != int(parent):
                 logging.getLogger(__name__).warning("process %s has ended; so do I", parent)
                 return 1

@@ -18,6 +18,7 @@ from std_msgs.msg import String
 from hucrl_ros.config.task_file import beside
 from hucrl_ros.errors import RunError
 from hucrl_ros.nodes import realtime, topics
+from hucrl_ros.nodes.middleware_health import EventThread, end_deaf
 from hucrl_ros.nodes.runner import make_executor
 from hucrl_ros.nodes.topics import LATCHED
 from hucrl_ros.page.nodes.listener import NAME, Joined
@@ -101,11 +102,14 @@ def _listen(page: Page, domain: int | None, ended: Ended) -> None:
         return
     names = {OWN_TOPICS[topic]: other for topic, other in page.described.robot.topics.items()}
     joined = Joined(page.heard, page.wishes, domain, names)
+    middleware = EventThread()
     page.panel.playing = True
     try:
         look = time.monotonic()
         while not ended:
             joined.spin(SPIN_S)
+            if middleware.stands_still():
+                end_deaf("hucrl watch", page.close)
             if found is not None and time.monotonic() > look:
                 look = time.monotonic() + LOOK_S
                 if page.run.player != found:
