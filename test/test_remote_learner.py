@@ -11,6 +11,7 @@ from hucrl_ros.config.files import override
 from hucrl_ros.errors import LearningError, RunError
 from hucrl_ros.learning import remote
 from hucrl_ros.learning.remote import RemoteLearner
+from hucrl_ros.run.remote.client import DamagedError
 from hucrl_ros.run.remote.mirror import Mirror
 
 
@@ -133,6 +134,51 @@ def test_a_robot_that_comes_back_gets_what_was_learned_meanwhile(tmp_path, scrip
     assert learning.join() == "finished"
     assert scripted.learned == [1, 2], "nothing was learned twice"
     back.close()
+
+
+DAMAGED = (
+    RunError("no robot of this program's version answers there: {"),
+    RunError("the robot's side has another token"),
+    DamagedError("refused: not JSON"),
+)
+
+
+def damage(robot, monkeypatch, errors):
+    """Some answers from now on come as if a network had damaged them."""
+    report, left = robot.client.report, list(errors)
+
+    def damaged(what):
+        if left:
+            raise left.pop()
+        return report(what)
+
+    monkeypatch.setattr(robot.client, "report", damaged)
+    return left
+
+
+def test_what_a_network_damaged_ends_no_learner(tmp_path, scripted, monkeypatch, caplog):
+    scripted.go_on.set()
+    with pair(new_run(tmp_path / "run")) as robot:
+        learning = Learning(robot, tmp_path / "mirror", scripted)
+        wait_until(lambda: robot.run.bundle(0).is_dir())
+        wait_until(lambda: reported(robot, "idle"))
+        left = damage(robot, monkeypatch, DAMAGED)
+        wait_until(lambda: not left)
+        for index in (1, 2):
+            learn_episode(robot, index)
+        assert learning.join() == "finished"
+    assert all(str(error) in caplog.text for error in DAMAGED)
+    assert "answers again" in caplog.text
+
+
+@pytest.mark.parametrize("error", DAMAGED, ids=str)
+def test_what_lasts_is_no_networks_doing(error, tmp_path, scripted, monkeypatch):
+    monkeypatch.setattr(remote, "DOUBT_S", 0.3)
+    with pair(new_run(tmp_path / "run")) as robot:
+        learning = Learning(robot, tmp_path / "mirror", scripted)
+        wait_until(lambda: robot.run.bundle(0).is_dir())
+        damage(robot, monkeypatch, [error] * 1000)
+        assert learning.join() is error
 
 
 def test_a_learner_that_starts_anew_sends_what_lies_there(tmp_path, scripted):

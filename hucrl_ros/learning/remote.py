@@ -1,15 +1,16 @@
 """The learner of a robot on another machine: fetches episodes, learns, sends bundles."""
 
 import logging
+import math
 import secrets
 import time
 from datetime import datetime
 
 from hucrl_ros.config.files import override
-from hucrl_ros.errors import LearningError, RunError
+from hucrl_ros.errors import HucrlError, LearningError, RunError
 from hucrl_ros.learning.worker import LearnerFactory, LearningWorker, make_learner
 from hucrl_ros.run.device import check_device
-from hucrl_ros.run.remote.client import RobotClient, UnreachableError
+from hucrl_ros.run.remote.client import DamagedError, RobotClient, UnreachableError
 from hucrl_ros.run.remote.contract import Order, Report
 from hucrl_ros.run.remote.mirror import Mirror
 
@@ -17,6 +18,8 @@ POLL_S = 0.5
 """[s] Between two reports to the robot's side."""
 RETRY_S = 1.0
 """[s] Until a robot's side that didn't answer is asked again."""
+DOUBT_S = 60.0
+"""[s] So long after it was understood, what a robot's side answers may be the network's doing."""
 CLOSE_S = 60.0
 """[s] For the learning to stop, where the run's settings have changed."""
 END_S = 2.0
@@ -50,13 +53,16 @@ class RemoteLearner:
         self._settings = ""
         self._troubles: set[str] = set()
         """What was said of the present outage."""
+        self._understood = -math.inf
+        """[s] When the robot's side was last understood, by the monotonic clock."""
 
     def serve(self) -> None:
         """Learn until the run is finished.
 
         Raises:
             LearningError: the learning failed; the robot's side was told.
-            RunError: the robot's side refuses, or this is another run's folder.
+            RunError: the robot's side refuses, or this is another run's folder; once it was
+                understood, only where that lasts.
         """
         try:
             while not self._served():
@@ -76,12 +82,21 @@ class RemoteLearner:
             if self._troubles:
                 logger.warning("%s answers again", self._client.url)
                 self._troubles.clear()
+            self._understood = time.monotonic()
             return finished
         except UnreachableError as error:
-            if str(error) not in self._troubles:
-                logger.warning("%s; since %s, trying on", error, f"{datetime.now():%H:%M:%S}")
-                self._troubles.add(str(error))
-            return False
+            self._tell(error)
+        except (RunError, DamagedError) as error:
+            if time.monotonic() > self._understood + DOUBT_S:
+                raise
+            self._tell(error)
+        return False
+
+    def _tell(self, trouble: HucrlError) -> None:
+        """Say it, once in an outage."""
+        if str(trouble) not in self._troubles:
+            logger.warning("%s; since %s, trying on", trouble, f"{datetime.now():%H:%M:%S}")
+            self._troubles.add(str(trouble))
 
     def _report(self) -> Report:
         status = self._worker.status if self._worker else None
