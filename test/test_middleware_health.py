@@ -73,6 +73,12 @@ def test_of_another_middleware_nothing_is_known(tmp_path, monkeypatch):
     assert not any(threads.later() for _ in range(5 * LOOKS))
 
 
+def test_who_announces_itself_as_somebody_else_wishes_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTDDS_DEFAULT_PROFILES_FILE", "/theirs.xml")
+    threads = Threads(tmp_path, monkeypatch)
+    assert not any(threads.later() for _ in range(5 * LOOKS))
+
+
 def stop_thread(process):
     """Stop Fast DDS's thread of timed events alone, as a debugger would; returns its number."""
     trace = ctypes.CDLL(None, use_errno=True).ptrace

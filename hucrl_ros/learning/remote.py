@@ -19,7 +19,8 @@ POLL_S = 0.5
 RETRY_S = 1.0
 """[s] Until a robot's side that didn't answer is asked again."""
 DOUBT_S = 60.0
-"""[s] So long after it was understood, what a robot's side answers may be the network's doing."""
+"""[s] So long after it was understood, what a robot's side answers may be the network's doing.
+Learning that doesn't stop in `CLOSE_S` is none: that has to take as long at least."""
 CLOSE_S = 60.0
 """[s] For the learning to stop, where the run's settings have changed."""
 END_S = 2.0

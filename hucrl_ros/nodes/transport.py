@@ -11,7 +11,7 @@ And writers ask every 100 ms, not every 3 s, whether all have what they sent: wh
 """
 
 import logging
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 
 from hucrl_ros.config.files import share_directory
 
@@ -59,3 +59,10 @@ def avoid_shared_memory(environment: MutableMapping[str, str], middleware: str) 
         environment.pop(ONLY_LOCAL, None)
         environment[RANGE] = "SYSTEM_DEFAULT"
         environment[PROFILES] = loopback
+
+
+def announces_as_usual(environment: Mapping[str, str]) -> bool:
+    """Whether Fast DDS announces a process every 3 s: no profile of somebody else's is set."""
+    ours = {str(share_directory() / "config" / name) for name in FILES}
+    set_ = {environment.get(name) for name in OWN if name != TRANSPORTS}
+    return set_ <= {None, "", *ours}
