@@ -22,6 +22,8 @@ _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _CAP_IPC_LOCK = 14
 _ABOVE_LOADING = 2
 """The thread that plans has one less than the loop, and that has to be more than 1."""
+_BEFORE_LOOP = 2
+"""The watchdog has one more than the loop, what stands in for hardware has this much more."""
 SWITCH_INTERVAL = 1e-3
 """[s] Longest time that another Python thread keeps the interpreter from the control loop."""
 
@@ -97,6 +99,20 @@ def set_realtime_priority(priority: int) -> bool:
             LIMITS,
         )
     return error is None
+
+
+def precede_control_loop(settings: ControlSettings) -> None:
+    """Have this process, and threads that it starts from now on, go before the control loop.
+
+    For what stands in for hardware, where the loop has a real-time priority: a robot has a
+    processor of its own. Behind the loop (measured, an arm at 1 kHz on two processors) its joint
+    states came up to 76 ms late.
+    """
+    if settings.realtime_priority:
+        before = os.sched_param(min(settings.realtime_priority + _BEFORE_LOOP, 99))
+        with suppress(OSError):  # the loop will be refused, too, and says so
+            for path in _THREADS.iterdir():
+                os.sched_setscheduler(int(path.name), os.SCHED_FIFO, before)
 
 
 def take_no_processor() -> None:

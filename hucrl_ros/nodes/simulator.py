@@ -19,6 +19,7 @@ from hucrl_ros.nodes.controller_topics import pose_message
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.pacing import Lockstep, Pacing, RealTime
 from hucrl_ros.nodes.parameters import origin, own_parameter, read_config
+from hucrl_ros.nodes.realtime import precede_control_loop
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.simulated_driver import SimulatedDriver
@@ -32,6 +33,8 @@ GOAL_MEANING = "Goal of the next episodes [m], in the frame world; empty: drawn 
 GOAL_RULE = "three numbers of one kind, e.g. [0.5, 0.0, 0.3], or []"
 REPEAT_PERIOD = 0.05
 """[s] In lockstep, between two copies of a joint state that nobody has answered."""
+USES = ("task", "mode", "seed", "simulator", "body", "control.realtime_priority")
+"""Settings."""
 LOG_PERIOD = 5.0
 """[s] Least time between two log lines about refused commands."""
 _INSTEAD = {"effort": "no effort applied", "velocity": "velocity 0", "position": "it holds"}
@@ -43,17 +46,17 @@ class Simulator(Node):
     An object's pose comes with each joint state, a goal with the first one of an episode; both
     are published before it.
 
-    Parameters: the settings of a run, of which it uses `task`, `mode`, `seed`, `simulator` and
-    `body`; `run`, a run's folder (optional): with it, the start of an episode depends on the
-    episode's number even after a stop and `--resume`. While it runs, a person may set
-    `next.goal`.
+    Parameters: the settings of a run, of which it uses `task`, `mode`, `seed`, `simulator`,
+    `body` and `control.realtime_priority`, before which it goes as hardware does; `run`, a run's
+    folder (optional): with it, the start of an episode depends on the episode's number even after
+    a stop and `--resume`. While it runs, a person may set `next.goal`.
     """
 
     def __init__(self) -> None:
         super().__init__("simulator", automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
         config = read_config(self, own=("run",))
-        SettingParameters(self, config, ("task", "mode", "seed", "simulator", "body"))
+        SettingParameters(self, config, USES)
         folder = own_parameter(self, "run", "")
         self._run = RunFolder.open(Path(folder)) if folder else None
         self._mode = config.mode
@@ -71,6 +74,8 @@ class Simulator(Node):
         self._resets = self._published = self._repeated = self._refused = 0
         self._connect()
         self._wishes = Wishes(self, {GOAL: Wish([], GOAL_MEANING, GOAL_RULE, self._judge_goal)})
+        if config.mode != "lockstep":
+            precede_control_loop(config.control)
         self._pacing.start()
         self.get_logger().info(f"{self._spec.name}, {config.mode}, {self._spec.period} s a period")
 
