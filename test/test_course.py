@@ -17,6 +17,7 @@ from hucrl_ros.bags.course import (
     Signal,
     centred,
     commands_in_force,
+    drift,
     is_faster,
     on_grid,
     repeats_commands,
@@ -118,6 +119,20 @@ def test_commands_act_when_they_came_by_the_clock_of_the_stamps():
     late[::3] += 5 * MS  # the recorder was busy
     acted = commands_in_force(recorded, states, states + late, dead_time=0.01)
     np.testing.assert_array_equal(acted.times_ns, [12_700_000, 25_700_000])
+
+
+@pytest.mark.parametrize(
+    ("speed", "held_ms", "expected_ms"), [(1.0, 0, 0), (1.02, 0, 18), (1.0, 60, 60)]
+)
+def test_how_well_it_is_known_when_commands_acted(speed, held_ms, expected_ms):
+    """Of a recorder that is late now and then, a clock that is too slow, a hold-up."""
+    stamps = np.arange(1000) * MS
+    recorded = np.round(speed * stamps).astype(np.int64) + 10**15
+    recorded[::3] += 7 * MS
+    recorded[450:600] = np.maximum(recorded[450:600], recorded[450:600] + held_ms * MS)
+    nothing = np.zeros((1000, 1))
+    found = drift(Heard(stamps, nothing, nothing, recorded))
+    assert 1e3 * found == pytest.approx(expected_ms, abs=0.2)
 
 
 def test_means_of_what_acted_are_told_from_commands_that_are_repeated():
@@ -258,6 +273,25 @@ def test_what_is_missing_is_named_by_its_step(tmp_path):
     assert lost == [15, 16, 17, 18]
     expected = [f"step {k}: joint states are missing in it; left out" for k in lost]
     assert [event for event in episode.events if "missing" in event] == expected
+
+
+@pytest.mark.parametrize(("held_ms", "told"), [(0, False), (5, False), (40, True)])
+def test_a_recorder_or_driver_that_is_held_up_is_told(held_ms, told, tmp_path):
+    play(tmp_path / "whole", 500, "none")
+    writer = EpisodeWriter(tmp_path / "bag", TOPICS)
+    messages = read_contents(tmp_path / "whole").messages
+    begin = messages[0].received_ns
+    for raw in messages:
+        held = 200 * MS <= raw.received_ns - begin < 350 * MS
+        writer.write(
+            raw.topic, deserialize(raw.data, raw.type), raw.received_ns + held * held_ms * MS
+        )
+    writer.close()
+    found = [
+        e for e in read_episode(tmp_path / "bag", SPEC, STEPS, settings()).events if "held" in e
+    ]
+    expected = f"recorded up to {held_ms} ms later behind their stamps"
+    assert [expected in event for event in found] == [True] * told
 
 
 def test_velocities_are_derived_where_none_are_measured(tmp_path):

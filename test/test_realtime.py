@@ -49,6 +49,33 @@ def test_a_thread_that_loads_is_behind_the_loop_and_before_ordinary_processes(
     assert scheduler == [(0, policy, priority) for priority in given]
 
 
+@pytest.mark.parametrize(
+    ("go", "loop", "given"),
+    [
+        (realtime.go_before_loop, 50, 52),
+        (realtime.go_before_loop, 98, 99),
+        (realtime.go_before_others, 50, 1),
+        (realtime.go_before_loop, 0, None),
+        (realtime.go_before_others, 0, None),
+    ],
+)
+def test_hardware_goes_before_the_loop_and_what_records_before_ordinary_processes(
+    go, loop, given, scheduler
+):
+    end = threading.Event()
+    other = threading.Thread(target=end.wait)
+    other.start()
+    try:
+        go(ControlSettings(realtime_priority=loop))
+    finally:
+        end.set()
+        other.join()
+    threads = {thread for thread, _, _ in scheduler}
+    assert {threading.get_native_id(), other.native_id} <= threads or given is None
+    # Threads that come later inherit it: nothing is reset.
+    assert {call[1:] for call in scheduler} == ({(os.SCHED_FIFO, given)} if given else set())
+
+
 def test_threads_of_libraries_get_the_priority_too(scheduler):
     import onnxruntime
 

@@ -1,5 +1,6 @@
 """What the recorder waits for and what becomes of an episode's bag, without ROS."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -189,3 +190,14 @@ def test_a_disk_that_can_not_be_written_ends_the_recording_not_the_node(node, mo
     assert health.message == f"{folder}: No space left on device"
     request = Request(node, False)
     assert (request.response.success, request.response.message) == (False, health.message)
+
+
+@pytest.mark.parametrize(("mode", "given"), [("real_time", {1}), ("lockstep", set())])
+def test_in_real_time_it_goes_before_ordinary_processes(mode, given, run_folder, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        os, "sched_setscheduler", lambda *call: calls.append(call[2].sched_priority)
+    )
+    settings = {"run": str(run_folder.root), "mode": mode, "control.realtime_priority": 50}
+    with alone(module.Recorder, **settings):
+        assert set(calls) == given

@@ -1,6 +1,7 @@
 """How the simulator answers commands and resets, without ROS."""
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -169,3 +170,13 @@ def test_a_robot_without_a_goal_gets_none(node):
         "next.goal: the robot 'pendulum' has no goal"
     )
     assert node.asked_to_set("next.goal", []) == ""
+
+
+@pytest.mark.parametrize(("mode", "given"), [("real_time", {52}), ("lockstep", set())])
+def test_in_real_time_it_goes_before_a_loop_that_has_a_priority(mode, given, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        os, "sched_setscheduler", lambda *call: calls.append(call[2].sched_priority)
+    )
+    with alone(module.Simulator, task="pendulum", mode=mode, **{"control.realtime_priority": 50}):
+        assert set(calls) == given

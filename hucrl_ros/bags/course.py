@@ -29,6 +29,8 @@ SAME_EFFORT = 1e-6
 """Share of the largest effort by which a command that is repeated may differ."""
 REPEATS = 0.9
 """Share of the changes of command after which efforts must be commands to be taken for such."""
+PARTS = 10
+"""Parts of an episode whose lateness is compared."""
 LEAST_SHARE = 0.5
 """Share of an episode's transitions that must have taken one control period: with fewer, its
 joint states came at another rate."""
@@ -129,6 +131,16 @@ def on_grid(
         first, last = np.searchsorted(grid, [begin, end]).tolist()
         sound[max(first - 1, 0) : last] = False
     return grid, np.stack(columns, axis=1), sound
+
+
+def drift(heard: Heard) -> float:
+    """How much later, behind their stamps, joint states were recorded in one part than in another.
+
+    By the clock of the stamps it is known no better than that when commands acted [s].
+    """
+    behind = heard.recorded_ns - heard.stamps_ns
+    parts = np.array_split(behind, min(PARTS, len(behind)))
+    return float(np.ptp([np.percentile(part, LATENESS) for part in parts])) / NANOSECONDS
 
 
 def commands_in_force(

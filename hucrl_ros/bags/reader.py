@@ -18,6 +18,7 @@ from hucrl_ros.bags.course import (
     clocked_course,
     commands_in_force,
     contiguous,
+    drift,
     roughness,
     stepped_course,
 )
@@ -53,6 +54,8 @@ Array = NDArray[np.float64]
 _LEVEL_OK = 0
 MOST_GAPS = 1000
 """Gaps that are told one by one."""
+LATE = 0.5
+"""`drift` that is worth a word [control periods]."""
 ROUGH = 0.08
 """`roughness` above which velocities are worth a word."""
 
@@ -238,16 +241,21 @@ def _read_episode(
             f"{path}: no usable joint state with the first tick's stamp "
             f"{start_ns / 1e9:.9f} s{reason}"
         )
+    late: list[str] = []
     if clocked is None:
         course = _stepped(samples, ticks, spec)
     else:
         commands = _select(contents.messages, COMMANDS)
-        course = _clocked(samples, commands, ticks, spec, steps, clocked)
+        played = _played(samples, ticks, spec, clocked)
+        in_force = decode_commands(commands, played, spec, clocked.control.extra_delay)
+        course = clocked_course(played, in_force, spec.period, steps, clocked.driver)
+        course, late = with_actions(course, spec), _drifted(played, spec.period)
     interrupted = contents.outcome is Outcome.INTERRUPTED
     reached, surprise = int(ticks["step"][-1]) + 1, float(ticks["surprise"][-1])
     cut = reached < steps and math.isfinite(surprise) and not interrupted
     rough = clocked is not None and clocked.driver.velocity == "measured"
     events = [
+        *late,
         *(_rough_velocities(course, spec) if rough else []),
         *decode_trips(_select(contents.messages, TRIPPED)),
         *refused,
@@ -355,21 +363,25 @@ def _stepped(samples: list[Sample], ticks: NDArray[np.void], spec: RobotSpec) ->
     return Course(heard.stamps_ns, heard.states, actions, near, acted)
 
 
-def _clocked(
-    samples: list[Sample],
-    messages: list[RawMessage],
-    ticks: NDArray[np.void],
-    spec: RobotSpec,
-    steps: int,
-    config: Config,
-) -> Course:
-    """The clock of the stamps decides what a step is, and what acted in it."""
+def _played(
+    samples: list[Sample], ticks: NDArray[np.void], spec: RobotSpec, config: Config
+) -> Heard:
+    """Joint states up to the end of the last tick's period, by the clock of the stamps."""
     age = velocity_age(config.driver, spec.period)
     after = MAX_GAP_PERIODS * spec.period + age
     end_ns = ticks["stamp_ns"][-1] + round(after * NANOSECONDS)
-    heard = heard_of([sample for sample in samples if sample.stamp_ns <= end_ns], spec, age)
-    in_force = decode_commands(messages, heard, spec, config.control.extra_delay)
-    return with_actions(clocked_course(heard, in_force, spec.period, steps, config.driver), spec)
+    return heard_of([sample for sample in samples if sample.stamp_ns <= end_ns], spec, age)
+
+
+def _drifted(heard: Heard, period: float) -> list[str]:
+    late = drift(heard)
+    if late <= LATE * period:
+        return []
+    return [
+        f"joint states were recorded up to {1e3 * late:.0f} ms later behind their stamps at one "
+        "time than at another, so it isn't known better when commands acted: driver or recorder "
+        "are held up (control.realtime_priority), or the driver's clock runs at another speed"
+    ]
 
 
 def with_actions(course: Course, spec: RobotSpec) -> Course:

@@ -18,6 +18,7 @@ from hucrl_ros.errors import BagError, MessageError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level, Refusals
 from hucrl_ros.nodes.parameters import own_run, read_config, robot_of_run
+from hucrl_ros.nodes.realtime import go_before_others
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.topics import ARCHIVE, ARCHIVE_LATCHED, MEASURED_ARCHIVE, STEADY
@@ -36,7 +37,8 @@ AWAITED_PUBLISHERS = (topics.JOINT_STATES, topics.COMMANDS, topics.TICKS)
 class Recorder(Node):
     """Records episodes into a run, see `docs/contracts.md`.
 
-    Parameters: the settings of a run (it uses `mode`) and `run`, the run's folder.
+    Parameters: the settings of a run (it uses `mode` and `control.realtime_priority`) and `run`,
+    the run's folder.
 
     An episode counts as finished only if `~/record` False closes it after the controller said
     that it is no longer active. Otherwise (this node is stopped, the controller died) its bag
@@ -50,8 +52,10 @@ class Recorder(Node):
         super().__init__("recorder", automatically_declare_parameters_from_overrides=True)
         self.exit_code: int | None = None
         config = read_config(self, own=("run",))
-        SettingParameters(self, config, ("task", "mode"))
+        SettingParameters(self, config, ("task", "mode", "control.realtime_priority"))
         self._lockstep = config.mode == "lockstep"
+        if not self._lockstep:
+            go_before_others(config.control)
         self._run = own_run(self)
         self._recording: Recording | None = None
         self._goal: bytes | None = None

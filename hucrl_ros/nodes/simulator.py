@@ -19,7 +19,7 @@ from hucrl_ros.nodes.controller_topics import pose_message
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health, Level
 from hucrl_ros.nodes.pacing import Lockstep, Pacing, RealTime
 from hucrl_ros.nodes.parameters import origin, own_parameter, read_config
-from hucrl_ros.nodes.realtime import precede_control_loop
+from hucrl_ros.nodes.realtime import go_before_loop
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.simulated_driver import SimulatedDriver
@@ -75,7 +75,7 @@ class Simulator(Node):
         self._connect()
         self._wishes = Wishes(self, {GOAL: Wish([], GOAL_MEANING, GOAL_RULE, self._judge_goal)})
         if config.mode != "lockstep":
-            precede_control_loop(config.control)
+            go_before_loop(config.control)
         self._pacing.start()
         self.get_logger().info(f"{self._spec.name}, {config.mode}, {self._spec.period} s a period")
 
