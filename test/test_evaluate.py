@@ -162,5 +162,12 @@ def test_arrivals_at_the_goal_are_counted():
 
 
 def test_a_task_without_a_goal_counts_no_arrivals(random):
-    (played,) = evaluate(*open_bundle(random), 1, seed=0)
+    bundle, task = open_bundle(random)
+    (played,) = evaluate(bundle, task, 1, seed=0)
     assert np.isnan(played.distance)
+    _, header, row, *_ = command._table(bundle.manifest, task.optimum, [played], 0)
+    assert "goal" not in header
+    near = played._replace(distance=0.0134)
+    _, header, told, *_ = command._table(bundle.manifest, task.optimum, [near], 0)
+    assert header.endswith("from goal [cm]")
+    assert told.removeprefix(row).split() == ["1.3"]

@@ -109,10 +109,12 @@ def _table(
     lines = [
         f"{manifest.task}, {manifest.strategy}, action penalty {manifest.action_penalty:g}, "
         f"bundle of episode {manifest.episode}, {how}",
-        f"{'seed':>6} {'return':>9} {'share':>7} {'tick p50':>9} {'p99':>8} {'max':>8}  [ms]",
+        f"{'seed':>6} {'return':>9} {'share':>7} {'tick p50':>9} {'p99':>8} {'max':>8}  [ms]"
+        + ("  from goal [cm]" if np.isfinite(episodes[0].distance) else ""),
     ]
     for k, episode in enumerate(episodes):
-        lines.append(_row(str(seed + k), episode.total, optimum, episode.tick_ms))
+        away = f"{100 * episode.distance:10.1f}" if np.isfinite(episode.distance) else ""
+        lines.append(_row(str(seed + k), episode.total, optimum, episode.tick_ms) + away)
     if len(episodes) > 1:
         mean = float(np.mean([episode.total for episode in episodes]))
         lines.append(_row("mean", mean, optimum, np.concatenate([e.tick_ms for e in episodes])))
