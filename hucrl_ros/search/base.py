@@ -23,7 +23,7 @@ from hucrl_ros.search.model_rollout import (
 
 MAX_GRADIENT = 1.0
 """Longer gradients are shortened to this."""
-GENTLE_ROUNDS = 2
+GENTLE_ROUNDS = 4
 """A gentle search has so many times as many rounds."""
 GENTLE_RAMP = (0.4, 0.8)
 """Shares of these rounds between which penalties grow from 0 to what they are."""
