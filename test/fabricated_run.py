@@ -63,9 +63,11 @@ def record(folder, states, actions, tick_ms, bundle=None, left_out=()):
         told = {"step": 0, "bundle": Path(bundle).name}
         recording.add(SETUP, string(json.dumps(told)))
     recording.add(ACTIVE, boolean(True))
+    begin = recording.now_ns
     for k, state in enumerate(states):
         stamp = (k + 10) * PERIOD_NS
         effort = [0.0] if k == 0 else actions[k - 1]
+        recording.now_ns = max(recording.now_ns, begin + k * PERIOD_NS)
         if k not in left_out:
             recording.add(JOINT_STATES, joint_state(stamp, state[:1], state[1:], effort))
         if k < len(actions):
