@@ -20,7 +20,7 @@ from hucrl_ros.bags.writer import EpisodeWriter
 from hucrl_ros.cli import main
 from hucrl_ros.config.schema import DriverSettings, SafetySettings
 from hucrl_ros.controller import setup as setups
-from hucrl_ros.controller.ticks import LATE, Source
+from hucrl_ros.controller.ticks import LATE, Source, numbered
 from hucrl_ros.controller.topics import JOINT_STATES, RECORDED, SETUP, TICKS
 from hucrl_ros.errors import BagError, BundleError
 from hucrl_ros.experiments.train import train
@@ -160,6 +160,7 @@ def test_what_time_did_is_found_again(tmp_path, driver, algorithm):
     assert sum(tick.decided.get("granted") == LATE for tick in ticks) > 1
     assert sum(tick.decided.get("silences", 0.0) for tick in ticks) == 3
     assert {t.record.step for t in ticks if "in_force_0" not in t.decided} == {45}
+    assert any(numbered(tick.decided, "bias_") for tick in ticks), "nothing was predicted wrongly"
     assert {Source.PREVIOUS, Source.SAFE} <= {tick.record.source for tick in ticks}
     assert assert_exact(bag, 90).bundles == ["bundle_000", "bundle_001"]
 
@@ -278,7 +279,13 @@ def test_a_setup_that_makes_no_sense_gets_one_line(a_run, text):
 
 @pytest.mark.parametrize(
     ("label", "value"),
-    [("silences", 1e9), ("granted", np.nan), ("in_force_0", 1e300), ("in_force_3", 1.0)],
+    [
+        ("silences", 1e9),
+        ("granted", np.nan),
+        ("in_force_0", 1e300),
+        ("in_force_3", 1.0),
+        ("bias_2", 0.1),
+    ],
 )
 def test_what_time_can_not_have_decided_gets_one_line(a_run, label, value):
     def spoil(topic, message):

@@ -14,6 +14,7 @@ from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.braking import braking_rule
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import OnnxEngine, make_engine
+from hucrl_ros.controller.model_bias import ModelBias
 from hucrl_ros.controller.passage import Transition
 from hucrl_ros.controller.random_efforts import RandomEfforts
 from hucrl_ros.controller.safety_filter import make_safety_filter
@@ -128,6 +129,8 @@ class Agent:
         manifest = bundle.manifest
         self.surprise = Surprise(manifest)
         """Whether the robot does what the bundle claims."""
+        self.bias = ModelBias(manifest)
+        """What the model gets wrong lately; where commands act late, predictions have it."""
         self._spec = manifest.spec
         self._limits = np.asarray(manifest.effort_limits)
         self.timed, self.threads = budget_s is not None, threads
@@ -171,6 +174,7 @@ class Agent:
         if self._braking is not None:
             self._braking.reset()
         self.surprise.reset()
+        self.bias.reset()
         self._plan, self._plan_age = None, 0
         self.fallbacks = 0
 
@@ -215,6 +219,8 @@ class Agent:
             return tick._replace(action=found.action, filtered=found.constraint + 1)
         pending, busy = self._deadline.pending, self._deadline.busy
         decided = {"late": float(self._budget.granted)} if pending and not busy else {}
+        if coming:
+            decided |= {f"bias_{k}": float(x) for k, x in enumerate(self.bias.value) if x}
         self._grow_older(periods, busy)
         if not busy:
             self._budget.start(spent_s + self._filter_s)
@@ -268,7 +274,8 @@ class Agent:
 
         Means over the state's entries, in standard deviations of the normalised targets; NaN for
         a random bundle. It takes a run of the model, so ask when the command has been sent. The
-        same run tells how surprising the transitions that have `passed` were: see `surprise`.
+        same run tells how surprising the transitions that have `passed` were: see `surprise`, and
+        `bias`.
         """
         if self.bundle.manifest.random:
             return math.nan, math.nan
@@ -285,6 +292,7 @@ class Agent:
             claim = self._claim if told else next(fresh)
             other = claim if each.later is None else next(later)
             self.surprise.see(each, *claim[1:], other.mean)
+            self.bias.see(each, *claim[1:])
         self._claim = newest
         return (
             float(np.mean(newest.epistemic / self._target_std)),
@@ -326,15 +334,17 @@ class Agent:
         return np.concatenate([mean, state[len(mean) :]])
 
     def _predict(self, state: Array, coming: Sequence[InForce]) -> Array:
-        """Where the robot will be after `coming`: whole periods by the model's mean.
+        """Where the robot will be after `coming`: whole periods by the model's mean, less its bias.
 
         Within a period it is taken to move along a straight line. The measured state is kept
         where the model leads nowhere.
         """
         ahead: NDArray[np.float32] = state.astype(np.float32)
+        bias = np.zeros_like(ahead)
+        bias[: len(self.bias.value)] = self.bias.value
         for command, share in coming:
             action = self._spec.to_action(command, ahead.astype(np.float64)).astype(np.float32)
-            ahead = ahead + np.float32(share) * (self._expect(ahead, action) - ahead)
+            ahead = ahead + np.float32(share) * (self._expect(ahead, action) + bias - ahead)
         return ahead.astype(np.float64) if coming and np.isfinite(ahead).all() else state.copy()
 
     def _make_plan(self, state: Array) -> Planned:

@@ -4,7 +4,9 @@
 transitions of that kind, and can be compared only with such.
 """
 
+import math
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +67,19 @@ class Transition(NamedTuple):
     """By how much it was longer or shorter than usual [shares of the usual time]."""
     later: Array | None = None
     """`(q,)` the mean if commands act `TIMING` later; None: it is known when they do."""
+
+    def error(self, mean: NDArray[np.float32], angles: Sequence[int]) -> Array:
+        """By how much `(m,)` it ended elsewhere than where `mean` `(m,)` says.
+
+        Args:
+            mean: Of a prediction.
+            angles: Entries that are the same after a whole turn.
+        """
+        error = self.following[: len(mean)] - mean
+        turning = list(angles)
+        with np.errstate(invalid="ignore"):
+            error[turning] = (error[turning] + math.pi) % (2 * math.pi) - math.pi
+        return error
 
 
 TIMING = 0.1

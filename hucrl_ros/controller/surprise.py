@@ -53,7 +53,7 @@ class Surprise:
         tested = manifest.report.surprise is not None
         self._threshold = manifest.safety.surprise if tested else 0.0
         self._floor = FLOOR * np.asarray(manifest.target_std)
-        self._angles = list(manifest.angles)
+        self._angles = manifest.angles
         self._share = 1.0 - math.exp(-spec.period / MEMORY)
         self._watches = not manifest.random
         self.reset()
@@ -111,10 +111,8 @@ class Surprise:
         stretch = passed.irregular * (mean - passed.state[: len(mean)])
         timing = stretch**2 + (later - mean) ** 2
         variance = epistemic**2 + aleatoric**2 + timing + self._floor**2
-        error = passed.following[: len(mean)] - mean
         with np.errstate(over="ignore", invalid="ignore"):
-            error[self._angles] = (error[self._angles] + math.pi) % (2 * math.pi) - math.pi
-            squares = error**2 / variance
+            squares = passed.error(mean, self._angles) ** 2 / variance
         # A bundle that predicts no number is wrong.
         squares = np.where(squares < LARGEST**2, squares, LARGEST**2)
         self._means += self._share * (squares - self._means)

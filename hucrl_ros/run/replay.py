@@ -225,6 +225,11 @@ class _Replayed:
         for _ in range(int(told.get("silences", 0))):
             loop.stale()
         loop.player.surprise.recall(self._surprise)
+        bias, added = np.zeros(loop.spec.predicted_dim), numbered(told, "bias_")
+        if added and max(added) >= len(bias):
+            raise BagError(f"no entry {max(added)} in a prediction of {len(bias)}")
+        bias[list(added)] = list(added.values())
+        loop.player.bias.recall(bias)
 
 
 def _no_time() -> float:
