@@ -334,7 +334,7 @@ class Agent:
         return np.concatenate([mean, state[len(mean) :]])
 
     def _predict(self, state: Array, coming: Sequence[InForce]) -> Array:
-        """Where the robot will be after `coming`: whole periods by the model's mean, less its bias.
+        """Where the robot will be after `coming`: whole periods by the model, and its bias.
 
         Within a period it is taken to move along a straight line. The measured state is kept
         where the model leads nowhere.

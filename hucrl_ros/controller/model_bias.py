@@ -20,11 +20,11 @@ LARGEST = 3.0
 class ModelBias:
     """The mean error of the model's predictions lately, as far as chance doesn't explain it.
 
-    A robot that holds still under friction, or turns where there are few data, is predicted
-    wrongly in the same direction again and again. Where commands act late, a tick follows the
-    model for one to three periods before it plans, so this adds up, and the robot comes to rest
-    beside its goal. An estimate of the constant disturbance takes it away, as in offset-free
-    predictive control (Pannocchia and Rawlings, 2003).
+    A robot that rests, or turns where there are few data, is predicted wrongly in the same
+    direction again and again. Where commands act late, a tick follows the model for one to three
+    periods before it plans, so this adds up, and the robot comes to rest beside its goal. An
+    estimate of the constant disturbance takes it away, as in offset-free predictive control
+    (Pannocchia and Rawlings, 2003).
 
     Errors that change their sign from one transition to the next are no bias. So the mean is
     shrunk, in each entry by itself, by its own estimated variance over its square (James and

@@ -69,7 +69,7 @@ LATER: dict[str, float] = {"filtered": 0.0, "surprise": math.nan}
 DECIDED = {
     "in_force_": "control periods that each command acts until this tick's does, newest last",
     "state_": "entry of the state that its joint state doesn't tell; none where it made no sense",
-    "bias_": "what was added to the model's prediction of a period in that entry, before it planned",
+    "bias_": "what was added to that entry of each predicted state that the plan begins after",
     "silences": "safe commands since the last tick, as no joint state came",
     "granted": "iterations allowed, where the plan doesn't tell; -1: planning went on beyond this "
     "tick; -2: it never began",
