@@ -178,6 +178,25 @@ def test_a_robot_begins_with_what_was_learned_in_simulation(robots_domain, tmp_p
 
 
 @slow
+@pytest.mark.parametrize("mode", ["--lockstep", "--real-time"])
+def test_what_is_meant_for_the_simulator_never_moves_a_robot(mode, robots_domain, tmp_path):
+    told = tmp_path / "told"
+    words = ["pendulum", *quick_arguments(), "--no-figures", "--episodes", "1", mode]
+    with (
+        driver(commands_log=str(told)),
+        Up(*words, out=tmp_path / "run", environment=domain_here()) as process,
+    ):
+        assert process.end() == 1
+    domain = domain_here()["ROS_DOMAIN_ID"]
+    assert f"another robot is in ROS domain {domain}" in process.stderr
+    assert "/joint_states comes from /foreign_driver as well" in process.stderr
+    assert len(process.stderr.splitlines()) == 1
+    assert not told.exists(), told.read_text()
+    # Once it is gone the run goes on.
+    with Up(*words, "--resume", out=tmp_path / "run", environment=domain_here()) as process:
+        assert process.end() == 0
+
+
 def test_without_a_driver_a_run_does_not_begin(robots_domain, tmp_path):
     with up(tmp_path / "run") as process:
         assert process.end() == 1

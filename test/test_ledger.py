@@ -53,6 +53,13 @@ def test_all_finished_episodes_are_summarised_from_their_bags(run):
     assert (first.predicted_return, second.predicted_return) == (None, 250.0)
 
 
+def test_another_session_knows_the_models_errors(run):
+    assert open_ledger(run).model_errors() == {}, "that report has none"
+    shutil.rmtree(run.bundle(1))
+    write_manifest(run.bundle(1), 1, REPORT.model_copy(update={"model_error": 0.25}))
+    assert open_ledger(run).model_errors() == {0: 0.25}
+
+
 def test_learning_times_belong_to_the_episode_before(run):
     first, second = open_ledger(run).episodes
     assert (first.fit_s, first.search_s) == (0.5, 1.5)

@@ -55,6 +55,20 @@ def test_a_folder_with_a_run_is_not_used_for_a_new_one(tmp_path):
     refused(RunError, RunOptions("pendulum", out=tmp_path / "run"), "--resume", "run")
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("safety.effort_limits", [1.0, 2.0], "2 numbers, expected 1 (one an actuated joint)"),
+        ("safety.velocity_limits", [15.0, 3.0], "2 numbers, expected 1 (one a joint)"),
+        ("safety.position_limits", [1.0], "1 numbers, expected 2 (two a joint)"),
+    ],
+)
+def test_limits_of_another_robot_are_refused_before_there_is_a_run(key, value, expected, tmp_path):
+    options = RunOptions("pendulum", overrides={key: value}, out=tmp_path / "run")
+    refused(ConfigError, options, f"{key} = {value}", expected)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     refused(RunError, RunOptions("pendulum", out=tmp_path / "file" / "run"), "file", "can't make")

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from hucrl_ros.config.schema import Config, DriverSettings
+from hucrl_ros.config.schema import Config, DriverSettings, SafetySettings
 from hucrl_ros.doctor import Level
-from hucrl_ros.doctor.robot import judge, refuse_faults
+from hucrl_ros.doctor.robot import judge, judge_limits, refuse_faults
 from hucrl_ros.errors import RunError
 from hucrl_ros.robots.resolve import describe
 
@@ -239,3 +239,24 @@ def test_a_driver_that_takes_something_else_is_refused(command):
     for silent in ({"driver": command}, {"driver": ""}, {}):
         evidence = {**heard(), "interfaces": silent}
         assert found(evidence, "commands", servo(command)).level is Level.OK
+
+
+def test_it_shows_what_limits_the_robot():
+    described = describe("pendulum")
+
+    def limits(**safety):
+        return judge_limits(Config(safety=SafetySettings(**safety)), described)
+
+    bare = limits()
+    assert bare.level is Level.FAULT, "a run would be refused"
+    assert bare.found == "efforts up to 1 N m or N"
+    assert "safety.velocity_limits=[...]" in bare.advice
+    found = limits(effort_limits=(0.5,), effort_rate=0.25, velocity_limits=(15.0,))
+    assert found.level is Level.OK
+    assert found.found == (
+        "efforts up to 0.5 N m or N, in steps of 0.25 of that a period, speeds up to 15 rad/s or "
+        "m/s"
+    )
+    # More than the motors can isn't a limit.
+    assert "up to 1 N" in limits(effort_limits=(5.0,)).found
+    assert "positions within -1, 1 rad" in limits(position_limits=(-1.0, 1.0)).found

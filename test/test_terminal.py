@@ -15,7 +15,7 @@ from hucrl_ros.doctor import Finding
 from hucrl_ros.errors import LONGEST, RunError
 from hucrl_ros.run.live_view import LineView
 from hucrl_ros.run.progress import Progress
-from hucrl_ros.run.terminal import Terminal
+from hucrl_ros.run.terminal import Terminal, learning_shown
 
 NAMES = ("[/red]", "[bold]x", ":smile:", "\x1b[2J", "\x1b]0;title", "a\x00b", "[N m]")
 
@@ -57,3 +57,18 @@ def test_notes_that_came_by_the_network_are_lines():
     stream = io.StringIO()
     LineView(stream).update(Progress(Config(), notes=["a\nb\x1b[2J"]))
     assert stream.getvalue().startswith("! a b\\x1b[2J\n")
+
+
+def test_how_far_learning_is_is_told_once_a_phase_where_no_terminal_is(capsys):
+    with learning_shown() as progress:
+        for phase in ("fitting", "searching", "exporting"):
+            for share in (0.0, 0.5, 1.0):
+                progress(phase, share)
+    lines = ["fitting the model", "searching policies", "writing the bundle"]
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_advice_is_one_line_that_can_be_copied_where_no_terminal_is(capsys):
+    advice = "have them derived: --set driver.velocity=derived, " * 8
+    print_findings([("velocities", Finding.fault("none " * 30, advice))], "listening")
+    assert advice.strip() in capsys.readouterr().out

@@ -80,7 +80,10 @@ def run(
 
 
 def _listened(robot: "AskedRun") -> "Iterator[tuple[str, Finding]]":
+    from hucrl_ros.doctor.robot import judge_limits
+
     yield from look_at(robot, robots_domain()).items()
+    yield "limits", judge_limits(*robot)
 
 
 def require_ros() -> None:
@@ -133,7 +136,7 @@ def robot_of(asked: "RunOptions") -> "AskedRun":
     if asked.resume and asked.out is not None:
         run = RunFolder.open(asked.out)
         return AskedRun(run.config, describe(run.config.task, run.robot))
-    return AskedRun(asked_config(asked), describe(asked.task))
+    return AskedRun.of(asked_config(asked), describe(asked.task))
 
 
 def environment_of(domain: int) -> Mapping[str, str]:

@@ -8,6 +8,9 @@ import typer
 if TYPE_CHECKING:
     from hucrl_ros.doctor import Check, Finding
 
+WIDE = 200
+"""Columns of a table that isn't shown on a terminal."""
+
 
 def run() -> None:
     """Say what is installed and what works on this machine.
@@ -36,6 +39,8 @@ def print_findings(findings: "Iterable[tuple[str, Finding]]", doing: str) -> lis
 
     colours = {Level.OK: "green", Level.NOTE: "yellow", Level.FAULT: "red"}
     console = Terminal()
+    if not console.is_terminal:  # a log has no edge, and advice is there to be copied
+        console.width = max(console.width, WIDE)
     with console.status(doing):
         found = dict(findings)
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -47,7 +52,7 @@ def print_findings(findings: "Iterable[tuple[str, Finding]]", doing: str) -> lis
     for name, (level, _, advice) in found.items():
         if advice:
             mark = (level.value, colours[level])
-            console.print(Text.assemble("\n", mark, f" {name}: {advice}"))
+            console.print(Text.assemble("\n", mark, f" {name}: {advice}"), soft_wrap=True)
     return [name for name, finding in found.items() if finding.level is Level.FAULT]
 
 

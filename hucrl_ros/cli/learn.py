@@ -39,6 +39,7 @@ def run(
     from hucrl_ros.run.prepare import RunOptions
     from hucrl_ros.run.progress import format_number
     from hucrl_ros.run.session import resume_command, shown_path
+    from hucrl_ros.run.terminal import learning_shown
 
     given = {
         "mode": "real_time",
@@ -51,7 +52,9 @@ def run(
     overrides = {**wished, **options.parse_settings(settings)}
     torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
     logging.basicConfig(format="%(message)s")
-    learned = learn_from_bags(bags, RunOptions(task, config, overrides, out, prefix="bags-"))
+    asked = RunOptions(task, config, overrides, out, prefix="bags-")
+    with learning_shown() as progress:
+        learned = learn_from_bags(bags, asked, progress)
     for line in learned.report:
         print(line)
     promised = read_manifest(learned.bundle).report.predicted_return

@@ -68,12 +68,19 @@ def move_robot(
 def _announcement(
     robot: "RobotSettings", bounds: "Mapping[str, Bounds]", share: float, cap: float
 ) -> str:
-    ways = ", ".join(f"{name} {way:g} (speed {speed:g})" for name, (way, speed) in bounds.items())
+    from hucrl_ros.doctor.pulses import UNITS
+
+    turns = ", one after the other" if len(robot.actuated) > 1 else ""
+    ends = ", ".join(
+        f"{name} goes {each.way:g} {UNITS[each][0]} from its place or {each.speed:g} "
+        f"{UNITS[each][0]}/s fast"
+        for name, each in bounds.items()
+    )
     return (
-        f"\nThe robot will move: {', '.join(robot.actuated)}, one after the other, by pulses of "
-        f"{share:.0%} to {cap:.0%} of the effort limit.\n"
+        f"\nThe robot will move: {', '.join(robot.actuated)}{turns}, by pulses of {share:.0%} to "
+        f"{cap:.0%} of the effort limit, half a minute or so for each.\n"
         "All efforts are zero before, between and after them: what doesn't stay by itself falls.\n"
-        f"It ends where a joint leaves its place by more than {ways} [rad, m, s].\n"
+        f"It ends where {ends}.\n"
         "Have the hardware stop within reach."
     )
 

@@ -1,6 +1,7 @@
 """`hucrl up` and `hucrl train`: a robot learns a task, through ROS 2 or in one process."""
 
 import logging
+import signal
 from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
@@ -84,12 +85,16 @@ def up(
     Simulator, controller, watchdog, recorder, learner and supervisor start as processes of their
     own. Ctrl-C ends all of them.
     """
+    from hucrl_ros.run.session import resume_command
+
     run_folder, finished, domain, listens = prepared_run(ctx.params)
     if not finished:
         log = run_folder.logs / "page.log"
         with page_beside(run_folder.root, log) if watch else nullcontext():
             stopped_by = _play(run_folder, domain, not no_simulator, listens)
         if stopped_by is not None:
+            if stopped_by == signal.SIGINT:  # somebody who is there to read it
+                print(f"continue with: {resume_command(run_folder, listen=listens)}")
             raise typer.Exit(128 + stopped_by)
     drawn = not (no_figures or (remote_learner and find_spec("torch") is None))
     if not (drawn or no_figures):

@@ -36,6 +36,7 @@ def run(
     from hucrl_ros.run.prepare import RunOptions, taught_run
     from hucrl_ros.run.progress import format_number
     from hucrl_ros.run.session import shown_path
+    from hucrl_ros.run.terminal import learning_shown
 
     source_run = RunFolder.open(source)
     name = task or source_run.config.task
@@ -60,6 +61,8 @@ def run(
 
     torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
     logging.basicConfig(format="%(message)s")
-    bundle = Learner(taught.config, taught).learn(lambda phase, share: None)
+    with learning_shown() as progress:
+        bundle = Learner(taught.config, taught).learn(progress)
     promised = read_manifest(bundle).report.predicted_return
-    print(f"{shown_path(bundle)}: promises {format_number(promised)}")
+    shown = shown_path(bundle)
+    print(f"{shown}: promises {format_number(promised)}; `hucrl evaluate {shown}` plays it")

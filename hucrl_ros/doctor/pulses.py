@@ -51,6 +51,8 @@ class Bounds(NamedTuple):
 
 
 REVOLUTE, PRISMATIC = Bounds(0.2, 1.0), Bounds(0.05, 0.25)
+UNITS = {REVOLUTE: ("rad", "N m"), PRISMATIC: ("m", "N")}
+"""Of a joint's position and of its effort, by its bounds."""
 
 
 class Segment(NamedTuple):

@@ -1,12 +1,13 @@
 """What `hucrl check` looks at: whether a robot's driver tells and takes what a run needs."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from hucrl_ros.config.robot import UNITS, RobotSettings, plural, sources
 from hucrl_ros.config.schema import Config
+from hucrl_ros.config.task_file import Description
 from hucrl_ros.controller.pace import GAPS, Pace
 from hucrl_ros.controller.state_reader import JointReading, JointStateReader, velocity_estimator
 from hucrl_ros.controller.ticks import NANOSECONDS
@@ -20,7 +21,8 @@ from hucrl_ros.doctor.evidence import (
     received,
     stamps_of,
 )
-from hucrl_ros.errors import RunError, StateError
+from hucrl_ros.errors import ConfigError, RunError, StateError
+from hucrl_ros.run.on_robot import require_limits
 
 JOINT_STATE, EFFORTS, POSE = (
     "sensor_msgs/msg/JointState",
@@ -55,6 +57,31 @@ def judge(found: Evidence, robot: RobotSettings, config: Config) -> dict[str, Fi
         examined[topic.replace("_", " ")] = _pose(found, topic)
     examined["reset"] = _reset(found, config)
     return examined
+
+
+def judge_limits(config: Config, described: Description) -> Finding:
+    """What limits a robot while a run plays it; a fault where that isn't enough for one."""
+    robot, safety = described.robot, config.safety
+    largest = np.minimum(robot.spec.effort_limits, safety.effort_limits or np.inf).tolist()
+    unit = UNITS[robot.command]
+    told = [f"{plural(robot.command)} up to {_listed(largest)} {unit}"]
+    if safety.effort_rate > 0:
+        told.append(f"in steps of {safety.effort_rate:g} of that a period")
+    if safety.velocity_limits:
+        told.append(f"speeds up to {_listed(safety.velocity_limits)} rad/s or m/s")
+    if safety.position_limits:
+        told.append(f"positions within {_listed(safety.position_limits)} rad or m")
+    if described.constraints:
+        told.append(f"constraints: {len(described.constraints)}")
+    try:
+        require_limits(config, described)
+    except ConfigError as error:
+        return Finding.fault(", ".join(told), str(error))
+    return Finding.ok(", ".join(told))
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
 
 
 def refuse_faults(examined: Mapping[str, Finding]) -> None:

@@ -13,6 +13,8 @@ from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.doctor import Finding, Found
 from hucrl_ros.doctor.identify import Motion, identify
 from hucrl_ros.doctor.inertia import inertia
+from hucrl_ros.doctor.move import bounds_of
+from hucrl_ros.doctor.pulses import UNITS
 from hucrl_ros.doctor.record import Record
 from hucrl_ros.doctor.senses import judge_efforts, judge_positions, judge_velocities
 from hucrl_ros.robots.mujoco_robot import MujocoRobot
@@ -61,6 +63,7 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
         )
         return Verdict(findings, ())
     motions: list[Motion] = []
+    bounds = bounds_of(described)
     ratios = np.ones(len(robot.actuated))
     model = inertia(described, record.positions[-1] if record.positions else None)
     for motor, gain in enumerate(model.gains.tolist()):
@@ -70,8 +73,9 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
         if motion is not None:
             motions.append(motion)
             ratios[motor] = motion.gain / gain
-            findings[f"gain of {name}"] = _gain(motion, gain, name)
-            findings[f"friction of {name}"] = _friction(motion, tried, robot, motor)
+            position, effort = UNITS[bounds[name]]
+            findings[f"gain of {name}"] = _gain(motion, gain, name, f"{position}/s² a {effort}")
+            findings[f"friction of {name}"] = _friction(motion, tried, robot, motor, effort)
         elif tried and not (record.stopped and record.trials[-1].motor == motor):
             findings[f"gain of {name}"] = Finding.fault(
                 f"it doesn't clearly move with {max(tried):.3g}, "
@@ -107,11 +111,11 @@ def _drift(record: Record) -> float:
     return float(np.median(late[-quarter:]) - np.median(late[:quarter])) / NANOSECONDS
 
 
-def _gain(motion: Motion, expected: float, name: str) -> Finding:
+def _gain(motion: Motion, expected: float, name: str, unit: str) -> Finding:
     ratio = motion.gain / expected
     told = (
-        f"{motion.gain:.4g} ± {motion.gain_error:.2g} a unit of effort, {ratio:.2f} of the "
-        f"model's {expected:.4g}"
+        f"{motion.gain:.4g} ± {motion.gain_error:.2g} {unit}, {ratio:.2f} of the model's "
+        f"{expected:.4g}"
     )
     if ratio < 0:
         return Finding.fault(
@@ -138,14 +142,16 @@ def _gain(motion: Motion, expected: float, name: str) -> Finding:
     return Finding.ok(told)
 
 
-def _friction(motion: Motion, tried: Sequence[float], robot: RobotSettings, motor: int) -> Finding:
+def _friction(
+    motion: Motion, tried: Sequence[float], robot: RobotSettings, motor: int, unit: str
+) -> Finding:
     moved = max(tried)
     below = [effort for effort in tried if effort < moved]
     least = f"; it moves with {moved:.3g}"
     least += f", not clearly with {max(below):.3g}" if below else ", the least that was tried"
     if motion.friction <= motion.friction_error:
-        return Finding.ok(f"none beyond {motion.friction_error:.2g}{least}")
-    told = f"{motion.friction:.3g} ± {motion.friction_error:.2g}{least}"
+        return Finding.ok(f"none beyond {motion.friction_error:.2g} {unit}{least}")
+    told = f"{motion.friction:.3g} ± {motion.friction_error:.2g} {unit}{least}"
     if motion.friction > STICKY * robot.effort_limits[motor]:
         return Finding.note(
             told, f"for simulation put frictionloss={motion.friction:.3g} into the model's joint"

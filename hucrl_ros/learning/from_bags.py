@@ -14,7 +14,7 @@ from hucrl_ros.config.files import override
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.ticks import NANOSECONDS, Source, TickRecord
 from hucrl_ros.controller.topics import ACTIVE, COMMANDS, JOINT_STATES, TICKS
-from hucrl_ros.learning.learner import Learner
+from hucrl_ros.learning.learner import Learner, Progress
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import RunOptions, asked_run, created_run
 from hucrl_ros.run.recording import Recording
@@ -34,7 +34,7 @@ class LearnedRun(NamedTuple):
     """What was used of each bag, and what not and why, one line each."""
 
 
-def learn_from_bags(bags: Sequence[Path], options: RunOptions) -> LearnedRun:
+def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progress) -> LearnedRun:
     """Learn a task from what a robot did under somebody else's control.
 
     The run goes on with `hucrl up --resume --no-simulator`: to it the bags are random episodes.
@@ -42,6 +42,7 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions) -> LearnedRun:
     Args:
         bags: At least one.
         options: Task, settings and folder of the run.
+        progress: Is told how far learning is.
 
     Raises:
         BagError: a bag can't be read, or holds nothing to learn from.
@@ -59,16 +60,16 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions) -> LearnedRun:
     with run.locked(on_robot=True):
         for episode in episodes:
             _record(run, robot.spec, episode)
-        bundle = _learn(run)
+        bundle = _learn(run, progress)
     return LearnedRun(run, bundle, [line for each in recovered for line in each.report])
 
 
-def _learn(run: RunFolder) -> Path:
+def _learn(run: RunFolder, progress: Progress) -> Path:
     config = run.config
     learner = Learner(config, run)
     for index in range(config.episodes):  # who moved the robot is not known
         learner.export_initial(index)
-    bundle = learner.learn(lambda phase, share: None)
+    bundle = learner.learn(progress)
     task = make_task(config.task, config.action_penalty, run.robot)
     Ledger(run, config, task, in_process=True).write()
     return bundle

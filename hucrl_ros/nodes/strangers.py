@@ -9,6 +9,7 @@ from hucrl_ros.errors import shortened
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.delivery import UNKNOWN, full_name
 from hucrl_ros.nodes.stopper import NAME as STOPPER
+from hucrl_ros.run.node_list import SIMULATOR
 
 SPEAKERS: Mapping[str, tuple[str, ...]] = {
     topics.COMMANDS: ("controller", "watchdog", "homing", STOPPER),
@@ -30,13 +31,8 @@ def strangers(node: Node) -> list[str]:
     """
     lines = []
     for topic, names in SPEAKERS.items():
-        resolved = node.resolve_topic_name(topic)
-        found = Counter(
-            full_name(each)
-            for each in node.get_publishers_info_by_topic(resolved)
-            if (each.node_name, each.node_namespace) != UNKNOWN
-        )
-        known = {f"{node.get_namespace().rstrip('/')}/{name}" for name in names}
+        resolved, found = _speakers(topic, node)
+        known = {_beside(node, name) for name in names}
         odd = [
             shortened(name) if count == 1 else f"{shortened(name)} {count} times"
             for name, count in sorted(found.items())
@@ -48,3 +44,30 @@ def strangers(node: Node) -> list[str]:
         elif found.total() > 1:
             lines.append(f"{resolved}: more than one publisher: {', '.join(odd)}")
     return lines
+
+
+def another_robot(node: Node) -> str:
+    """Who tells joint states where only our simulator should, in one line; empty: nobody.
+
+    What commands the simulator would move that robot, too, if it is one.
+    """
+    resolved, found = _speakers(topics.JOINT_STATES, node)
+    found.subtract([_beside(node, SIMULATOR)])
+    others = [shortened(name) for name, count in sorted(found.items()) if count > 0]
+    return f"{resolved} comes from {', '.join(others)} as well" if others else ""
+
+
+def _speakers(topic: str, node: Node) -> tuple[str, Counter[str]]:
+    """Full name of a topic, and how often each node publishes on it."""
+    resolved = node.resolve_topic_name(topic)
+    found = Counter(
+        full_name(each)
+        for each in node.get_publishers_info_by_topic(resolved)
+        if (each.node_name, each.node_namespace) != UNKNOWN
+    )
+    return resolved, found
+
+
+def _beside(node: Node, name: str) -> str:
+    """Full name of a node in the namespace of `node`."""
+    return f"{node.get_namespace().rstrip('/')}/{name}"

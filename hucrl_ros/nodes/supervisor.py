@@ -27,7 +27,7 @@ from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.script import Wait
 from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.steering import RunWishes, Steering
-from hucrl_ros.nodes.strangers import strangers
+from hucrl_ros.nodes.strangers import another_robot, strangers
 from hucrl_ros.nodes.topics import ARCHIVE, LATCHED, MEASURED_ARCHIVE, STEADY
 from hucrl_ros.nodes.wishes import HeardWishes
 from hucrl_ros.run.folder import RunFolder
@@ -68,11 +68,12 @@ class Supervisor(Node):
         run = own_run(self)
         config = read_config(self, own=("run", "parent_reports", "remote_learner"))
         SettingParameters(self, config, USES)
-        self._progress = Progress(config)
+        self._progress = Progress(config, episode=run.finished_episodes())
         self._view = make_view()
         self._view.update(self._progress)
         task = _judged_task(run, config, remote)
         self._lockstep = config.mode == "lockstep"
+        self._simulated = not run.on_robot.exists()
         self._robot = task.spec.name
         self._markers = region_markers(task.described.constraints)
         self._monitor = EpisodeMonitor(task, None if self._lockstep else config.driver)
@@ -82,6 +83,7 @@ class Supervisor(Node):
         self._progress.earlier_notes = len(self._ledger.events)
         self._progress.steps, self._progress.optimum = task.steps, task.optimum
         self._progress.finished = list(self._ledger.episodes)
+        self._progress.model_errors = self._ledger.model_errors()
         self._steering = Steering()
         self._wishes = RunWishes(self, run, config)
         self._heard_wishes = HeardWishes(self, config.strategy, self._note_wish)
@@ -137,7 +139,7 @@ class Supervisor(Node):
     # The script
 
     def _look(self) -> None:
-        lost = self._lost_node()
+        lost = self._lost_node() or self._endangered_robot()
         if lost:
             self._give_up(lost)
         self._advance()
@@ -186,6 +188,17 @@ class Supervisor(Node):
         # Nobody watches the processes. Silence may also mean that a machine is overloaded.
         silent = self._others.silent()
         return f"{silent[0]} gives no sign of life" if silent else ""
+
+    def _endangered_robot(self) -> str:
+        """Whose joint states say that a robot would obey what is meant for the simulator."""
+        found = another_robot(self) if self._simulated else ""
+        if not found:
+            return ""
+        domain = os.environ.get("ROS_DOMAIN_ID") or 0
+        return (
+            f"another robot is in ROS domain {domain}, and might obey: {found}; end its driver, "
+            "take another ROS_DOMAIN_ID, or --no-simulator to teach that one"
+        )
 
     def _on_start(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         response.message = self._protocol.confirm()

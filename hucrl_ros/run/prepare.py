@@ -30,6 +30,7 @@ from hucrl_ros.config.task_file import (
     task_of_path,
 )
 from hucrl_ros.config.yaml_reader import parse_value
+from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.signature import check_signing
 from hucrl_ros.errors import ConfigError, RunError, shortened
 from hucrl_ros.run.folder import RunFolder
@@ -82,6 +83,16 @@ class AskedRun(NamedTuple):
     config: Config
     described: Description
     """The task, with nothing left to derive."""
+
+    @classmethod
+    def of(cls, config: Config, described: Description) -> "AskedRun":
+        """Both, if the limits in `safety` are limits of this robot.
+
+        Raises:
+            ConfigError: they aren't.
+        """
+        Guard(described.robot.spec, config.safety)
+        return cls(config, described)
 
 
 def prepare_run(options: RunOptions) -> RunFolder:
@@ -152,7 +163,7 @@ def asked_run(options: RunOptions) -> AskedRun:
         complete = resolve(described)
     else:
         complete = _complete(described, config)
-    return AskedRun(config, complete)
+    return AskedRun.of(config, complete)
 
 
 def asked_config(options: RunOptions) -> Config:

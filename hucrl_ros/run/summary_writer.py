@@ -107,6 +107,12 @@ class Ledger:
         bundle = self._run.bundle(episode + 1)
         return read_manifest(bundle).report if bundle.is_dir() else None
 
+    def model_errors(self) -> dict[int, float]:
+        """Error of the model that was learned after each episode, by its number, if known."""
+        reports = {each.index: self.learning_report(each.index) for each in self.episodes}
+        found = {k: report.model_error for k, report in reports.items() if report is not None}
+        return {index: error for index, error in found.items() if error is not None}
+
     def _cpu_s(self) -> float:
         if self._parent is None:
             return time.process_time() - self._begin_cpu
