@@ -41,7 +41,9 @@ def commands(log):
 
 
 def words_of(*words, task="pendulum"):
-    return [sys.executable, "-m", "hucrl_ros", "check", task, "--move", *PATIENT, *words]
+    # Nothing else limits that one.
+    limits = ("--set", "safety.velocity_limits=[100.0]") if task == "pendulum" else ()
+    return [sys.executable, "-m", "hucrl_ros", "check", task, "--move", *PATIENT, *limits, *words]
 
 
 def moved(*words, task="pendulum"):
@@ -166,6 +168,7 @@ reward: {terms: [{term: upright, joint: pendulum_joint}]}
 /**:
   ros__parameters:
     driver: {reset: none}  # it stays where it is
+    safety: {velocity_limits: [100.0]}
 """
     text = text.replace("period: 0.0125, steps: 400}", START)
     task.write_text(text)
