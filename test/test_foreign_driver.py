@@ -361,6 +361,6 @@ def test_a_driver_that_says_it_takes_something_else_is_refused(robots_domain, tm
     robot = servo_robot(tmp_path, "velocity")
     for interface, code in (("position", 1), ("velocity", 0)):
         with driver(rate=80.0, interface=interface, named=True):
-            found, shown = check(str(robot))
+            found, shown = check(str(robot), "--set", "safety.velocity_limits=[100.0]")
         assert found == code, shown
         assert ("has interface_name = 'position'" in shown) == (code == 1)

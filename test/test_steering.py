@@ -47,6 +47,7 @@ def start(run, tmp_path):
     processes = []
 
     def start(node, **parameters):
+        run.on_robot.touch()  # the bench is none of our simulator
         processes.append(Process(node, tmp_path / f"{node}.log", run=run.root, **parameters))
         return processes[-1]
 
