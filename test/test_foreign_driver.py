@@ -177,7 +177,6 @@ def test_a_robot_begins_with_what_was_learned_in_simulation(robots_domain, tmp_p
     assert run.on_robot.exists()
 
 
-@slow
 @pytest.mark.parametrize("mode", ["--lockstep", "--real-time"])
 def test_what_is_meant_for_the_simulator_never_moves_a_robot(mode, robots_domain, tmp_path):
     told = tmp_path / "told"
@@ -197,6 +196,7 @@ def test_what_is_meant_for_the_simulator_never_moves_a_robot(mode, robots_domain
         assert process.end() == 0
 
 
+@slow
 def test_without_a_driver_a_run_does_not_begin(robots_domain, tmp_path):
     with up(tmp_path / "run") as process:
         assert process.end() == 1

@@ -191,7 +191,10 @@ class Supervisor(Node):
 
     def _endangered_robot(self) -> str:
         """Whose joint states say that a robot would obey what is meant for the simulator."""
-        found = another_robot(self) if self._simulated else ""
+        # Before all nodes are there nothing is sent, and those of a killed run may still end.
+        if not self._simulated or self._progress.phase is Phase.WAITING:
+            return ""
+        found = another_robot(self)
         if not found:
             return ""
         domain = os.environ.get("ROS_DOMAIN_ID") or 0
