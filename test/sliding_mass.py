@@ -6,6 +6,7 @@ import numpy as np
 
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.backup import Joints
+from hucrl_ros.controller.braking import BrakingRule, Motors
 from hucrl_ros.controller.engines.fan import Fan
 from hucrl_ros.controller.safety_filter import SafetyFilter
 
@@ -58,14 +59,19 @@ class SlideFans:
         return Fan(np.stack(states, axis=2), np.stack(actions, axis=2))
 
 
-def filter_of(slide, room, beta=1.0, horizon=30):
-    """A safety filter that believes what is true of a slide."""
+def filter_of(slide, room, beta=1.0, horizon=30, promised=0.0):
+    """A safety filter that believes what is true of a slide.
+
+    `promised`: the share of the largest effort's speed that physics promises; 0: nothing.
+    """
 
     def expect(states, shares):
         return slide.step(states, shares, 0.0)
 
     fans = SlideFans(slide, horizon)
-    return SafetyFilter(slide.spec, (), room, fans, expect, np.ones(1), beta)
+    motors = Motors(*[(promised * slide.gain / slide.period,)] * 2)
+    rule = BrakingRule(slide.spec, room, (1.0,), motors) if promised else None
+    return SafetyFilter(slide.spec, (), room, fans, expect, np.ones(1), beta, rule)
 
 
 def wall(low, high, margin):

@@ -93,6 +93,18 @@ def test_a_mass_never_comes_closer_to_a_wall_than_the_margin(
         assert (width - furthest) / margin >= 1.0 - tolerance - 1e-3
 
 
+def test_loads_are_learned_from_what_was_sent_instead():
+    """Who asks may send something else, and says so."""
+    mass, rng = Mass(0.02, 0.0, load=0.7), np.random.default_rng(0)
+    rule = rule_of(spec_of(0.02), walls(100.0, 0.1), Motors((1.0,), (2.0,)))
+    for _ in range(50):
+        rule.check(mass.state, rng.uniform(-2.0, 2.0, 1))
+        sent = rng.uniform(-2.0, 2.0, 1)
+        rule.obey(sent)
+        mass.step(sent[0])
+    assert rule._load == pytest.approx([0.7])
+
+
 @settings(deadline=None, max_examples=25)
 @given(seed=st.integers(0, 2**31), load=st.floats(-1.0, 1.0), late=st.floats(0.0, 1.0))
 def test_a_load_of_half_the_effort_is_learned_and_held(seed, load, late):

@@ -150,7 +150,7 @@ class Agent:
         self._budget = Budget(budget_s, clock)
         largest = manifest.random_share * self._limits
         self._random = RandomEfforts(largest, manifest.random_bandwidth, manifest.period)
-        self._braking = braking_rule(bundle, self.safety)
+        self._braking = braking_rule(bundle, self.safety) if manifest.random else None
         # To follow the policy takes less time than to have another thread do it.
         waits = budget_s is not None and manifest.planner.algorithm != "policy"
         self._deadline = DeadlinePlanner(executor if waits else None)
@@ -262,7 +262,7 @@ class Agent:
         found = self._filter.check(ahead, tick.action, wary=self.surprise.level > 0)
         self._filter_s = self._clock() - began
         if not found.overruled:
-            return tick
+            return tick._replace(proved=found.proved)
         return tick._replace(
             action=found.action, filtered=found.constraint + 1, proved=found.proved
         )

@@ -123,14 +123,18 @@ class BrakingRule:
         lacking = rooms.min(axis=1) - np.minimum(now, WANTED) + ROUNDING
         fine = (lacking >= 0.0).all(axis=1)  # not where it is no number
         chosen = int(np.argmax(fine)) if fine.any() else len(candidates) - 1
-        self._sent = sent[chosen]
-        before = min(sum(share for _, share in coming), 1.0)
-        self._acting = self._mean(coming) + (1.0 - before) * self._sent
+        self.obey(sent[chosen], coming)
         return Checked(
             action=candidates[chosen],
             overruled=not np.array_equal(candidates[chosen], candidates[0]),
             constraint=-1 if fine[0] else int(np.argmin(lacking[0])),
         )
+
+    def obey(self, action: Array, coming: Sequence[InForce] = ()) -> None:
+        """`action` `(q,)` is sent, after those that are `coming`: for loads, and for the rate."""
+        self._sent = action
+        before = min(sum(share for _, share in coming), 1.0)
+        self._acting = self._mean(coming) + (1.0 - before) * action
 
     def _mean(self, coming: Sequence[InForce]) -> Array:
         """`(q,)` what the commands make of a mean over the period."""
@@ -238,7 +242,7 @@ def _stacked(parts: Sequence[Array], like: Array) -> Array:
 
 
 def braking_rule(bundle: Bundle, safety: SafetySettings) -> BrakingRule | None:
-    """What keeps a random bundle's actions within its constraints; None: nothing has to.
+    """What keeps actions within a bundle's constraints; None: nothing has to, or nothing is known.
 
     Args:
         bundle: Has the constraints.
@@ -246,7 +250,7 @@ def braking_rule(bundle: Bundle, safety: SafetySettings) -> BrakingRule | None:
     """
     manifest, spec = bundle.manifest, bundle.manifest.spec
     known = bool(manifest.deceleration) or spec.command != "effort"
-    if not (manifest.random and manifest.constraints and known):
+    if not (manifest.constraints and known):
         return None
 
     def room(states: Array, actions: Array) -> Array:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
-from hucrl_ros.controller.backup import Array, Backup, Expect, Joints, backups
+from hucrl_ros.controller.backup import BRAKING, Array, Backup, Expect, Joints, backups
+from hucrl_ros.controller.braking import BrakingRule, braking_rule
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import make_fans
 from hucrl_ros.controller.engines.fan import Fan, FanEngine
@@ -27,6 +28,9 @@ PUSHED = 8
 """Constraints against which η pushes: those with the least room."""
 SHORTEST, LONGEST = 5, 60
 """Periods that a backup is followed for."""
+RESTING = 1.0 / BRAKING + 0.5
+"""`Backup.periods_to_rest` of a robot that is as good as at rest: half of what action it has left
+is enough to brake as fast as it ever does."""
 STEP, FLAT = 1e-2, 1e-4
 """Of an entry, for the slopes of the room; a smaller difference [margins] is rounding."""
 ROUNDING = 1e-3
@@ -55,10 +59,11 @@ class SafetyFilter:
 
     It must do so along each trajectory of a fan (`engines.fan`): each head of the model, and the
     mean with η against us. Every imagined state has to be a margin inside, or, where the robot
-    isn't, no further out; and at the end the robot must be at rest, or so slow that on the way
-    to rest it wouldn't get out. Otherwise mixtures of the action and a backup are tried, then
-    the backup that was proved before: it is proved for this state, if what the robot did since
-    was in the fan (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al. 2022).
+    isn't, no further out, until the robot is as good as at rest; or to the fan's end, where it
+    has to be so slow that on the way to rest it wouldn't get out. Otherwise mixtures of the
+    action and a backup are tried, then what physics promises and the mean expects to end well,
+    and at last the backup that was proved before: it is proved for this state, if what the robot
+    did since was in the fan (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al. 2022).
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class SafetyFilter:
         expect: Expect,
         limits: Array,
         beta: float,
+        rule: BrakingRule | None = None,
     ) -> None:
         """Filter for a robot.
 
@@ -81,12 +87,13 @@ class SafetyFilter:
             expect: The model's mean, for the backups; likewise.
             limits: `(q,)` largest actions that the guard lets pass.
             beta: β, deviations of the model that are held possible.
+            rule: What physics promises; None: nothing is known of it.
         """
         self.spec = spec
         self.joints = Joints(spec, angles)
         self.beta = beta
         self._room, self._fans, self._expect = room, fans, expect
-        self._limits = limits
+        self._limits, self._rule = limits, rule
         self._stopped = self._stopped_by_actions()
         self.start_episode()
 
@@ -94,12 +101,26 @@ class SafetyFilter:
         """Forget where the robot began and what was proved."""
         self._home: Array | None = None
         self._proved: Backup | None = None
+        if self._rule is not None:
+            self._rule.reset()
 
     def check(self, state: Array, action: Array, wary: bool = False) -> Filtered:
-        """What may be sent in a state `(p,)` instead of `action` `(q,)`."""
-        share = np.clip(action / self._limits, -1.0, 1.0)
+        """What may be sent in a state `(p,)` instead of `action` `(q,)`.
+
+        `wary`: the robot does what its model didn't claim.
+        """
         if self._home is None:
             self._home = state[self.joints.positions].copy()
+        promised = self._rule is not None and not self._rule.check(state, action).overruled
+        found = self._find(state, action, wary, promised)
+        if self._rule is not None:
+            self._rule.obey(found.action)
+        return found
+
+    def _find(self, state: Array, action: Array, wary: bool, promised: bool) -> Filtered:
+        """`promised`: by physics the robot could still stop in time after the action."""
+        assert self._home is not None
+        share = np.clip(action / self._limits, -1.0, 1.0)
         beta = self.beta * (WARY if wary else 1.0)
         here, patterns = self._doubts(state)
         known = backups(self.spec, self.joints, state, self._home, self._expect)
@@ -120,6 +141,13 @@ class SafetyFilter:
                 return Filtered(first[found] * self._limits, True, asked, True)
             top = int(np.argmax(left))
             best = max(best, (float(left[top]), first[top]), key=lambda pair: pair[0])
+        # Where there are no data, all is held possible. What physics promises and the mean expects
+        # is let through there: of a robot that stands still nobody learns.
+        if promised and not wary:
+            for backup in known[::-1]:
+                fan = self._fans(state, share[None], backup, patterns, 0.0)
+                if self._left(fan, backup, here)[0][0] >= 0.0:
+                    return Filtered(action, False, -1, False)
         if self._proved is not None:
             held = np.clip(self.joints.shares(self._proved, state), -1.0, 1.0)
             return Filtered(held * self._limits, True, asked, False)
@@ -168,15 +196,24 @@ class SafetyFilter:
         found = self._room(states, efforts).reshape(count, lanes, horizon, -1)
         room = np.where(np.isfinite(found), found, -np.inf)
         beyond = room - np.minimum(INSIDE, here) + ROUNDING
-        last, before = room[:, :, -1], room[:, :, -2]
-        speeds = fan.states[:, :, -1, self.joints.velocities].astype(np.float64)
-        periods = np.minimum(backup.periods_to_rest(speeds), horizon)[..., None]
-        # What else moves doesn't come to rest by actions: in the same time again it must be in.
-        periods = np.where(self._stopped, periods, horizon)
+        speeds = fan.states[:, :, 1:, self.joints.velocities].astype(np.float64)
+        periods = np.minimum(backup.periods_to_rest(speeds), horizon)
         with np.errstate(invalid="ignore"):
-            rest = last + np.minimum(last - before, 0.0) * periods - np.minimum(here, 0.0)
+            slopes = np.minimum(np.diff(room, axis=2, prepend=room[:, :, :1]), 0.0)
+            # What else moves isn't stopped by actions: in the same time again it must be inside.
+            ways = np.where(self._stopped, periods[..., None], horizon)
+            rest = room + slopes * ways - np.minimum(here, 0.0)
         rest = np.where(np.isfinite(rest), rest, -np.inf) + ROUNDING
-        worst = np.minimum(beyond.min(axis=(1, 2)), rest.min(axis=1))
+        # A proof ends when the robot is as good as at rest, or with the fan, as it always does for
+        # what no action stops.
+        ends = periods <= RESTING
+        ends[:, :, : SHORTEST - 1], ends[:, :, -1] = False, True
+        until = np.minimum(np.minimum.accumulate(beyond, axis=2), rest)
+        until = np.where(ends[..., None], until, -np.inf)
+        end = until[..., self._stopped].min(axis=3, initial=np.inf).argmax(axis=2)
+        left = np.take_along_axis(until, end[..., None, None], axis=2)[:, :, 0]
+        left = np.where(self._stopped, left, until[:, :, -1])
+        worst = left.min(axis=1)
         return worst.min(axis=1), worst.argmin(axis=1)
 
 
@@ -208,4 +245,6 @@ def make_safety_filter(
         return bundle.run("dynamics", **inputs, action=actions)[0].astype(np.float64)
 
     fans = make_fans(bundle, periods, Joints(spec, manifest.angles), limits, compiled)
-    return SafetyFilter(spec, manifest.angles, room, fans, expect, limits, safety.filter_beta)
+    rule = braking_rule(bundle, safety)
+    beta = safety.filter_beta
+    return SafetyFilter(spec, manifest.angles, room, fans, expect, limits, beta, rule)
