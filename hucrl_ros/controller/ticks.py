@@ -183,7 +183,7 @@ class Counters:
     filtered: int = 0
     """Ticks whose action the safety filter or the braking rule changed."""
     unproved: int = 0
-    """Of them those in which the filter didn't know how to stop the robot within bounds."""
+    """Ticks in which the filter had no proof that the robot can be stopped within bounds."""
     bad_joint_states: int = 0
     repeated_joint_states: int = 0
     skipped_joint_states: int = 0
