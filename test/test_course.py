@@ -13,6 +13,7 @@ from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.course import (
     IN_FORCE,
     REPORTED,
+    Course,
     Heard,
     Signal,
     centred,
@@ -21,6 +22,7 @@ from hucrl_ros.bags.course import (
     is_faster,
     on_grid,
     repeats_commands,
+    roughness,
 )
 from hucrl_ros.bags.messages import deserialize, stamp_ns
 from hucrl_ros.bags.reader import read_episode
@@ -54,6 +56,35 @@ def test_what_was_so_half_a_window_before_is_put_there(rate):
     assert len(found.stamps_ns) == rate - np.ceil(age * rate)
     np.testing.assert_allclose(found.states[:, 1], 2 * seconds[: len(found.states)], atol=1e-9)
     np.testing.assert_array_equal(found.states[:, 0], states[: len(found.states), 0])
+
+
+def bouncing(time):
+    """A joint that turns evenly between two stops: position and velocity."""
+    phase = (3.0 * time + 0.35) % 4.0
+    return np.where(phase < 2, phase - 1.0, 3.0 - phase), np.where(phase < 2, 3.0, -3.0)
+
+
+def course_of(position, velocity):
+    states = np.stack([position, velocity], axis=1)
+    stamps = np.round(np.arange(len(states)) * PERIOD * 1e9).astype(np.int64)
+    steps = len(states) - 1
+    return Course(stamps, states, np.zeros((steps, 1)), np.ones(steps, bool), IN_FORCE)
+
+
+def test_a_joint_that_hits_stops_is_measured_well():
+    time = PERIOD * np.arange(400)
+    assert roughness(course_of(*bouncing(time)), 1, PERIOD) < 0.01
+
+
+def test_an_encoder_that_is_too_coarse_for_velocities_is_seen():
+    time, step, window = PERIOD * np.arange(400), 2 * math.pi / 1024, 0.002
+    swing = np.sin(2.0 * time)
+    before = np.sin(2.0 * (time - window))
+    known = course_of(swing, 2.0 * np.cos(2.0 * time))
+    assert roughness(known, 1, PERIOD) < 0.01
+    seen = np.round(swing / step) * step
+    rough = course_of(seen, (seen - np.round(before / step) * step) / window)
+    assert roughness(rough, 1, PERIOD) > 0.1
 
 
 # Means of what is piecewise constant.

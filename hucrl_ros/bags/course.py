@@ -20,6 +20,8 @@ Stamps = NDArray[np.int64]
 REPORTED = "efforts that the robot reports"
 IN_FORCE = "means of the commands in force"
 SENT = "commands"
+DEVIATION = 1.4826
+"""Standard deviations of a normal distribution in its median absolute deviation."""
 LONGEST_GAP = 0.5
 """Between two joint states of a driver faster than the control rate [control periods]: beyond,
 nobody knows well enough what was in the middle."""
@@ -202,8 +204,9 @@ def roughness(course: Course, joints: int, period: float) -> Array:
     """`(joints,)` how badly velocities fit the change of the positions, as a share of their own.
 
     It is the deviation of the mean velocity of two neighbours from the slope between them, over
-    that of the velocities: below 0.02 where a joint is measured well, above 0.1 where velocities
-    are differences of an encoder's steps.
+    that of the velocities: below 0.08 where a joint is measured well, above 0.1 where velocities
+    are differences of an encoder's steps. It is taken from the median, since a joint that hits a
+    stop changes its speed within a period.
 
     Args:
         course: Whose states begin with positions and velocities.
@@ -216,7 +219,8 @@ def roughness(course: Course, joints: int, period: float) -> Array:
     spread = velocities.std(axis=0)
     if not len(off):
         return np.zeros(joints)
-    share: Array = off.std(axis=0) / np.where(spread > 0, spread, np.inf)
+    usual = DEVIATION * np.median(np.abs(off - np.median(off, axis=0)), axis=0)
+    share: Array = usual / np.where(spread > 0, spread, np.inf)
     return share
 
 
