@@ -215,7 +215,7 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
     best = max(summary.episodes, key=lambda episode: episode.return_)
     optimum = make_task("pendulum", 0.1).optimum
     possible = f"{best.return_:.1f} of {optimum:g} possible"
-    player = f"{folder}/bundles/bundle_{best.index:03d}"
+    player = f"{folder}/bundles/bundle_{best.index:03d}" if best.index else "random efforts"
     assert rows[-1] == f"best return {possible}, in episode {best.index}, by {player}"
     slow = TickStatistics(p50=7.0, p99=8.0, p999=8.0, max=9.0)  # of 12.5 ms
     last = summary.episodes[-1].model_copy(update={"tick_ms": slow})

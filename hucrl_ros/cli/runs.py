@@ -169,6 +169,8 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     best = max(summary.episodes, key=lambda e: (not e.cut, e.return_))
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
     player = "" if best.bundle is None else f", by {root}/{best.bundle}"
+    if best.flown < run_folder.config.exploration.random_episodes:
+        player = ", by random efforts"
     print(f"best return {best.return_:.1f}{optimum}, in episode {best.index}{player}")
 
 
