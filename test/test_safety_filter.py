@@ -6,12 +6,11 @@ from bundle_factory import learned, shake
 from bundle_factory import write_bundle as write
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sliding_mass import Slide, SlideFans, filter_of, wall
+from sliding_mass import Slide, filter_of, wall
 
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import ModelSettings, SafetySettings
-from hucrl_ros.controller.backup import BRAKING, backups
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines.fan import Fan
 from hucrl_ros.controller.safety_filter import SafetyFilter, make_safety_filter
@@ -101,7 +100,8 @@ def test_doubt_keeps_a_robot_further_away():
             slide, filter_of(slide, wall(-1.0, 1.0, MARGIN)), [1.0] * 150, [0.0] * 150
         )
         reached.append(places.max())
-    assert max(reached[1:]) < reached[0] - 0.01
+    assert reached == sorted(reached, reverse=True)
+    assert reached[0] - reached[-1] > 0.02
 
 
 def test_a_wary_filter_holds_more_possible():
@@ -141,21 +141,6 @@ def test_what_no_action_stops_has_to_be_inside_in_the_same_time_again(joint, all
     found = SafetyFilter(spec, (), room, fans, expect, np.ones(1), 1.0)
     let = found.check(np.array([0.0, 0.0, 0.1, 0.1]), np.zeros(1))
     assert let.proved == allowed
-
-
-def test_a_proof_ends_when_the_robot_is_at_rest():
-    """Later the mass is pushed on by all doubt, and a backup that only brakes lets it creep."""
-    slide = Slide(gain=1.0, doubt=0.05)
-    found = filter_of(slide, wall(-1.0, 1.0, MARGIN), horizon=60)
-    found.check(np.zeros(2), np.zeros(1))
-    near = np.array([1.0 - 2.5 * MARGIN, 0.0])
-    creeps = 60 * slide.period * slide.doubt / BRAKING
-    assert creeps > 2.5 * MARGIN
-    _, brake = backups(slide.spec, found.joints, near, near[:1], found._expect)
-    fan = SlideFans(slide, 60)(near, np.zeros((1, 1)), brake, np.array([[1.0, 1.0]]), 1.0)
-    left, _ = found._left(fan, brake, np.array([2.5]))
-    assert fan.states[0, 0, -1, 0] > 1.0 - MARGIN
-    assert left[0] >= 0.0
 
 
 def test_what_is_not_finite_is_not_let_through():

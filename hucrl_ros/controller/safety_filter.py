@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
-from hucrl_ros.controller.backup import BRAKING, Array, Backup, Expect, Joints, backups
+from hucrl_ros.controller.backup import Array, Backup, Expect, Joints, backups
 from hucrl_ros.controller.braking import BrakingRule, braking_rule
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import make_fans
@@ -28,9 +28,6 @@ PUSHED = 8
 """Constraints against which η pushes: those with the least room."""
 SHORTEST, LONGEST = 5, 60
 """Periods that a backup is followed for."""
-RESTING = 1.0 / BRAKING + 0.5
-"""`Backup.periods_to_rest` of a robot that is as good as at rest: half of what action it has left
-is enough to brake as fast as it ever does."""
 STEP, FLAT = 1e-2, 1e-4
 """Of an entry, for the slopes of the room; a smaller difference [margins] is rounding."""
 ROUNDING = 1e-3
@@ -59,11 +56,11 @@ class SafetyFilter:
 
     It must do so along each trajectory of a fan (`engines.fan`): each head of the model, and the
     mean with η against us. Every imagined state has to be a margin inside, or, where the robot
-    isn't, no further out, until the robot is as good as at rest; or to the fan's end, where it
-    has to be so slow that on the way to rest it wouldn't get out. Otherwise mixtures of the
-    action and a backup are tried, then what physics promises and the mean expects to end well,
-    and at last the backup that was proved before: it is proved for this state, if what the robot
-    did since was in the fan (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al. 2022).
+    isn't, no further out; and at the end the robot must be at rest, or so slow that on the way
+    to rest it wouldn't get out. Otherwise mixtures of the action and a backup are tried, then
+    what physics promises and the mean expects to end well, and at last the backup that was proved
+    before: it is proved for this state, if what the robot did since was in the fan (Wabersich &
+    Zeilinger 2018; Koller et al. 2018; Curi et al. 2022).
     """
 
     def __init__(
@@ -196,24 +193,15 @@ class SafetyFilter:
         found = self._room(states, efforts).reshape(count, lanes, horizon, -1)
         room = np.where(np.isfinite(found), found, -np.inf)
         beyond = room - np.minimum(INSIDE, here) + ROUNDING
-        speeds = fan.states[:, :, 1:, self.joints.velocities].astype(np.float64)
-        periods = np.minimum(backup.periods_to_rest(speeds), horizon)
+        last, before = room[:, :, -1], room[:, :, -2]
+        speeds = fan.states[:, :, -1, self.joints.velocities].astype(np.float64)
+        periods = np.minimum(backup.periods_to_rest(speeds), horizon)[..., None]
+        # What else moves doesn't come to rest by actions: in the same time again it must be in.
+        periods = np.where(self._stopped, periods, horizon)
         with np.errstate(invalid="ignore"):
-            slopes = np.minimum(np.diff(room, axis=2, prepend=room[:, :, :1]), 0.0)
-            # What else moves isn't stopped by actions: in the same time again it must be inside.
-            ways = np.where(self._stopped, periods[..., None], horizon)
-            rest = room + slopes * ways - np.minimum(here, 0.0)
+            rest = last + np.minimum(last - before, 0.0) * periods - np.minimum(here, 0.0)
         rest = np.where(np.isfinite(rest), rest, -np.inf) + ROUNDING
-        # A proof ends when the robot is as good as at rest, or with the fan, as it always does for
-        # what no action stops.
-        ends = periods <= RESTING
-        ends[:, :, : SHORTEST - 1], ends[:, :, -1] = False, True
-        until = np.minimum(np.minimum.accumulate(beyond, axis=2), rest)
-        until = np.where(ends[..., None], until, -np.inf)
-        end = until[..., self._stopped].min(axis=3, initial=np.inf).argmax(axis=2)
-        left = np.take_along_axis(until, end[..., None, None], axis=2)[:, :, 0]
-        left = np.where(self._stopped, left, until[:, :, -1])
-        worst = left.min(axis=1)
+        worst = np.minimum(beyond.min(axis=(1, 2)), rest.min(axis=1))
         return worst.min(axis=1), worst.argmin(axis=1)
 
 
