@@ -6,6 +6,7 @@ import shutil
 import pytest
 import torch
 from own_robots import PENDULUM, write
+from safetensors.torch import load_file
 from tiny_learning import STEPS, short_episodes, tiny_config  # noqa: F401
 
 from hucrl_ros.cli import main
@@ -15,10 +16,10 @@ from hucrl_ros.errors import ConfigError, LearningError, RunError
 from hucrl_ros.experiments.train import train
 from hucrl_ros.learning.dataset import join_transitions
 from hucrl_ros.learning.learner import Learner
-from hucrl_ros.learning.prior import prior_episodes
+from hucrl_ros.learning.prior import prior_episodes, prior_weights
 from hucrl_ros.models.ensemble import Ensemble
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.prepare import RunOptions, prepare_run, taught_run
 from hucrl_ros.tasks import make_task
 
 pytestmark = pytest.mark.usefixtures("short_episodes")
@@ -236,9 +237,27 @@ def test_a_resumed_run_begins_with_no_other(source, tmp_path):
 
 def test_policies_of_other_settings_are_refused_in_one_line(source, tmp_path):
     run = begun(source.root, tmp_path / "real", **{"search.policy_layers": (4,)})
-    with pytest.raises(LearningError, match="strategy, model or layers aren't those") as caught:
+    with pytest.raises(LearningError, match="model or layers aren't those") as caught:
         Learner(run.config, run)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "thompson", "optimistic"])
+def test_a_run_explores_by_another_strategy_from_what_was_taught(strategy, source, tmp_path):
+    """Policies and critic are the taught ones; only η is new."""
+    taught = taught_run(
+        source, RunOptions("pendulum", None, tiny(strategy="greedy"), tmp_path / "t")
+    )
+    Learner(taught.config, taught).learn(lambda phase, share: None)
+    run = begun(taught.root, tmp_path / "real", strategy=strategy)
+    learner = Learner(run.config, run)
+    known = load_file(prior_weights(run))
+    own = learner._modules.state_dict()
+    policy = [name for name in known if name.startswith(("actors.policy.", "step.model."))]
+    assert policy
+    assert all(own[name].equal(known[name]) for name in policy)
+    learner.learn(lambda phase, share: None)
+    assert read_manifest(run.bundle(0)).strategy == strategy
 
 
 def test_a_model_that_knows_no_weights_is_refused_unless_they_are_0_or_1(

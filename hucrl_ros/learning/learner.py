@@ -122,9 +122,9 @@ class Learner:
         self._initial = self._untrained
         inherited = prior_weights(run)
         if inherited is not None:
-            self._load(
-                inherited, "strategy, model or layers aren't those of the run that it is of"
-            )
+            # What was taught for a task may be explored from.
+            other = RunFolder(run.prior).config.strategy != config.strategy
+            self._load(inherited, "model or layers aren't those of the run that it is of", other)
             self._initial = {k: v.clone() for k, v in self._modules.state_dict().items()}
         self._recorded: list[RecordedEpisode] = []
         kept = run.newest_checkpoint()
@@ -356,10 +356,10 @@ class Learner:
             return
         self._load(path, "not this run's weights, or of another version of this program")
 
-    def _load(self, path: Path, reason: str) -> None:
+    def _load(self, path: Path, reason: str, other_strategy: bool = False) -> None:
         try:
             weights = load_file(path)
-            if self._steered or self._strategy_in(path) is not None:
+            if other_strategy or self._steered or self._strategy_in(path) is not None:
                 weights = self._with_own_policies(weights)
             self._modules.load_state_dict(weights)
         except (SafetensorError, OSError, RuntimeError) as error:
