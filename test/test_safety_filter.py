@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sliding_mass import Slide, filter_of, wall
 
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import ModelSettings, SafetySettings
 from hucrl_ros.controller.bundle import load_bundle
@@ -18,6 +19,7 @@ from hucrl_ros.experiments.train import train
 from hucrl_ros.run.prepare import RunOptions, prepare_run
 
 MARGIN = 0.05
+POST = str(share_directory() / "config" / "examples" / "reacher_post" / "reacher_post.yaml")
 
 
 def drive(slide, found, wanted, eta, start=(0.0, 0.0)):
@@ -282,6 +284,18 @@ def test_a_backup_does_no_more_than_the_guard_lets_pass(tmp_path, compiled):
         let = [found.check(state, wanted, wary=True) for state in states]
         assert max(abs(each.action[0]) for each in let) <= factor * limit * (1.0 + 1e-9)
         assert any(each.overruled for each in let)
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])
+def test_an_arm_each_joint_of_which_has_a_motor_is_filtered(tmp_path, compiled):
+    """Nothing moves by itself; regions and links are limited, not joints alone."""
+    bundle = untrained_bundle(tmp_path / "bundle", POST, ModelSettings(heads=2, layers=(8,)))
+    spec = bundle.manifest.spec
+    found = make_safety_filter(bundle, SafetySettings(filter=True), compiled)
+    assert found._stopped.all()
+    let = found.check(np.zeros(spec.state_dim), np.array(spec.effort_limits))
+    assert np.isfinite(let.action).all()
+    assert let.overruled, "nothing is known, and the arm would fly against the post"
 
 
 @pytest.mark.slow

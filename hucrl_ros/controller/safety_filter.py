@@ -174,6 +174,8 @@ class SafetyFilter:
             np.arange(2 * joints), [*self.joints.positions, *self.joints.velocities]
         )
         states = draws.uniform(-1.0, 1.0, (POSES, spec.state_dim))
+        if not len(free):  # A graph needs at least one state.
+            return np.ones(self._room(states, np.zeros((POSES, spec.action_dim))).shape[1], bool)
         moved = np.repeat(states, len(free), axis=0)
         for row, entry in enumerate(free):
             moved[row :: len(free), entry] += 1.0
