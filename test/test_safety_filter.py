@@ -1,5 +1,7 @@
 """The safety filter: what it lets through can be stopped, whatever the model holds possible."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from bundle_factory import learned, shake
@@ -9,7 +11,6 @@ from hypothesis import strategies as st
 from sliding_mass import Slide, filter_of, wall
 
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
-from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import ModelSettings, SafetySettings
 from hucrl_ros.controller.bundle import load_bundle
@@ -19,7 +20,7 @@ from hucrl_ros.experiments.train import train
 from hucrl_ros.run.prepare import RunOptions, prepare_run
 
 MARGIN = 0.05
-POST = str(share_directory() / "config" / "examples" / "reacher_post" / "reacher_post.yaml")
+POST = str(Path(__file__).with_name("reacher_post.yaml"))
 
 
 def drive(slide, found, wanted, eta, start=(0.0, 0.0)):
