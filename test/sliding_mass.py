@@ -68,10 +68,13 @@ def filter_of(slide, room, beta=1.0, horizon=30, promised=0.0):
     def expect(states, shares):
         return slide.step(states, shares, 0.0)
 
+    def deviate(states, shares):
+        return slide.step(states, shares, 1.0) - expect(states, shares)
+
     fans = SlideFans(slide, horizon)
     motors = Motors(*[(promised * slide.gain / slide.period,)] * 2)
     rule = BrakingRule(slide.spec, room, (1.0,), motors) if promised else None
-    return SafetyFilter(slide.spec, (), room, fans, expect, np.ones(1), beta, rule)
+    return SafetyFilter(slide.spec, (), room, fans, expect, deviate, np.ones(1), beta, rule)
 
 
 def wall(low, high, margin):

@@ -71,6 +71,8 @@ def test_each_head_is_followed_along_its_own_trajectory(bundle):
     for head in range(3):
         expected = followed(FIRST, of_head(head))
         np.testing.assert_allclose(fan.states[:, head], expected, 2e-4, 2e-4)
+    believed = fans(STATE, FIRST, BACKUP, PATTERNS, 0.0)
+    assert believed.states.shape[1] == 3, "at β = 0 the mean is believed, no head is asked"
 
 
 @pytest.mark.parametrize("kind", ["compiled", "graph"])

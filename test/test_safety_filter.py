@@ -1,6 +1,7 @@
 """The safety filter: what it lets through can be stopped, whatever the model holds possible."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from sliding_mass import Slide, filter_of, wall
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import ModelSettings, SafetySettings
+from hucrl_ros.controller.backup import Joints
+from hucrl_ros.controller.braking import BrakingRule, Motors
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines.fan import Fan
 from hucrl_ros.controller.safety_filter import SafetyFilter, make_safety_filter
@@ -141,7 +144,10 @@ def test_what_no_action_stops_has_to_be_inside_in_the_same_time_again(joint, all
     def room(states, actions):
         return (0.15 - states[:, entry : entry + 1]) / 0.01
 
-    found = SafetyFilter(spec, (), room, fans, expect, np.ones(1), 1.0)
+    def deviate(states, shares):
+        return np.zeros_like(states)
+
+    found = SafetyFilter(spec, (), room, fans, expect, deviate, np.ones(1), 1.0)
     let = found.check(np.array([0.0, 0.0, 0.1, 0.1]), np.zeros(1))
     assert let.proved == allowed
 
@@ -213,6 +219,77 @@ def test_what_little_is_known_of_stays_inside_by_what_is_promised():
     assert abs(places).max() <= 1.0
     assert places.max() > 0.6
     assert overruled > 0
+
+
+class Pair(NamedTuple):
+    """Two masses side by side, and what the filter asks about them."""
+
+    doubts: tuple[float, float] = (1.0, 1.0)
+
+    @property
+    def spec(self):
+        return RobotSpec("pair", ("left", "right"), ("left", "right"), (1.0, 1.0), 0.05)
+
+    def filter(self, seen, room, promised=0.0):
+        """`seen`: takes the patterns of η that are asked for."""
+        spec, slide = self.spec, Slide(gain=0.5)
+
+        def expect(states, shares):
+            moved = slide.gain * shares
+            places = states[:, :2] + spec.period * (states[:, 2:] + 0.5 * moved)
+            return np.concatenate([places, states[:, 2:] + moved], axis=1)
+
+        def deviate(states, shares):
+            return np.tile(self.doubts, (len(states), 2))
+
+        joints = Joints(spec, ())
+
+        def fans(state, first, backup, patterns, beta):
+            seen.append(patterns)
+            shares = np.repeat(first[:, None], len(patterns), axis=1)
+            now = np.broadcast_to(state, (*shares.shape[:2], 4))
+            states, actions = [now], []
+            for _ in range(20):
+                shares = np.clip(shares, -1.0, 1.0)
+                actions.append(shares)
+                flat = expect(now.reshape(-1, 4), shares.reshape(-1, 2))
+                now = flat.reshape(now.shape) + beta * patterns * np.tile(self.doubts, 2)
+                states.append(now)
+                shares = joints.shares(backup, now)
+            return Fan(np.stack(states, axis=2), np.stack(actions, axis=2))
+
+        motors = Motors((0.5 / spec.period,) * 2, (0.5 / spec.period,) * 2)
+        rule = BrakingRule(spec, room, (1.0, 1.0), motors) if promised else None
+        return SafetyFilter(spec, (), room, fans, expect, deviate, np.ones(2), 1.0, rule)
+
+
+@pytest.mark.parametrize("doubts", [(1.0, 1.0), (3.0, 4.0), (0.0, 0.0)])
+def test_eta_of_several_joints_is_the_worst_of_its_length(doubts):
+    """No η of length 1 brings x + y further than Σ(1, 1)/‖Σ(1, 1)‖ does: by ‖Σ(1, 1)‖."""
+    seen = []
+
+    def room(states, actions):
+        return (5.0 - states[:, :1] - states[:, 1:2]) / 0.1
+
+    Pair(doubts).filter(seen, room).check(np.zeros(4), np.zeros(2))
+    eta = seen[0]
+    sigma = np.array(doubts) if any(doubts) else np.ones(2)
+    assert eta.shape == (2, 4)
+    for block in (eta[:, :2], eta[:, 2:]):
+        assert np.linalg.norm(block, axis=1) == pytest.approx([1.0, 1.0], abs=1e-5)
+        assert abs(block @ sigma) == pytest.approx(np.linalg.norm(sigma) * np.ones(2), rel=1e-5)
+
+
+def test_where_one_joint_has_to_brake_the_others_may_do_what_was_wanted():
+    """The left one is about to leave; the model, which holds all possible, proves nothing."""
+    state, wanted = np.array([0.75, 0.0, 1.0, 0.0]), np.array([1.0, 0.6])
+    room = wall(-1.0, 1.0, MARGIN)
+    alone = Pair((9.0, 9.0)).filter([], room).check(state, wanted)
+    let = Pair((9.0, 9.0)).filter([], room, promised=1.0).check(state, wanted)
+    assert (let.overruled, let.proved, let.constraint) == (True, False, 0)
+    assert let.action[0] < 0.0
+    assert let.action[1] == pytest.approx(0.6)
+    assert alone.action[1] != pytest.approx(0.6)
 
 
 def case(draw_of):

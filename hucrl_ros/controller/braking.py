@@ -55,6 +55,8 @@ class Checked(NamedTuple):
     constraint: int
     """Number of the constraint that the wanted one would have broken worst, K for the largest
     speed; -1: none."""
+    one_brakes: bool
+    """One joint brakes, the others do what was wanted."""
 
 
 class BrakingRule:
@@ -128,6 +130,7 @@ class BrakingRule:
             action=candidates[chosen],
             overruled=not np.array_equal(candidates[chosen], candidates[0]),
             constraint=-1 if fine[0] else int(np.argmin(lacking[0])),
+            one_brakes=0 < chosen < len(candidates) - 1,
         )
 
     def obey(self, action: Array, coming: Sequence[InForce] = ()) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.backup import Array, Backup, Expect, Joints, backups
-from hucrl_ros.controller.braking import BrakingRule, braking_rule
+from hucrl_ros.controller.braking import BrakingRule, Checked, braking_rule
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import make_fans
 from hucrl_ros.controller.engines.fan import Fan, FanEngine
@@ -32,6 +32,8 @@ STEP, FLAT = 1e-2, 1e-4
 """Of an entry, for the slopes of the room; a smaller difference [margins] is rounding."""
 ROUNDING = 1e-3
 """[margins]"""
+NO_DOUBT = 1e-6
+"""Added to deviations, so that noise has a direction where the model has none."""
 POSES = 32
 """In which it is tried what a constraint depends on."""
 WARY = 2.0
@@ -70,6 +72,7 @@ class SafetyFilter:
         room: Room,
         fans: FanEngine,
         expect: Expect,
+        deviate: Expect,
         limits: Array,
         beta: float,
         rule: BrakingRule | None = None,
@@ -82,6 +85,7 @@ class SafetyFilter:
             room: What the constraints leave.
             fans: Imagines; its shares are of `limits`.
             expect: The model's mean, for the backups; likewise.
+            deviate: Deviation of what it predicts, all doubts together; likewise.
             limits: `(q,)` largest actions that the guard lets pass.
             beta: β, deviations of the model that are held possible.
             rule: What physics promises; None: nothing is known of it.
@@ -89,7 +93,7 @@ class SafetyFilter:
         self.spec = spec
         self.joints = Joints(spec, angles)
         self.beta = beta
-        self._room, self._fans, self._expect = room, fans, expect
+        self._room, self._fans, self._expect, self._deviate = room, fans, expect, deviate
         self._limits, self._rule = limits, rule
         self._stopped = self._stopped_by_actions()
         self.start_episode()
@@ -108,18 +112,18 @@ class SafetyFilter:
         """
         if self._home is None:
             self._home = state[self.joints.positions].copy()
-        promised = self._rule is not None and not self._rule.check(state, action).overruled
+        promised = self._rule.check(state, action) if self._rule is not None else None
         found = self._find(state, action, wary, promised)
         if self._rule is not None:
             self._rule.obey(found.action)
         return found
 
-    def _find(self, state: Array, action: Array, wary: bool, promised: bool) -> Filtered:
-        """`promised`: by physics the robot could still stop in time after the action."""
+    def _find(self, state: Array, action: Array, wary: bool, promised: Checked | None) -> Filtered:
+        """`promised`: after what action the robot could still stop in time, by physics."""
         assert self._home is not None
         share = np.clip(action / self._limits, -1.0, 1.0)
         beta = self.beta * (WARY if wary else 1.0)
-        here, patterns = self._doubts(state)
+        here, patterns = self._doubts(state, share)
         known = backups(self.spec, self.joints, state, self._home, self._expect)
         best, asked = (-math.inf, share), -1
         # Mostly the first one is let through; the more are tried at once, the longer it takes.
@@ -140,31 +144,37 @@ class SafetyFilter:
             best = max(best, (float(left[top]), first[top]), key=lambda pair: pair[0])
         # Where there are no data, all is held possible. What physics promises and the mean expects
         # is let through there: of a robot that stands still nobody learns.
-        if promised and not wary:
+        if promised is not None and not wary and (not promised.overruled or promised.one_brakes):
+            first = np.clip(promised.action / self._limits, -1.0, 1.0)[None]
             for backup in known[::-1]:
-                fan = self._fans(state, share[None], backup, patterns, 0.0)
+                fan = self._fans(state, first, backup, patterns, 0.0)
                 if self._left(fan, backup, here)[0][0] >= 0.0:
-                    return Filtered(action, False, -1, False)
+                    constraint = asked if promised.overruled else -1
+                    return Filtered(promised.action, promised.overruled, constraint, False)
         if self._proved is not None:
             held = np.clip(self.joints.shares(self._proved, state), -1.0, 1.0)
             return Filtered(held * self._limits, True, asked, False)
         return Filtered(best[1] * self._limits, True, asked, False)
 
-    def _doubts(self, state: Array) -> tuple[NDArray[np.floating], Array]:
-        """Room at a state `(K,)`, and signs of η `(P, m)`: towards each constraint and away.
+    def _doubts(self, state: Array, share: Array) -> tuple[NDArray[np.floating], Array]:
+        """Room at a state `(K,)`, and η `(P, m)`: towards each constraint and away from it.
 
-        What pushes a position pushes its speed, too.
+        Each is the worst of its length: of the doubts of several joints not all are at their
+        worst at once. What pushes a position pushes its speed, too.
         """
         moving, joints = self.spec.predicted_dim, len(self.spec.joint_names)
         states = np.concatenate([state[None], state + STEP * np.eye(moving, len(state))])
         room = self._room(states, np.zeros((len(states), self.spec.action_dim)))
         change = room[1:] - room[0]
-        slopes = np.sign(np.where(abs(change) > FLAT, change, 0.0)).T
+        slopes = np.where(abs(change) > FLAT, change, 0.0).T
         slopes = slopes[np.argsort(room[0])[:PUSHED]]
         places, speeds = slopes[:, :joints], slopes[:, joints : 2 * joints]
         speeds[speeds == 0.0] = places[speeds == 0.0]
-        signs = np.unique(np.concatenate([slopes, -slopes]), axis=0)
-        return room[0], signs
+        worst = slopes * (self._deviate(state[None], share[None]) + NO_DOUBT)
+        for entries in np.split(worst, [joints, 2 * joints], axis=1):
+            lengths = np.linalg.norm(entries, axis=1, keepdims=True)
+            entries /= np.where(lengths > 0.0, lengths, 1.0)
+        return room[0], np.unique(np.concatenate([worst, -worst]), axis=0)
 
     def _stopped_by_actions(self) -> NDArray[np.bool_]:
         """Whether each constraint is one of actuated joints alone `(K,)`."""
@@ -229,12 +239,19 @@ def make_safety_filter(
         inputs = {"state": states.astype(np.float32), "action": actions.astype(np.float32)}
         return bundle.run("constraints", **inputs)[0]
 
-    def expect(states: Array, shares: Array) -> Array:
+    def predict(states: Array, shares: Array) -> list[Array]:
         inputs = {"state": states.astype(np.float32)}
         actions = (shares * limits).astype(np.float32)
-        return bundle.run("dynamics", **inputs, action=actions)[0].astype(np.float64)
+        return [a.astype(np.float64) for a in bundle.run("dynamics", **inputs, action=actions)]
+
+    def expect(states: Array, shares: Array) -> Array:
+        return predict(states, shares)[0]
+
+    def deviate(states: Array, shares: Array) -> Array:
+        _, epistemic, aleatoric = predict(states, shares)
+        return epistemic + aleatoric
 
     fans = make_fans(bundle, periods, Joints(spec, manifest.angles), limits, compiled)
     rule = braking_rule(bundle, safety)
     beta = safety.filter_beta
-    return SafetyFilter(spec, manifest.angles, room, fans, expect, limits, beta, rule)
+    return SafetyFilter(spec, manifest.angles, room, fans, expect, deviate, limits, beta, rule)

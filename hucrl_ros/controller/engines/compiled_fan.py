@@ -59,7 +59,8 @@ class CompiledFans:
             program.weights[first_bias : first_bias + len(policy.biases)] = policy.biases
         before = self._joints.shares(backup, state)
         offsets = (first - before).astype(np.float32)
-        fans = [self._roll(head, 1, state, offsets[:, None], None) for head in self._heads]
+        heads = self._heads if beta > 0.0 else ()
+        fans = [self._roll(head, 1, state, offsets[:, None], None) for head in heads]
         shifted = self._shifted._replace(beta=np.float32(beta))
         every = np.broadcast_to(offsets[:, None], (len(first), len(patterns), offsets.shape[1]))
         fans.append(self._roll(shifted, 0, state, every, patterns.astype(np.float32)))

@@ -1,7 +1,7 @@
 """Fans: where a robot might be led by an action and a backup policy, all doubts of it against us.
 
-Each trajectory takes one head of the model at its word, or the mean with η fixed at one pattern of
-signs and a share of the noise that adds up to two deviations of its sum.
+Each trajectory takes one head of the model at its word, or the mean with η fixed at one pattern
+and a share of the noise that adds up to two deviations of its sum.
 """
 
 from typing import NamedTuple, Protocol
@@ -36,7 +36,8 @@ class FanEngine(Protocol):
             first: `(C, q)` actions of the first period, in [-1, 1].
             backup: What acts afterwards.
             patterns: `(P, m)` η in [-1, 1], each held along its trajectory.
-            beta: β, deviations of the model that η = 1 is worth.
+            beta: β, deviations of the model that η = 1 is worth; at 0 the mean is believed, and
+                no head is asked.
         """
 
 
