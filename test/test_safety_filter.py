@@ -23,7 +23,7 @@ from hucrl_ros.experiments.train import train
 from hucrl_ros.run.prepare import RunOptions, prepare_run
 
 MARGIN = 0.05
-POST = str(Path(__file__).with_name("reacher_post.yaml"))
+ARMS = [str(Path(__file__).with_name(name)) for name in ("reacher_post.yaml", "pusher_fence.yaml")]
 
 
 def drive(slide, found, wanted, eta, start=(0.0, 0.0)):
@@ -364,16 +364,17 @@ def test_a_backup_does_no_more_than_the_guard_lets_pass(tmp_path, compiled):
         assert any(each.overruled for each in let)
 
 
+@pytest.mark.parametrize("arm", ARMS, ids=["post", "fence"])
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])
-def test_an_arm_each_joint_of_which_has_a_motor_is_filtered(tmp_path, compiled):
+def test_an_arm_each_joint_of_which_has_a_motor_is_filtered(tmp_path, arm, compiled):
     """Nothing moves by itself; regions and links are limited, not joints alone."""
-    bundle = untrained_bundle(tmp_path / "bundle", POST, ModelSettings(heads=2, layers=(8,)))
+    bundle = untrained_bundle(tmp_path / "bundle", arm, ModelSettings(heads=2, layers=(8,)))
     spec = bundle.manifest.spec
     found = make_safety_filter(bundle, SafetySettings(filter=True), compiled)
     assert found._stopped.all()
     let = found.check(np.zeros(spec.state_dim), np.array(spec.effort_limits))
     assert np.isfinite(let.action).all()
-    assert let.overruled, "nothing is known, and the arm would fly against the post"
+    assert let.overruled, "nothing is known, and the arm would fly out"
 
 
 @pytest.mark.slow
