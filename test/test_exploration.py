@@ -357,6 +357,22 @@ def test_a_margin_less_of_room_costs_the_range_of_the_rewards(strategy, scale):
     torch.testing.assert_close(step.reward(task, state, action), earned - scale * 5.0 * paid)
 
 
+def test_what_is_outside_costs_more_and_in_every_search():
+    step, (state, action, *_) = (
+        step_of("greedy", ShortRail(0.0), constraint_penalty=0.0, outside_penalty=3.0),
+        drawn(),
+    )
+    task = step.model.task
+    assert step.pays(task)
+    rooms = ShortRail(0.0).room(state, action)
+    outside = torch.tensor([sum(min(max(-float(r), 0.0), 1.0) for r in row) for row in rooms])
+    assert 0 < (outside > 0).sum() < len(outside)
+    expected = task.reward(state, action) - 3.0 * 5.0 * outside
+    torch.testing.assert_close(step.reward(task, state, action), expected)
+    with step.counting(task, 0.0):  # as a gentle search begins
+        torch.testing.assert_close(step.reward(task, state, action), expected)
+
+
 @pytest.mark.parametrize("strategy", ["sombrl", "opax"])
 def test_nothing_is_to_be_learned_beyond_a_constraint(strategy):
     step, (state, action, *_) = step_of(strategy, ShortRail(0.0)), drawn()

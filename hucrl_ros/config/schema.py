@@ -147,6 +147,9 @@ class ExplorationSettings(Settings):
     constraint_penalty: float = Field(0.2, ge=0)
     """What a step costs in imagination that comes a margin nearer to a constraint than two margins
     inside, three at most; 0: nothing [range of the task's rewards]."""
+    outside_penalty: float = Field(0.0, ge=0)
+    """What a step costs besides that is a margin or more beyond a constraint; what the safety
+    filter won't let happen shouldn't look like the shorter way [range of the task's rewards]."""
     random_episodes: int = Field(1, ge=0)
     """Episodes of random efforts before the first learned one; 0 with `--from` alone, where it is
     the default [1]."""

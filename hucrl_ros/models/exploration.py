@@ -72,24 +72,31 @@ class ImaginedDynamics(nn.Module, ABC):
         """What plans and policies are to maximise: `earned`, less what is paid for constraints.
 
         A margin less of room costs a share of the range of the task's rewards, and all that a step
-        would tell of the model: there is nothing to be learned beyond a constraint.
+        would tell of the model: there is nothing to be learned beyond a constraint. The first
+        margin beyond it costs `outside_penalty` as well.
         """
         earned = self.earned(task, state, action)
         if not self.pays(task):
             return earned
-        missing = (WANTED - task.room(state, action)).clamp(0.0, MOST).sum(dim=-1)
+        room = task.room(state, action)
+        missing = (WANTED - room).clamp(0.0, MOST).sum(dim=-1)
         bonus = self.bonus(state, action)
         price = self.settings.constraint_penalty * task.reward_range
         whole = price if bonus is None else price + bonus
-        return earned - self._share * whole * missing
+        paid = self._share * whole * missing
+        if self.settings.outside_penalty > 0:  # Whatever the share: no search begins out there.
+            outside = (-room).clamp(0.0, 1.0).sum(dim=-1)
+            paid = paid + self.settings.outside_penalty * task.reward_range * outside
+        return earned - paid
 
     def pays(self, task: Task) -> bool:
         """Whether `reward` is another one than `earned`."""
-        return bool(task.constraint_names) and self.settings.constraint_penalty > 0
+        prices = self.settings.constraint_penalty + self.settings.outside_penalty
+        return bool(task.constraint_names) and prices > 0
 
     @contextmanager
     def counting(self, task: Task, share: float) -> Iterator[None]:
-        """Inside, so much of the action penalty and of what is paid for constraints counts."""
+        """Inside, so much of the action penalty and of what margins cost counts."""
         self._share = share
         try:
             with task.counting(share):
