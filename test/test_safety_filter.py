@@ -14,11 +14,11 @@ from sliding_mass import Slide, filter_of, wall
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import ModelSettings, SafetySettings
-from hucrl_ros.controller.backup import Joints
+from hucrl_ros.controller.backup import BRAKING, Joints, backups
 from hucrl_ros.controller.braking import BrakingRule, Motors
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines.fan import Fan
-from hucrl_ros.controller.safety_filter import SafetyFilter, make_safety_filter
+from hucrl_ros.controller.safety_filter import BLENDS, SafetyFilter, make_safety_filter
 from hucrl_ros.experiments.train import train
 from hucrl_ros.run.prepare import RunOptions, prepare_run
 
@@ -180,6 +180,52 @@ def test_the_backup_proved_before_acts_where_nothing_is_proved():
     assert let.action[0] < 0.0  # It brakes.
 
 
+def test_who_is_kept_by_an_old_proof_stays_where_it_came_to_rest():
+    """Something pushes that the model doesn't know; by damping alone the mass would creep on."""
+    slide, pushed = Slide(), Slide(slope=0.05)
+    state, horizon = np.array([0.2, 0.4]), 30
+    rooms = [wall(-1.0, 1.0, MARGIN)]
+
+    def room(states, actions):
+        return rooms[0](states, actions)
+
+    found = filter_of(slide, room, horizon=horizon)
+    assert found.check(state, np.zeros(1)).proved
+    found._remember(backups(slide.spec, found.joints, state, state[:1], found._expect)[-1])
+    # There is room here, and none in any fan.
+    rooms[0] = lambda states, actions: np.full((len(states), 1), 5.0 if len(states) < 9 else -5.0)
+    places = []
+    for _ in range(400):
+        let = found.check(state, np.ones(1))
+        assert not let.proved
+        state = pushed.step(state, let.action, 0.0)
+        places.append(state[0])
+    creeping = slide.period * pushed.slope / BRAKING  # in a period
+    assert places[horizon - 1] - places[horizon - 2] == pytest.approx(creeping, rel=0.1)
+    assert places[-1] - places[horizon] < 0.05 < 400 * creeping
+
+
+def test_a_mixture_is_looked_for_only_beside_a_backup_that_ends_well():
+    slide, asked = Slide(), []
+    found = filter_of(slide, wall(-1.0, 1.0, MARGIN))
+    fans = found._fans
+
+    def counted(state, first, *rest):
+        asked.append(len(first))
+        return fans(state, first, *rest)
+
+    found._fans = counted
+    found.check(np.zeros(2), np.zeros(1))
+    assert asked == [2], "one fan where the action may be sent"
+    del asked[:]
+    between = found.check(np.array([0.9, 0.3]), np.ones(1))
+    assert (between.overruled, between.proved) == (True, True)
+    assert asked == [2, 2, len(BLENDS)]
+    del asked[:]
+    assert not found.check(np.array([0.9, 8.0]), np.ones(1)).proved
+    assert asked == [2, 2], "nothing stops this one"
+
+
 UNKNOWN = Slide(gain=0.5, doubt=2.0)
 """A mass that the model knows next to nothing of: whatever it does, it may get out."""
 
@@ -204,6 +250,21 @@ def test_the_mean_is_asked_even_if_physics_promises_to_stop():
     room, state = wall(-1.0, 1.0, MARGIN), np.array([0.5, 0.5])
     pulled = UNKNOWN._replace(slope=0.6)
     assert filter_of(pulled, room, promised=2.0).check(state, np.zeros(1)).overruled
+
+
+def test_after_what_was_only_believed_no_older_proof_counts():
+    """The way home was proved elsewhere; from here it might lead through anything."""
+    room, state = wall(-1.0, 1.0, MARGIN), np.array([0.2, 0.3])
+    found = filter_of(UNKNOWN, room, promised=1.0)
+    homing, braking = backups(UNKNOWN.spec, found.joints, state, np.zeros(1), found._expect)
+    found.check(np.zeros(2), np.zeros(1))  # where home is
+    found._remember(homing)
+    assert not found.check(state, np.array([0.5])).overruled
+    let = found.check(state, np.array([0.5]), wary=True)
+    assert (let.overruled, let.proved) == (True, False)
+    held = [found.joints.shares(each, state)[0] for each in (homing, braking)]
+    assert held[0] < held[1] - 0.1
+    assert let.action[0] == pytest.approx(held[1])
 
 
 def test_a_mean_that_is_wrong_here_and_now_is_not_believed():

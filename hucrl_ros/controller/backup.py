@@ -55,6 +55,14 @@ class Backup(NamedTuple):
         full: Array = (np.abs(speeds @ self.damping.T) / (BRAKING * left)).max(axis=-1)
         return 1.0 / BRAKING + 0.5 * full
 
+    def staying(self, place: Array, period: float) -> "Backup":
+        """The same for joints at rest in `place` `(q,)`, which are also pulled back to there.
+
+        What the model gets wrong of what holds them moves them a little then; by damping alone
+        they would creep on, to anywhere.
+        """
+        return self._replace(stiffness=BRAKING / 4.0 / period * self.damping, place=place)
+
 
 class Joints:
     """The actuated joints in a robot's states."""

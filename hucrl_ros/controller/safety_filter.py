@@ -21,7 +21,7 @@ leaves, in its margins: 1 is a margin inside, below 0 is outside."""
 
 INSIDE = 1.0
 """[margins] Room that a proof demands."""
-BLENDS = (0.7, 0.5, 0.3, 0.15, 0.05, 0.0)
+BLENDS = (0.7, 0.5, 0.3, 0.15, 0.05)
 """Shares of the wanted action that are tried where it isn't safe; the rest is the backup's. Where
 little is known only little is safe, and nothing more would be learned from standing still."""
 PUSHED = 8
@@ -53,6 +53,19 @@ class Filtered(NamedTuple):
     """A way to stop safely remains, for all that the model holds possible."""
 
 
+class Asked(NamedTuple):
+    """What a tick asks the filter."""
+
+    state: Array
+    """`(p,)`"""
+    share: Array
+    """`(q,)` the wanted action, in shares of the limits."""
+    here: NDArray[np.floating]
+    """`(K,)` room at the state [margins]."""
+    patterns: Array
+    """`(P, m)` η that are held possible."""
+
+
 class SafetyFilter:
     """Lets an action through if, after it, a backup policy keeps every constraint.
 
@@ -60,9 +73,9 @@ class SafetyFilter:
     mean with η against us. Every imagined state has to be a margin inside, or, where the robot
     isn't, no further out; and at the end the robot must be at rest, or so slow that on the way
     to rest it wouldn't get out. Otherwise mixtures of the action and a backup are tried, then
-    what physics promises and the mean expects to end well, and at last the backup that was proved
-    before: it is proved for this state, if what the robot did since was in the fan (Wabersich &
-    Zeilinger 2018; Koller et al. 2018; Curi et al. 2022).
+    what physics promises and the mean expects to end well, and at last the backup of the tick
+    before: where that was proved, it is for this state as well, if what the robot did since was in
+    the fan (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al. 2022).
     """
 
     def __init__(
@@ -99,9 +112,10 @@ class SafetyFilter:
         self.start_episode()
 
     def start_episode(self) -> None:
-        """Forget where the robot began and what was proved."""
+        """Forget where the robot began and how it would stop."""
         self._home: Array | None = None
-        self._proved: Backup | None = None
+        self._backup: Backup | None = None
+        self._periods_left = 0  # of those that it was imagined for
         if self._rule is not None:
             self._rule.reset()
 
@@ -123,38 +137,78 @@ class SafetyFilter:
         assert self._home is not None
         share = np.clip(action / self._limits, -1.0, 1.0)
         beta = self.beta * (WARY if wary else 1.0)
-        here, patterns = self._doubts(state, share)
+        asked = Asked(state, share, *self._doubts(state, share))
         known = backups(self.spec, self.joints, state, self._home, self._expect)
-        best, asked = (-math.inf, share), -1
-        # Mostly the first one is let through; the more are tried at once, the longer it takes.
-        tries = [(known[0], (1.0,)), *((backup, (1.0, *BLENDS)) for backup in known[::-1])]
-        for backup, blends in tries:
-            held = np.clip(self.joints.shares(backup, state), -1.0, 1.0)
-            first = np.stack([b * share + (1.0 - b) * held for b in blends])
-            fan = self._fans(state, first, backup, patterns, beta)
-            left, constraints = self._left(fan, backup, here)
-            asked = int(constraints[0]) if asked < 0 else asked
-            found = int(np.argmax(left >= 0.0))
-            if left[found] >= 0.0:
-                self._proved = backup
-                if blends[found] == 1.0:
-                    return Filtered(action, False, -1, True)
-                return Filtered(first[found] * self._limits, True, asked, True)
-            top = int(np.argmax(left))
-            best = max(best, (float(left[top]), first[top]), key=lambda pair: pair[0])
+        proved, best, constraint = self._prove(asked, known, beta)
+        if proved is not None:
+            allowed = action if proved is share else proved * self._limits
+            over = proved is not share
+            return Filtered(allowed, over, constraint if over else -1, True)
         # Where there are no data, all is held possible. What physics promises and the mean expects
         # is let through there: of a robot that stands still nobody learns.
         if promised is not None and not wary and (not promised.overruled or promised.one_brakes):
             first = np.clip(promised.action / self._limits, -1.0, 1.0)[None]
             for backup in known[::-1]:
-                fan = self._fans(state, first, backup, patterns, 0.0)
-                if self._left(fan, backup, here)[0][0] >= 0.0:
-                    constraint = asked if promised.overruled else -1
-                    return Filtered(promised.action, promised.overruled, constraint, False)
-        if self._proved is not None:
-            held = np.clip(self.joints.shares(self._proved, state), -1.0, 1.0)
-            return Filtered(held * self._limits, True, asked, False)
-        return Filtered(best[1] * self._limits, True, asked, False)
+                if self._follow(asked, first, backup, 0.0)[0][0] >= 0.0:
+                    # What was proved was so without this action: it may lead anywhere from now on.
+                    self._remember(backup)
+                    whose = constraint if promised.overruled else -1
+                    return Filtered(promised.action, promised.overruled, whose, False)
+        held = best if self._backup is None else self._go_on(state, self._backup)
+        return Filtered(held * self._limits, True, constraint, False)
+
+    def _prove(
+        self, asked: Asked, known: list[Backup], beta: float
+    ) -> tuple[Array | None, Array, int]:
+        """The action or what is nearest to it that is proved, in shares of the limits.
+
+        Returns:
+            It, which is `asked.share` itself where that is proved, None where nothing is; what
+            leaves most room, `(q,)`; and the constraint that the action would break.
+        """
+        share, best, constraint = asked.share, (-math.inf, asked.share), -1
+        ending_well: list[tuple[Backup, Array]] = []
+        # Two at once take no longer than one. Mostly the action is let through; where the backup
+        # by itself doesn't end well, no mixture is asked for.
+        for backup in (known[0], *known[:0:-1]):
+            held = np.clip(self.joints.shares(backup, asked.state), -1.0, 1.0)
+            first = np.stack([share, held])
+            left, whose = self._follow(asked, first, backup, beta)
+            if left[0] >= 0.0:
+                self._remember(backup)
+                return share, share, -1
+            constraint = int(whose[0]) if constraint < 0 else constraint
+            if left[1] >= 0.0:
+                ending_well.append((backup, held))
+            top = int(np.argmax(left))
+            best = max(best, (float(left[top]), first[top]), key=lambda pair: pair[0])
+        if not ending_well:
+            return None, best[1], constraint
+        backup, held = ending_well[-1]  # rather the one that brakes at once
+        first = np.stack([b * share + (1.0 - b) * held for b in BLENDS])
+        passes = self._follow(asked, first, backup, beta)[0] >= 0.0
+        self._remember(backup)
+        return first[np.argmax(passes)] if passes.any() else held, best[1], constraint
+
+    def _follow(
+        self, asked: Asked, first: Array, backup: Backup, beta: float
+    ) -> tuple[Array, NDArray[np.intp]]:
+        """Room that is left after each of `first` `(C, q)` and the backup; whose it is `(C,)`."""
+        fan = self._fans(asked.state, first, backup, asked.patterns, beta)
+        self._ahead = fan.actions.shape[2]
+        return self._left(fan, backup, asked.here)
+
+    def _remember(self, backup: Backup) -> None:
+        self._backup, self._periods_left = backup, self._ahead
+
+    def _go_on(self, state: Array, backup: Backup) -> Array:
+        """What the backup that was found last does in a state `(q,)`; no newer one was."""
+        self._periods_left -= 1
+        if self._periods_left == 0 and backup.brakes and not backup.stiffness.any():
+            # As was imagined, the robot is at rest now.
+            place = state[self.joints.positions]
+            self._backup = backup = backup.staying(place, self.spec.period)
+        return np.clip(self.joints.shares(backup, state), -1.0, 1.0)
 
     def _doubts(self, state: Array, share: Array) -> tuple[NDArray[np.floating], Array]:
         """Room at a state `(K,)`, and η `(P, m)`: towards each constraint and away from it.
