@@ -109,6 +109,7 @@ class SafetyFilter:
         self._room, self._fans, self._expect, self._deviate = room, fans, expect, deviate
         self._limits, self._rule = limits, rule
         self._stopped = self._stopped_by_actions()
+        self._ahead = 0  # periods that the last fan looked ahead
         self.start_episode()
 
     def start_episode(self) -> None:
@@ -140,10 +141,10 @@ class SafetyFilter:
         asked = Asked(state, share, *self._doubts(state, share))
         known = backups(self.spec, self.joints, state, self._home, self._expect)
         proved, best, constraint = self._prove(asked, known, beta)
+        if proved is share:
+            return Filtered(action, False, -1, True)
         if proved is not None:
-            allowed = action if proved is share else proved * self._limits
-            over = proved is not share
-            return Filtered(allowed, over, constraint if over else -1, True)
+            return Filtered(proved * self._limits, True, constraint, True)
         # Where there are no data, all is held possible. What physics promises and the mean expects
         # is let through there: of a robot that stands still nobody learns.
         if promised is not None and not wary and (not promised.overruled or promised.one_brakes):
