@@ -1,14 +1,21 @@
 """The examples run as they are, with settings that make them short."""
 
 import runpy
+import sys
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
+from bundle_factory import write_bundle
 from tiny_learning import STEPS, short_episodes, tiny_config  # noqa: F401
 
+from hucrl_ros.config.task_file import read_description, store_description
 from hucrl_ros.experiments.statistics import Row, read_rows, write_rows
+from hucrl_ros.robots.resolve import resolve
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+ROBOTS = EXAMPLES.parent / "config" / "examples" / "double_pendulum"
 SETTINGS = {
     f"{group}.{key}": value
     for group in ("model", "search", "planner")
@@ -50,3 +57,37 @@ def test_a_baseline_trains_what_is_not_there_yet_and_stands_beside_ours(tmp_path
 
 def test_an_example_fits_on_a_page():
     assert len((EXAMPLES / "learn_without_ros.py").read_text().splitlines()) <= 40
+
+
+class TheirController:
+    """What RealAIGym's base class does, as far as ours needs it."""
+
+    def init(self):
+        self.init_()
+
+
+@pytest.mark.parametrize(("robot", "motor"), [("pendubot", 0), ("acrobot", 1)])
+def test_a_bundle_on_the_leaderboard_holds_its_effort_for_a_period(
+    tmp_path, monkeypatch, robot, motor
+):
+    found = resolve(read_description(ROBOTS / f"{robot}.yaml"))
+    store_description(found, tmp_path / "robot")
+    bundle = write_bundle(
+        tmp_path / "bundles" / "bundle_001", task=str(tmp_path / "robot" / "robot.yaml")
+    )
+    monkeypatch.setenv("HUCRL_BUNDLE", str(bundle))
+    module = ModuleType("double_pendulum.controller.abstract_controller")
+    module.AbstractController = TheirController
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    controller = runpy.run_path(str(EXAMPLES / "con_hucrl.py"))["controller"]
+    times = np.arange(40) * 0.002
+    states = np.linspace([0.0] * 4, [1.0] * 4, len(times))
+    first = np.array(list(map(controller.get_control_output_, states, times)))
+    assert not first[:, 1 - motor].any()
+    assert np.abs(first).max() <= 2.5
+    held = first[:, motor].reshape(4, 10)
+    assert (held == held[:, :1]).all()
+    assert len(np.unique(held)) == 4
+    controller.init()
+    again = np.array(list(map(controller.get_control_output_, states, times)))
+    assert np.array_equal(again, first)

@@ -1,0 +1,62 @@
+"""A learned double pendulum on RealAIGym's leaderboard, by its own scripts.
+
+Copy this file into `leaderboard/<robot>/simulation_v2` or `robustness_v2` of a clone of
+dfki-ric-underactuated-lab/double_pendulum and run there, with its `src/python` in PYTHONPATH:
+
+    HUCRL_BUNDLE=.../bundles/bundle_012 python calculate_leaderboard_score.py con_hucrl.py
+    HUCRL_BUNDLE=.../bundles/bundle_012 python benchmark_controller.py con_hucrl.py
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from double_pendulum.controller.abstract_controller import AbstractController
+from numpy.typing import NDArray
+
+from hucrl_ros.controller.agent import Agent
+from hucrl_ros.controller.guard import Guard
+from hucrl_ros.experiments.evaluation import open_bundle
+
+BUNDLE = "HUCRL_BUNDLE"
+name = "hucrl"
+leaderboard_config = {
+    "csv_path": f"{name}/sim_swingup.csv",
+    "name": name,
+    "simple_name": "H-UCRL",
+    "short_description": "Optimistic model-based RL from scratch swings up and balances.",
+    "readme_path": f"readmes/{name}.md",
+    "username": "hucrl_ros",
+}
+
+
+class Learned(AbstractController):
+    """Plans once a control period, as on a robot, and holds the effort in between."""
+
+    def __init__(self, bundle: Path) -> None:
+        super().__init__()
+        opened, task = open_bundle(bundle)
+        self._agent = Agent(opened, None)
+        self._guard = Guard(task.spec, opened.manifest.safety)
+        self._period = task.spec.period
+        self._motors = [task.spec.joint_names.index(name) for name in task.spec.actuated_joints]
+        self._agent.warm_up()
+        self.init()
+
+    def init_(self) -> None:
+        """Begin an episode: their benchmark calls `init` before each of its simulations."""
+        self._agent.start_episode(0)
+        self._guard.reset()
+        self._efforts, self._ticks = np.zeros(2), 0
+
+    def get_control_output_(self, x: NDArray[np.float64], t: float = 0.0) -> NDArray[np.float64]:
+        """Efforts `(2,)` [N m] of shoulder and elbow in the state `(4,)`: angles, velocities."""
+        if t >= self._ticks * self._period - 1e-9:
+            state = np.asarray(x, dtype=np.float64)
+            efforts = self._guard.check(self._agent.act(state).action, state).action
+            self._efforts[self._motors] = efforts
+            self._ticks += 1
+        return self._efforts.copy()
+
+
+controller = Learned(Path(os.environ[BUNDLE]))
