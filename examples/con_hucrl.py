@@ -8,6 +8,7 @@ dfki-ric-underactuated-lab/double_pendulum and run there, with its `src/python` 
 """
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.guard import Guard
+from hucrl_ros.errors import HucrlError
 from hucrl_ros.experiments.evaluation import open_bundle
 
 BUNDLE = "HUCRL_BUNDLE"
@@ -39,7 +41,7 @@ class Learned(AbstractController):
         self._agent = Agent(opened, None)
         self._guard = Guard(task.spec, opened.manifest.safety)
         self._period = task.spec.period
-        self._motors = [task.spec.joint_names.index(name) for name in task.spec.actuated_joints]
+        self._motors = [task.spec.joint_names.index(joint) for joint in task.spec.actuated_joints]
         self._agent.warm_up()
         self.init()
 
@@ -59,4 +61,9 @@ class Learned(AbstractController):
         return self._efforts.copy()
 
 
-controller = Learned(Path(os.environ[BUNDLE]))
+if BUNDLE not in os.environ:
+    sys.exit(f"{BUNDLE}: not set; it names the folder of the bundle that plays")
+try:
+    controller = Learned(Path(os.environ[BUNDLE]))
+except HucrlError as error:
+    sys.exit(f"{BUNDLE}: {error}")

@@ -66,6 +66,14 @@ class TheirController:
         self.init_()
 
 
+@pytest.fixture
+def realaigym(monkeypatch):
+    module = ModuleType("double_pendulum.controller.abstract_controller")
+    module.AbstractController = TheirController
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+@pytest.mark.usefixtures("realaigym")
 @pytest.mark.parametrize(("robot", "motor"), [("pendubot", 0), ("acrobot", 1)])
 def test_a_bundle_on_the_leaderboard_holds_its_effort_for_a_period(
     tmp_path, monkeypatch, robot, motor
@@ -76,9 +84,6 @@ def test_a_bundle_on_the_leaderboard_holds_its_effort_for_a_period(
         tmp_path / "bundles" / "bundle_001", task=str(tmp_path / "robot" / "robot.yaml")
     )
     monkeypatch.setenv("HUCRL_BUNDLE", str(bundle))
-    module = ModuleType("double_pendulum.controller.abstract_controller")
-    module.AbstractController = TheirController
-    monkeypatch.setitem(sys.modules, module.__name__, module)
     controller = runpy.run_path(str(EXAMPLES / "con_hucrl.py"))["controller"]
     times = np.arange(40) * 0.002
     states = np.linspace([0.0] * 4, [1.0] * 4, len(times))
@@ -91,3 +96,16 @@ def test_a_bundle_on_the_leaderboard_holds_its_effort_for_a_period(
     controller.init()
     again = np.array(list(map(controller.get_control_output_, states, times)))
     assert np.array_equal(again, first)
+
+
+@pytest.mark.usefixtures("realaigym")
+@pytest.mark.parametrize(
+    ("bundle", "line"),
+    [(None, "HUCRL_BUNDLE: not set"), ("/none", "HUCRL_BUNDLE: /none: not a bundle")],
+)
+def test_without_a_bundle_the_leaderboards_script_ends_in_one_line(monkeypatch, bundle, line):
+    monkeypatch.delenv("HUCRL_BUNDLE", raising=False)
+    if bundle is not None:
+        monkeypatch.setenv("HUCRL_BUNDLE", bundle)
+    with pytest.raises(SystemExit, match=line):
+        runpy.run_path(str(EXAMPLES / "con_hucrl.py"))
