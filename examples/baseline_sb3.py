@@ -4,6 +4,7 @@ import argparse
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -39,11 +40,16 @@ def train(env: Environment, algorithm: str, seed: int, episodes: int) -> list[Ro
     ]
 
 
-def main(words: list[str]) -> None:
+def main(
+    words: list[str],
+    train: Callable[[Environment, str, int, int], list[Row]] = train,
+    algorithms: tuple[str, ...] = ("sac", "td3"),
+    script: str = "baseline_sb3.py",
+) -> None:
     """Train what `returns.csv` lacks, or has fewer episodes of; then write table and figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("task", help="its name, or the YAML of a robot of your own")
-    parser.add_argument("--algorithms", choices=("sac", "td3"), nargs="*", default=["sac", "td3"])
+    parser.add_argument("--algorithms", choices=algorithms, nargs="*", default=algorithms)
     parser.add_argument("--action-penalties", type=float, nargs="+", help="default: the task's")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--episodes", type=int, help=f"default: {TIMES_OURS} times ours")
@@ -71,7 +77,7 @@ def main(words: list[str]) -> None:
     beside = read_rows(asked.beside) if asked.beside else []
     shown = {(row.task, row.action_penalty) for row in rows}
     ours = [row for row in beside if (row.task, row.action_penalty) in shown]
-    command = shlex.join(["python", "examples/baseline_sb3.py", *words])
+    command = shlex.join(["python", f"examples/{script}", *words])
     seconds = env.task.steps * env.task.spec.period
     write_comparison(asked.out, [*ours, *rows], seconds, asked.goal, command)
 

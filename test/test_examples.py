@@ -7,12 +7,15 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
 from bundle_factory import write_bundle
 from tiny_learning import STEPS, short_episodes, tiny_config  # noqa: F401
 
-from hucrl_ros.config.task_file import read_description, store_description
+from hucrl_ros.config.task_file import known_tasks, read_description, store_description
+from hucrl_ros.experiments.environments import Environment
 from hucrl_ros.experiments.statistics import Row, read_rows, write_rows
 from hucrl_ros.robots.resolve import resolve
+from hucrl_ros.tasks import make_task
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ROBOTS = EXAMPLES.parent / "config" / "examples" / "double_pendulum"
@@ -53,6 +56,46 @@ def test_a_baseline_trains_what_is_not_there_yet_and_stands_beside_ours(tmp_path
     assert page.count("\n| 0.2 | ") == 3
     assert "| 0.2 | optimistic | 1 | 7.0 | – | 7.0 | 3 | 2 |" in page
     assert capsys.readouterr().out.startswith("td3, ρ = 0.2, seed 1: ")
+
+
+@pytest.fixture
+def baseline_mbrl(monkeypatch):
+    """The example without its library."""
+    parts = {
+        "mbrl": {"__file__": "mbrl/__init__.py"},
+        "mbrl.algorithms": {"mbpo": None, "pets": None},
+        "omegaconf": {"DictConfig": dict, "OmegaConf": None},
+    }
+    for name, content in parts.items():
+        module = ModuleType(name)
+        vars(module).update(content)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    return runpy.run_path(str(EXAMPLES / "baseline_mbrl.py"))
+
+
+@pytest.mark.parametrize("name", known_tasks())
+def test_rewards_of_other_peoples_models_are_the_tasks(name, baseline_mbrl):
+    task = make_task(name, 0.1)
+    states = task.imagined_states(32, torch.Generator().manual_seed(0))
+    actions = 2.0 * torch.rand(32, task.spec.action_dim) - 1.0
+    found = baseline_mbrl["_state"](task, task.features(states))
+    expected = task.reward(states, actions)
+    assert torch.allclose(task.reward(found, actions), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("short_episodes")
+def test_the_returns_of_whole_episodes_are_kept(baseline_mbrl):
+    env = baseline_mbrl["Recorded"](Environment("pendulum", 0.2, features=True), 3)
+    totals = []
+    for _ in range(2):
+        env.reset()
+        found = [env.step(np.ones(1)) for _ in range(STEPS)]
+        assert found[-1][3]
+        totals.append(sum(step[1] for step in found))
+    env.reset()
+    env.step(np.ones(1))  # A new one that isn't over counts for nothing.
+    assert env.returns == totals
 
 
 def test_an_example_fits_on_a_page():

@@ -1,4 +1,5 @@
 import csv
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -191,6 +192,38 @@ def test_planning_keeps_a_pole_up_that_would_fall(short, monkeypatch):
     planned = plan_episode(task, SETTINGS, tail=0, seed=0, threads=1)
     assert planned.total > task.rewards(idle[:-1], np.zeros((25, 1))).sum() + 2.0
     assert abs(planned.states[-1, 1] - np.pi) < 0.8
+
+
+RAIL = Path(__file__).parents[1] / "config/examples/short_rail/short_rail.yaml"
+
+
+@pytest.fixture
+def short_rail():
+    return make_task(str(RAIL), 0.0)
+
+
+def test_a_state_beyond_a_constraint_costs_more_than_any_return(short_rail):
+    robot = short_rail.robot()
+    robot.set_state(np.array([0.9, np.pi, 0.0, 0.0]))  # Upright, with all rewards, near the end.
+    imagine = TrueRollouts(short_rail, robot, 20, tail=5, threads=1)
+    shares = np.zeros((3, 20, 1), np.float32)
+    shares[1], shares[2] = 1.0, 0.5  # Over the end of the rail, far and less far.
+    still, far, near = imagine(shares, np.zeros((20, 4), np.float32), 1.0).returns
+    imagine.close()
+    assert still > 0.0 > near > far
+    assert near < -25 * short_rail.reward_range
+
+
+def test_planning_stays_on_the_rail_and_says_where_it_could_not(short_rail, monkeypatch):
+    shorten(monkeypatch, 30)
+    planned = plan_episode(short_rail, SETTINGS, tail=0, seed=0, threads=1)
+    assert planned.outside == 0
+    over = np.array([0.9, np.pi, 3.0, 0.0])  # 3 m/s, a tenth of a metre before the end.
+    monkeypatch.setattr(MujocoRobot, "initial_state", lambda self, rng: over)
+    planned = plan_episode(short_rail, SETTINGS, tail=0, seed=0, threads=1)
+    assert planned.outside == (np.abs(planned.states[:, 0]) > 1.0).sum() > 0
+    row = OracleRow.of(short_rail, SETTINGS, 0, 0, planned)
+    assert f", {planned.outside} states beyond a constraint (cem" in row.line()
 
 
 def test_equal_seeds_plan_equal_episodes(short):

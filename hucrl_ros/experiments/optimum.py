@@ -143,6 +143,8 @@ class Planned(NamedTuple):
     """`(T, q)` efforts [N m or N]."""
     total: float
     """Return."""
+    outside: int
+    """States beyond a constraint [1]."""
     seconds: float
     """Time it took [s]."""
 
@@ -152,7 +154,8 @@ class TrueRollouts:
 
     Stands in for a bundle's engine, so that every planner plans on the true dynamics. It has
     no policies and no critic; the last state counts as if the robot could stay there for
-    `tail` periods.
+    `tail` periods. A state beyond a constraint costs as much as a whole trajectory may earn, and
+    as much again a margin further, so that no reward is worth one.
     """
 
     def __init__(
@@ -201,6 +204,10 @@ class TrueRollouts:
         if self._tail:
             idle = np.zeros((len(shares), len(self._limits)))
             returns = returns + self._tail * self._task.rewards(states[:, -1], idle)
+        if self._task.constraint_names:
+            rooms = _rooms(self._task, states, efforts)
+            beyond = ((rooms < 0) + np.clip(-rooms, 0.0, 1.0)).sum(axis=(1, 2))
+            returns -= (self._horizon + self._tail) * self._task.reward_range * beyond
         return Rollouts(returns.astype(np.float32), states.astype(np.float32), shares)
 
     def close(self) -> None:
@@ -244,7 +251,13 @@ def plan_episode(
     states, actions = roll_out(robot, task.steps, np.random.default_rng(seed), choose)
     imagine.close()
     total = float(task.rewards(states[:-1], actions).sum())
-    return Planned(states, actions, total, time.perf_counter() - began)
+    outside = int((_rooms(task, states, actions) < 0).any(axis=-1).sum())
+    return Planned(states, actions, total, outside, time.perf_counter() - began)
+
+
+def _rooms(task: Task, states: Array, actions: Array) -> Array:
+    """`(..., T + 1, K)` in margins: `Task.rooms`, with no effort in the last state."""
+    return task.rooms(states, np.concatenate([actions, np.zeros_like(actions[..., :1, :])], -2))
 
 
 class OracleRow(NamedTuple):
@@ -263,6 +276,8 @@ class OracleRow(NamedTuple):
     """Return."""
     distance: float
     """Between goal and what has to get there at the end [m]; NaN where a task has none."""
+    outside: int
+    """States beyond a constraint [1]."""
     seconds: float
 
     @classmethod
@@ -283,15 +298,17 @@ class OracleRow(NamedTuple):
             seed=seed,
             total=round(planned.total, 3),
             distance=round(distance, 4),
+            outside=planned.outside,
             seconds=round(planned.seconds, 1),
         )
 
     def line(self) -> str:
         """For the terminal."""
         end = "" if np.isnan(self.distance) else f", {100 * self.distance:.1f} cm from the goal"
+        outside = f", {self.outside} states beyond a constraint" if self.outside else ""
         return (
             f"{self.task}, rho {self.action_penalty:g}, seed {self.seed}: return {self.total:.2f}"
-            f"{end} ({self.planner}, {self.particles} particles x {self.horizon} steps "
+            f"{end}{outside} ({self.planner}, {self.particles} particles x {self.horizon} steps "
             f"x {self.iterations} iterations, {self.seconds:.0f} s)"
         )
 

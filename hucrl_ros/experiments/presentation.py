@@ -21,9 +21,9 @@ INK, GREY, PALE = "#1F2933", "#7B8794", "#CBD2D9"
 
 STRATEGY_COLOURS = {
     "greedy": AMBER, "thompson": GREEN, "optimistic": BLUE, "sombrl": "#56B4E9", "opax": GREY,
-    "sac": VERMILION, "td3": "#CC79A7",
+    "sac": VERMILION, "td3": "#CC79A7", "mbpo": "#8C564B", "pets": INK,
 }  # fmt: skip
-STRATEGY_MARKERS = dict(zip(STRATEGY_COLOURS, "s^oP*Dv", strict=True))
+STRATEGY_MARKERS = dict(zip(STRATEGY_COLOURS, "s^oP*Dv<X", strict=True))
 """Of our strategies, and of other people's algorithms that they are compared with."""
 
 EFFORT_COLOURS = LinearSegmentedColormap.from_list(
