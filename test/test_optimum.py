@@ -255,6 +255,15 @@ def test_rows_are_appended_below_their_names(tmp_path, short):
     assert float(rows[0]["total"]) == row.total
 
 
+def test_a_table_with_other_columns_is_refused_before_anything_is_planned(tmp_path, capsys):
+    path = tmp_path / "oracle.csv"
+    path.write_text("task,total\npendulum,1.0\n")
+    assert main(["optimum", "cartpole", "--method", "planner", "--csv", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"--csv {path}: its columns are task, total; expected task, action_penalty," in line
+    assert path.read_text() == "task,total\npendulum,1.0\n"
+
+
 def test_the_command_prints_and_keeps_a_line_for_each_episode(tmp_path, capsys, short):
     path = tmp_path / "oracle.csv"
     words = f"optimum cartpole --method planner --action-penalty 0 0.1 --episodes 2 --csv {path}"

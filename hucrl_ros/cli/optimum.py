@@ -61,7 +61,13 @@ def run(
     from hucrl_ros.run.prepare import RunOptions, asked_config
 
     penalties = action_penalty or [asked_config(RunOptions(task)).action_penalty]
-    from hucrl_ros.experiments.optimum import OracleRow, append_row, find_optimum, plan_episode
+    from hucrl_ros.experiments.optimum import (
+        OracleRow,
+        append_row,
+        check_columns,
+        find_optimum,
+        plan_episode,
+    )
     from hucrl_ros.tasks import make_task  # SciPy and torch take seconds.
 
     values = {
@@ -83,6 +89,8 @@ def run(
                 flush=True,
             )
         return
+    if csv is not None:
+        check_columns(csv)
     settings = parse_config({"planner": values}, "hucrl optimum").planner
     for penalty, episode in product(penalties, range(seed, seed + episodes)):
         played = make_task(task, penalty)

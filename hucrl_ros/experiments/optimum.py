@@ -313,6 +313,23 @@ class OracleRow(NamedTuple):
         )
 
 
+def check_columns(path: Path) -> None:
+    """Look whether rows can be appended to a CSV file, which may not be there yet.
+
+    Raises:
+        ConfigError: it has other columns.
+    """
+    if not path.exists():
+        return
+    with path.open(newline="", encoding="utf-8") as stream:
+        found = next(csv.reader(stream), [])
+    if found != list(OracleRow._fields):
+        raise ConfigError(
+            f"--csv {path}: its columns are {', '.join(found) or 'none'}; expected "
+            f"{', '.join(OracleRow._fields)}, or a file that isn't there yet"
+        )
+
+
 def append_row(path: Path, row: OracleRow) -> None:
     """Append a row to a CSV file, which begins with the names of the columns."""
     path.parent.mkdir(parents=True, exist_ok=True)
