@@ -11,16 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import mbrl
 import numpy as np
 import torch
 from baseline_sb3 import main
-from mbrl.algorithms import mbpo, pets
-from omegaconf import DictConfig, OmegaConf
 
 from hucrl_ros.experiments.environments import Environment
 from hucrl_ros.experiments.statistics import Row
 from hucrl_ros.tasks.task import Task
+
+try:
+    import mbrl
+    from mbrl.algorithms import mbpo, pets
+    from omegaconf import DictConfig, OmegaConf
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} isn't installed; the head of {Path(__file__).name} says how")
 
 CONFIG = Path(mbrl.__file__).parent / "examples/conf"
 CEM = {
