@@ -47,7 +47,9 @@ def main(
     script: str = "baseline_sb3.py",
 ) -> None:
     """Train what `returns.csv` lacks, or has fewer episodes of; then write table and figure."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description="Others' algorithms on our tasks, beside our runs."
+    )
     parser.add_argument("task", help="its name, or the YAML of a robot of your own")
     parser.add_argument("--algorithms", choices=algorithms, nargs="*", default=algorithms)
     parser.add_argument("--action-penalties", type=float, nargs="+", help="default: the task's")

@@ -54,8 +54,7 @@ def run(
     A task is solved by dynamic programming on its equation of motion, and the solution is played
     in MuJoCo; or it is planned anew in each control period on MuJoCo's dynamics themselves, which
     tells what a learned return can be compared with in any task; it keeps within the task's
-    constraints where it can. There is a line for each action
-    penalty, or for each planned episode.
+    constraints where it can. There is a line for each action penalty, or for each planned episode.
     """
     from hucrl_ros.config.files import parse_config
     from hucrl_ros.run.prepare import RunOptions, asked_config
