@@ -260,6 +260,13 @@ def test_a_run_explores_by_another_strategy_from_what_was_taught(strategy, sourc
     assert read_manifest(run.bundle(0)).strategy == strategy
 
 
+def test_what_was_taught_is_begun_from_not_resumed(source, tmp_path):
+    taught = taught_run(source, RunOptions("pendulum", None, tiny(), tmp_path / "t"))
+    Learner(taught.config, taught).learn(lambda phase, share: None)
+    with pytest.raises(ConfigError, match=f"--from {taught.root} begins"):
+        prepare_run(RunOptions("pendulum", out=taught.root, resume=True))
+
+
 def test_a_model_that_knows_no_weights_is_refused_unless_they_are_0_or_1(
     source, tmp_path, monkeypatch
 ):

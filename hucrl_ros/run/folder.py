@@ -131,6 +131,12 @@ class RunFolder:
             return self.checkpoints / "prior.safetensors"
         return self.checkpoints / f"episode_{episode:03d}.safetensors"
 
+    @property
+    def taught(self) -> bool:
+        """Whether `hucrl teach` made it: none of its bundles played its episodes."""
+        count = self.finished_episodes()
+        return count > 0 and self.bundle(count).is_dir() and not self.bundle(0).is_dir()
+
     def finished_episodes(self) -> int:
         """Number of episodes, from 0 without a gap, whose bag was closed properly."""
         count = 0

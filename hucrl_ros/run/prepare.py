@@ -341,6 +341,11 @@ def _continued(options: RunOptions) -> RunFolder:
     if options.out is None:
         raise ConfigError(f"{COMMAND_LINE}: to resume, name the run's folder: --out DIR --resume")
     run = RunFolder.open(options.out)
+    if run.taught:
+        raise ConfigError(
+            f"{COMMAND_LINE}: --resume {options.out}: it was taught from another run's episodes "
+            f"and has none of its own to continue; --from {options.out} begins a new run with it"
+        )
     stored = run.config
     task = options.task
     if is_description(task):  # the run's copy counts, whatever became of the file since
