@@ -273,6 +273,20 @@ def test_a_mean_that_is_wrong_here_and_now_is_not_believed():
     assert found.check(state, np.array([0.5]), wary=True).overruled
 
 
+@pytest.mark.parametrize("gain", [0.26, 0.35])
+def test_a_weaker_motor_than_the_model_knows_stops_in_time_once_that_is_noticed(gain):
+    """Half of what physics promises is still true, though what the model proves isn't."""
+    weak, reached = Slide(gain=gain), {}
+    for wary in (False, True):
+        found = filter_of(Slide(gain=0.5), wall(-1.0, 1.0, MARGIN), promised=0.5)
+        state = np.zeros(2)
+        for _ in range(200):
+            state = weak.step(state, found.check(state, np.ones(1), wary).action, 0.0)
+            reached[wary] = max(reached.get(wary, 0.0), state[0])
+    assert reached[False] > 1.0
+    assert 0.6 < reached[True] <= 1.0
+
+
 def test_what_little_is_known_of_stays_inside_by_what_is_promised():
     """Doubt forbids everything; the mass does what its mean says, pushed to either wall."""
     found = filter_of(UNKNOWN, wall(-1.0, 1.0, MARGIN), promised=1.0)

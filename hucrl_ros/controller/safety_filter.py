@@ -136,6 +136,9 @@ class SafetyFilter:
     def _find(self, state: Array, action: Array, wary: bool, promised: Checked | None) -> Filtered:
         """`promised`: after what action the robot could still stop in time, by physics."""
         assert self._home is not None
+        if wary and promised is not None and promised.overruled:
+            # What the model proves of this robot isn't true, and half of what physics promises is.
+            return Filtered(promised.action, True, promised.constraint, False)
         share = np.clip(action / self._limits, -1.0, 1.0)
         beta = self.beta * (WARY if wary else 1.0)
         asked = Asked(state, share, *self._doubts(state, share))
