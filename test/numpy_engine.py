@@ -72,29 +72,55 @@ class NumpyEngine:
         """The contact of links with the object, `(N, 3)` or `(N, 0)`."""
         if not len(self._networks.geometry["object"]):
             return state[:, :0]
-        (*entries, radius, half, near) = self._networks.geometry["object"][0]
+        (*entries, radius, half, near, flattest) = self._networks.geometry["object"][0]
         sites = [site - state[:, np.array(entries, int)] for site in self._sites(places)]
         pushed = np.zeros((len(state), 3), np.float32)
+
+        def mark(point: Array) -> Array:
+            distance = np.sqrt((point[:, :2] ** 2).sum(axis=1) + TINY**2)
+            inward = np.minimum(np.float32(radius) / distance, np.float32(1.0))
+            up = np.clip(point[:, 2:], -half, half)
+            return np.asarray(np.concatenate([inward[:, None] * point[:, :2], up], axis=1))
+
         for a, b, reach in self._networks.geometry["touches"]:
             first, line = sites[int(a)], sites[int(b)] - sites[int(a)]
             squared = np.maximum((line**2).sum(axis=1), TINY**2)
-            mark = nearest = np.zeros_like(first)
-            for turn in range(ROUNDS + 1):
-                share = np.clip(((mark - first) * line).sum(axis=1) / squared, 0.0, 1.0)
-                nearest = first + share[:, None] * line
-                distance = np.sqrt((nearest[:, :2] ** 2).sum(axis=1) + TINY**2)
-                inward = np.minimum((radius if turn >= ROUNDS / 2 else 0.0) / distance, 1.0)
-                up = np.clip(nearest[:, 2:], -half, half)
-                mark = np.concatenate([inward[:, None] * nearest[:, :2], up], axis=1)
+            share = np.full(len(state), 0.5, np.float32)
+
+            def slope_at(share: Array, first: Array = first, line: Array = line) -> Array:
+                point = first + share[:, None] * line
+                way = point - mark(point)
+                inside = (way == 0.0).all(axis=1)
+                way[inside, :2] = point[inside, :2]
+                return np.asarray((way * line).sum(axis=1))
+
+            width = np.float32(0.5)
+            for _ in range(ROUNDS):
+                width *= np.float32(0.5)
+                share -= width * np.sign(slope_at(share))
+            before, after = slope_at(share - width), slope_at(share + width)
+            rising = after > before
+            rise = np.where(rising, after - before, np.float32(1.0))
+            share -= np.where(rising, width * (after + before) / rise, np.float32(0.0))
+            share = np.clip(share, 0.0, 1.0)
+            nearest = mark(first + share[:, None] * line)
+            share = np.clip(((nearest - first) * line).sum(axis=1) / squared, 0.0, 1.0)
+            nearest = first + share[:, None] * line
+            distance = np.sqrt((nearest[:, :2] ** 2).sum(axis=1) + TINY**2)
             above = np.maximum(np.abs(nearest[:, 2]) - half, 0.0)
             outside = np.maximum(distance - radius, 0.0)
             corner = np.sqrt(outside**2 + above**2 + TINY**2)
             level = above <= 0.0
             gap = np.where(level, distance - radius, corner) - reach
-            flat = np.where(level, 1.0, outside / corner) / distance
+            slope = np.where(level, 1.0, outside / corner)
             rise = np.where(level, 0.0, -np.sign(nearest[:, 2]) * above / corner)
-            towards = np.stack([-flat * nearest[:, 0], -flat * nearest[:, 1], rise], axis=1)
-            pushed += np.maximum(1.0 - gap / near, 0.0)[:, None] * towards
+            ramp = np.maximum(1.0 - gap / near, 0.0)
+            sideways = ramp * slope
+            if flattest:
+                ramp_level = np.maximum(1.0 - gap / (near * np.maximum(slope, flattest)), 0.0)
+                sideways = ramp_level * np.minimum(slope / flattest, 1.0)
+            flat = (-sideways / distance)[:, None] * nearest[:, :2]
+            pushed += np.concatenate([flat, (ramp * rise)[:, None]], axis=1)
         return pushed
 
     def _sites(self, places: Array) -> list[Array]:

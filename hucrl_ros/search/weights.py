@@ -24,7 +24,7 @@ from hucrl_ros.models.gaussian_process import GaussianProcess
 from hucrl_ros.models.kernel import FourierFeatures
 from hucrl_ros.search.actor_critic import ActorCritic
 from hucrl_ros.tasks import Task
-from hucrl_ros.tasks.contact import NEAR_CONTACT
+from hucrl_ros.tasks.contact import FLATTEST, NEAR_CONTACT
 from hucrl_ros.tasks.geometry import NEAR_STOP, VECTOR_UNIT, Geometry
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 
@@ -125,7 +125,11 @@ def _geometry(geometry: Geometry) -> dict[str, Floats]:
         "vectors": geometry.components,
         "units": (NEAR_STOP, VECTOR_UNIT),
         "touches": geometry.touches,
-        "object": [*geometry.object_entries, body.radius, body.half_height, NEAR_CONTACT]
+        "object": [
+            *geometry.object_entries,
+            *(body.radius, body.half_height, NEAR_CONTACT),
+            FLATTEST if body.level else 0.0,
+        ]
         if body
         else [],
     }

@@ -13,6 +13,8 @@ from hucrl_ros.tasks.kinematics import Point, is_moved_by, point_of
 
 NEAR_CONTACT = 0.01
 """[m] From this gap on the model sees a link."""
+FLATTEST = 0.1
+"""Level part of a push's direction below which the model sees less and less of it."""
 
 
 class Capsule(NamedTuple):
@@ -33,6 +35,8 @@ class Shape(NamedTuple):
     """Of the cylinder [m]; 0 for a sphere."""
     rounding: float
     """[m]; 0 for cylinders."""
+    level: bool
+    """Whether the object moves level with the ground only."""
 
 
 def shape_of(model: mujoco.MjModel, body: int) -> Shape | None:
@@ -52,14 +56,25 @@ def shape_of(model: mujoco.MjModel, body: int) -> Shape | None:
     mujoco.mju_quat2Mat(matrix, turned)
     upright = abs(matrix[8]) > 1.0 - TINY
     radius, half_height = map(float, model.geom_size[geom, :2])
-    kind = model.geom_type[geom]
+    kind, level = model.geom_type[geom], _is_level(model, body)
     if kind == mujoco.mjtGeom.mjGEOM_SPHERE:
-        return Shape(0.0, 0.0, radius)
+        return Shape(0.0, 0.0, radius, level)
     if kind == mujoco.mjtGeom.mjGEOM_CAPSULE and upright:
-        return Shape(0.0, half_height, radius)
+        return Shape(0.0, half_height, radius, level)
     if kind == mujoco.mjtGeom.mjGEOM_CYLINDER and upright:
-        return Shape(radius, half_height, 0.0)
+        return Shape(radius, half_height, 0.0, level)
     return None
+
+
+def _is_level(model: mujoco.MjModel, body: int) -> bool:
+    """Whether none of the joints that a body hangs on moves it up or down."""
+    axis = np.empty(3)
+    first = int(model.body_jntadr[body])
+    for joint in range(first, first + int(model.body_jntnum[body])):
+        mujoco.mju_rotVecQuat(axis, model.jnt_axis[joint], model.body_quat[body])
+        if abs(axis[2]) > TINY:
+            return False
+    return True
 
 
 def links_against(model: mujoco.MjModel, body: int, joint_names: Sequence[str]) -> list[Capsule]:
@@ -116,7 +131,8 @@ class Contact(nn.Module):
         """Sum over the links of a ramp along the direction in which each would push.
 
         A ramp is 0 until a link is `NEAR_CONTACT` away from the object, 1 where they touch, and
-        beyond it grows with the depth.
+        beyond it grows with the depth. What can't be moved up or down gives way sideways, the
+        farther the flatter a link lies on its rim: its ramps are of the level way to a link.
 
         Args:
             first: One end of each link `(..., links, 3)` [m].
@@ -126,17 +142,16 @@ class Contact(nn.Module):
         Returns:
             `(..., 3)` [1].
         """
-        place = place.unsqueeze(-2)
+        # From here on seen from the object's centre.
+        start = first - place.unsqueeze(-2)
         line = second - first
+        with torch.no_grad():
+            share = self._nearest_share(start, line)
+        # From its mark on the object once more, for what halvings leave, and for a gradient.
+        mark = self._mark(start + share.clamp(0.0, 1.0) * line)
         squared = (line**2).sum(dim=-1, keepdim=True).clamp(min=TINY**2)
-        mark = place
-        for left in reversed(range(ROUNDS + 1)):
-            share = ((mark - first) * line).sum(dim=-1, keepdim=True) / squared
-            nearest = first + share.clamp(0.0, 1.0) * line
-            if left:
-                radius = self.shape.radius if left <= ROUNDS // 2 else 0.0
-                mark = place + self._nearest(nearest - place, radius)
-        away = place - nearest
+        share = ((mark - start) * line).sum(dim=-1, keepdim=True) / squared
+        away = -(start + share.clamp(0.0, 1.0) * line)
         flat, up = away[..., :2], away[..., 2:]
         distance = ((flat**2).sum(dim=-1, keepdim=True) + TINY**2).sqrt()
         beside = distance - self.shape.radius
@@ -145,17 +160,44 @@ class Contact(nn.Module):
         corner = (outside**2 + above**2 + TINY**2).sqrt()
         level = above <= 0.0
         gap = torch.where(level, beside, corner) - self._reach.to(place.dtype)[:, None]
-        towards = torch.where(
-            level,
-            torch.cat([flat / distance, torch.zeros_like(up)], dim=-1),
-            torch.cat([flat / distance * outside, up.sign() * above], dim=-1) / corner,
-        )
-        return (torch.relu(1.0 - gap / NEAR_CONTACT) * towards).sum(dim=-2)
+        slope = torch.where(level, torch.ones_like(up), outside / corner)
+        rise = torch.where(level, torch.zeros_like(up), up.sign() * above / corner)
+        ramp = torch.relu(1.0 - gap / NEAR_CONTACT)
+        sideways = ramp * slope
+        if self.shape.level:
+            ramp_level = torch.relu(1.0 - gap / (NEAR_CONTACT * slope.clamp(min=FLATTEST)))
+            sideways = ramp_level * (slope / FLATTEST).clamp(max=1.0)
+        return torch.cat([sideways * flat / distance, ramp * rise], dim=-1).sum(dim=-2)
 
-    def _nearest(self, away: Tensor, radius: float) -> Tensor:
-        """The point nearest to `away` `(..., 3)` of a cylinder as high as the object's."""
+    def _nearest_share(self, start: Tensor, line: Tensor) -> Tensor:
+        """Share `(..., 1)` of the way along each line to its point nearest to the object.
+
+        The distance to what is convex is convex along a line: its slope has one root, which
+        halvings enclose before a secant meets it.
+        """
+        share, half = torch.full_like(line[..., :1], 0.5), 0.5
+        for _ in range(ROUNDS):
+            half *= 0.5
+            share = share - half * self._slope(start + share * line, line).sign()
+        before = self._slope(start + (share - half) * line, line)
+        after = self._slope(start + (share + half) * line, line)
+        rise = after - before
+        return share - torch.where(rise > 0.0, half * (after + before) / rise, 0.0 * rise)
+
+    def _slope(self, point: Tensor, line: Tensor) -> Tensor:
+        """Whether the object is farther along the line `(..., 1)`, by its sign.
+
+        Inside the object it is its axis that counts.
+        """
+        way = point - self._mark(point)
+        inside = (way == 0.0).all(dim=-1, keepdim=True)
+        way = torch.where(inside, point * point.new_tensor([1.0, 1.0, 0.0]), way)
+        return (way * line).sum(dim=-1, keepdim=True)
+
+    def _mark(self, away: Tensor) -> Tensor:
+        """The point nearest to `away` `(..., 3)` of a cylinder as large as the object's."""
         flat, up = away[..., :2], away[..., 2:]
         distance = ((flat**2).sum(dim=-1, keepdim=True) + TINY**2).sqrt()
         half = self.shape.half_height
-        inward = (radius / distance).clamp(max=1.0)
+        inward = (self.shape.radius / distance).clamp(max=1.0)
         return torch.cat([flat * inward, up.clamp(-half, half)], dim=-1)

@@ -166,11 +166,24 @@ def _see(program: Program, scratch: Scratch, vectors: int) -> None:
                 features[first + i, lane] = _vector(program, scratch, i, lane)
 
 
+@njit(nogil=True, error_model="numpy", inline="always")
+def _slope(
+    at: tuple[float, float, float], line: tuple[float, float, float], radius: float, half: float
+) -> float:
+    """Whether an object is farther along a line; see `tasks.contact`."""
+    x, y, z = at
+    one, tiny = np.float32(1.0), np.float32(TINY * TINY)
+    inward = min(radius / np.sqrt(x * x + y * y + tiny), one)
+    rest = z - min(max(z, -half), half)
+    out = one if inward == one and rest == np.float32(0.0) else one - inward
+    return out * (x * line[0] + y * line[1]) + rest * line[2]
+
+
 @njit(nogil=True, error_model="numpy")
 def _touch(program: Program, scratch: Scratch, row: int, lane: int) -> None:
     """The contact with the object into three rows of `inputs`; see `tasks.contact`."""
     sites, inputs = scratch.sites, scratch.inputs
-    radius, half, near = program.shape
+    radius, half, near, flattest = program.shape
     zero, one, tiny = np.float32(0.0), np.float32(1.0), np.float32(TINY * TINY)
     ox, oy, oz = (
         scratch.state[program.pushed[0], lane],
@@ -189,27 +202,48 @@ def _touch(program: Program, scratch: Scratch, row: int, lane: int) -> None:
             sites[b + 2, lane] - oz - az,
         )
         squared = max(dx * dx + dy * dy + dz * dz, tiny)
-        mx = my = mz = x = y = z = zero
-        for turn in range(ROUNDS + 1):
-            share = ((mx - ax) * dx + (my - ay) * dy + (mz - az) * dz) / squared
-            share = min(max(share, zero), one)
-            x, y, z = ax + share * dx, ay + share * dy, az + share * dz
-            # First towards the object's axis, then towards its surface.
-            wide = radius if turn >= ROUNDS - ROUNDS // 2 else zero
-            inward = min(wide / np.sqrt(x * x + y * y + tiny), one)
-            mx, my, mz = inward * x, inward * y, min(max(z, -half), half)
+        # Of most links all points are too far away.
+        share = min(max(-(ax * dx + ay * dy + az * dz) / squared, zero), one)
+        x, y, z = ax + share * dx, ay + share * dy, az + share * dz
+        farthest = np.sqrt(radius * radius + half * half) + program.reach_of[link] + near
+        if x * x + y * y + z * z > farthest * farthest:
+            continue
+        share = width = np.float32(0.5)
+        for _ in range(ROUNDS):
+            width *= np.float32(0.5)
+            at = ax + share * dx, ay + share * dy, az + share * dz
+            share -= width * np.sign(_slope(at, (dx, dy, dz), radius, half))
+        low, high = share - width, share + width
+        at = ax + low * dx, ay + low * dy, az + low * dz
+        before = _slope(at, (dx, dy, dz), radius, half)
+        at = ax + high * dx, ay + high * dy, az + high * dz
+        after = _slope(at, (dx, dy, dz), radius, half)
+        if after > before:
+            share -= width * (after + before) / (after - before)
+        share = min(max(share, zero), one)
+        x, y, z = ax + share * dx, ay + share * dy, az + share * dz
+        inward = min(radius / np.sqrt(x * x + y * y + tiny), one)
+        mx, my, mz = inward * x, inward * y, min(max(z, -half), half)
+        share = ((mx - ax) * dx + (my - ay) * dy + (mz - az) * dz) / squared
+        share = min(max(share, zero), one)
+        x, y, z = ax + share * dx, ay + share * dy, az + share * dz
         distance = np.sqrt(x * x + y * y + tiny)
         beside = distance - radius
         above, outside = max(abs(z) - half, zero), max(beside, zero)
-        gap, flat, up = beside, np.float32(one / distance), zero
+        gap, slope, rise = beside, one, zero
         if above > zero:
             gap = np.sqrt(outside * outside + above * above + tiny)
-            flat = outside / (distance * gap)
-            up = above / gap if z < zero else -above / gap
-        ramp = max(one - (gap - program.reach_of[link]) / near, zero)
-        inputs[row, lane] -= ramp * flat * x
-        inputs[row + 1, lane] -= ramp * flat * y
-        inputs[row + 2, lane] += ramp * up
+            slope = outside / gap
+            rise = above / gap if z < zero else -above / gap
+        gap -= program.reach_of[link]
+        ramp = max(one - gap / near, zero)
+        sideways = ramp * slope
+        if flattest > zero:
+            level = max(one - gap / (near * max(slope, flattest)), zero)
+            sideways = level * min(slope / flattest, one)
+        inputs[row, lane] -= sideways * x / distance
+        inputs[row + 1, lane] -= sideways * y / distance
+        inputs[row + 2, lane] += ramp * rise
 
 
 @njit(nogil=True, error_model="numpy")

@@ -93,7 +93,7 @@ GEOMETRY = {
     "vectors": (0, 3),
     "units": (2,),
     "touches": (0, 3),
-    "object": (0, 6),
+    "object": (0, 7),
 }
 """Shapes of the arrays where networks see nothing besides the state's entries.
 
@@ -101,7 +101,8 @@ Stops: joint, lower and upper limit [rad or m]. Links, from each site to the wor
 whether it slides, axis, and the constant transform from the link before, 3 × 4 in rows. Tips: the
 sites in the frames of their last links [m]. Vectors: site, axis, entry of the state. Units:
 `NEAR_STOP` and `VECTOR_UNIT`. Touches: the two ends of a link, which are sites, and its reach [m].
-Object, at most one: entries of its coordinates, radius and half height [m], `NEAR_CONTACT`.
+Object, at most one: entries of its coordinates, radius and half height [m], `NEAR_CONTACT`, and
+`FLATTEST` where it moves level with the ground only, else 0.
 """
 _NETWORKS = ("policy", "hallucination", "model")
 
@@ -198,7 +199,9 @@ def _check_geometry(geometry: dict[str, Floats], joints: int, state_dim: int) ->
     """The kernel reads what these name without a look at its bounds."""
     for name, shape in GEOMETRY.items():
         found = geometry[name]
-        if found.shape[-1:] != shape[-1:] or found.ndim != len(shape):
+        # Bundles from before an object had its last number have none of it where they have none.
+        other = found.shape[-1:] != shape[-1:] and (len(found) or name != "object")
+        if other or found.ndim != len(shape):
             raise ValueError(f"{name} has the shape {found.shape}, not {('k', *shape[1:])}")
         if not np.isfinite(found).all():
             raise ValueError(f"{name} isn't finite")

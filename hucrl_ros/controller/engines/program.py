@@ -18,9 +18,8 @@ from hucrl_ros.controller.engines.simd import BLOCK, LANES, PAIR, ROWS, VECTOR
 
 TINY = 1e-6
 """[m] Lengths in contacts are taken to be at least as long where something is divided by them."""
-ROUNDS = 4
-"""Turns in which nearest points look for each other: of a link and the object's axis, then, in the
-second half of the turns, of a link and the object."""
+ROUNDS = 6
+"""Halvings of a link in the search for its point nearest to an object."""
 
 
 NONE, RELU, SILU, TANH, FOURIER = range(5)
@@ -102,7 +101,8 @@ class Program(NamedTuple):
     pushed: NDArray[np.int64]
     """`(3,)` the object's entries of the state; empty where there is none."""
     shape: Floats
-    """`(3,)` the object's radius and half height [m], and `NEAR_CONTACT`; empty like `pushed`."""
+    """`(4,)` the object's radius and half height [m], `NEAR_CONTACT`, and `FLATTEST` where it moves
+    level with the ground only, else 0; empty like `pushed`."""
     context: int
     """Entries at the end of the state that the model neither sees nor predicts."""
     limits: Floats
