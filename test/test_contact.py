@@ -104,7 +104,7 @@ def test_the_nearest_points_of_a_line_that_leans_over_a_rim_are_found():
     outside = away(shares).amin(dim=0) > 0.0
     assert outside.sum() > 200
     assert (away(share) - away(shares).amin(dim=0))[outside].max() < 5e-4
-    assert (away(share)[~outside] < 2e-3).all()
+    assert (away(share)[~outside] < 5e-3).all()
     assert contact(first, second, place).isfinite().all()
 
 
@@ -216,7 +216,9 @@ def test_the_pushers_contact_is_that_of_mujoco():
         for name in names:
             points = np.zeros(6)
             gap = mujoco.mj_geomDistance(model, robot.data, model.geom(name).id, body, 1.0, points)
-            way = np.sign(gap) * (points[3:] - points[:3]) / np.linalg.norm(points[3:] - points[:3])
+            way = (
+                np.sign(gap) * (points[3:] - points[:3]) / np.linalg.norm(points[3:] - points[:3])
+            )
             depth = min(depth, gap)
             slope = np.linalg.norm(way[:2])
             sideways = max(at(gap / max(slope, FLATTEST)), 0.0) * min(slope / FLATTEST, 1.0)

@@ -5,6 +5,7 @@ because numba compiles a kept function anew when its own file changes, not when 
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -168,8 +169,8 @@ def _see(program: Program, scratch: Scratch, vectors: int) -> None:
 
 @njit(nogil=True, error_model="numpy", inline="always")
 def _slope(
-    at: tuple[float, float, float], line: tuple[float, float, float], radius: float, half: float
-) -> float:
+    at: tuple[Any, Any, Any], line: tuple[Any, Any, Any], radius: float, half: float
+) -> "np.floating[Any]":
     """Whether an object is farther along a line; see `tasks.contact`."""
     x, y, z = at
     one, tiny = np.float32(1.0), np.float32(TINY * TINY)

@@ -101,8 +101,8 @@ class Program(NamedTuple):
     pushed: NDArray[np.int64]
     """`(3,)` the object's entries of the state; empty where there is none."""
     shape: Floats
-    """`(4,)` the object's radius and half height [m], `NEAR_CONTACT`, and `FLATTEST` where it moves
-    level with the ground only, else 0; empty like `pushed`."""
+    """`(4,)` the object's radius and half height [m], `NEAR_CONTACT`, and `FLATTEST` where it only
+    moves level with the ground, else 0; empty like `pushed`."""
     context: int
     """Entries at the end of the state that the model neither sees nor predicts."""
     limits: Floats
