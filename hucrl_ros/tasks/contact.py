@@ -185,9 +185,9 @@ class Contact(nn.Module):
         return share - torch.where(rise > 0.0, half * (after + before) / rise, 0.0 * rise)
 
     def _slope(self, point: Tensor, line: Tensor) -> Tensor:
-        """Whether the object is farther along the line `(..., 1)`, by its sign.
+        """Slope `(..., 1)` of half the squared distance along the line, negative before it.
 
-        Inside the object it is its axis that counts.
+        Inside the object the distance to its axis counts.
         """
         way = point - self._mark(point)
         inside = (way == 0.0).all(dim=-1, keepdim=True)

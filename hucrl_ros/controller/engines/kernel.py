@@ -171,7 +171,7 @@ def _see(program: Program, scratch: Scratch, vectors: int) -> None:
 def _slope(
     at: tuple[Any, Any, Any], line: tuple[Any, Any, Any], radius: float, half: float
 ) -> "np.floating[Any]":
-    """Whether an object is farther along a line; see `tasks.contact`."""
+    """Slope of half the squared distance to an object along a line; see `tasks.contact`."""
     x, y, z = at
     one, tiny = np.float32(1.0), np.float32(TINY * TINY)
     inward = min(radius / np.sqrt(x * x + y * y + tiny), one)
