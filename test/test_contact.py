@@ -216,9 +216,8 @@ def test_the_pushers_contact_is_that_of_mujoco():
         for name in names:
             points = np.zeros(6)
             gap = mujoco.mj_geomDistance(model, robot.data, model.geom(name).id, body, 1.0, points)
-            way = (
-                np.sign(gap) * (points[3:] - points[:3]) / np.linalg.norm(points[3:] - points[:3])
-            )
+            way = np.sign(gap) * (points[3:] - points[:3])
+            way /= np.linalg.norm(way)
             depth = min(depth, gap)
             slope = np.linalg.norm(way[:2])
             sideways = max(at(gap / max(slope, FLATTEST)), 0.0) * min(slope / FLATTEST, 1.0)

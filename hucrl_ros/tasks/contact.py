@@ -182,7 +182,9 @@ class Contact(nn.Module):
         before = self._slope(start + (share - half) * line, line)
         after = self._slope(start + (share + half) * line, line)
         rise = after - before
-        return share - torch.where(rise > 0.0, half * (after + before) / rise, 0.0 * rise)
+        return share - torch.where(
+            rise > 0.0, half * (after + before) / rise, torch.zeros_like(rise)
+        )
 
     def _slope(self, point: Tensor, line: Tensor) -> Tensor:
         """Slope `(..., 1)` of half the squared distance along the line, negative before it.
