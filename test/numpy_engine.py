@@ -182,14 +182,14 @@ class NumpyEngine:
         variances = (constants["min_aleatoric"] + noisy) ** 2
         aleatoric = np.tensordot(constants["choice"], variances, axes=1)
         epistemic = means.var(axis=0) * constants["epistemic_scale"] ** 2
-        total = aleatoric + epistemic if constants["total"] else None
+        chosen, noisy = epistemic, aleatoric + constants["unchosen"] * epistemic
+        if constants["total"] and self._networks.hallucination:
+            chosen, noisy = epistemic + aleatoric, np.zeros_like(aleatoric)
         away = np.tensordot(constants["choice"], means, axes=1) - means.mean(axis=0)
         change = means.mean(axis=0) + constants["epistemic_scale"] * away
         if self._networks.hallucination:
-            reach = epistemic if total is None else total
-            change += constants["beta"] * np.sqrt(reach) * applied[:, actions:]
-        if total is None or not self._networks.hallucination:
-            change += np.sqrt(aleatoric if total is None else total) * noise
+            change += constants["beta"] * np.sqrt(chosen) * applied[:, actions:]
+        change += np.sqrt(noisy) * noise
         following = state.copy()
         following[:, :predicted] += constants["target_mean"] + change * constants["target_std"]
         following[:, :predicted] = np.clip(following[:, :predicted], *constants["reach"])

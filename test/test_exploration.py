@@ -101,6 +101,33 @@ def test_optimism_about_all_deviations_leaves_nothing_to_noise(covariance):
     torch.testing.assert_close(imagined, expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+@pytest.mark.parametrize("beta", [0.0, 0.6, 1.0, 1.7])
+def test_what_eta_can_not_choose_is_left_to_noise_where_that_is_shared(beta, covariance):
+    shared = dict(hallucinate="shared", beta=beta, beta_floor=0.0, covariance=covariance)
+    step = step_of("optimistic", **shared)
+    state, action, eta, noise = drawn()
+    moved = step(state, action, eta, noise) - step(state, action, 0.0 * eta, noise)
+    known = step_of("optimistic", beta=beta, beta_floor=0.0, covariance=covariance)
+    usual = known(state, action, eta, noise) - known(state, action, 0.0 * eta, noise)
+    torch.testing.assert_close(moved, usual)  # η does what it does without.
+    imagined = step(state, action, 0.0 * eta, noise)
+    if beta >= 1.0:  # H-UCRL as in the paper
+        expected = known(state, action, 0.0 * eta, noise)
+    elif beta == 0.0:
+        greedy = step_of("greedy", covariance=covariance)
+        expected = greedy(state, action, eta[:, :0], noise)
+    else:
+        belief = step.model.predict(state, action)
+        left = (1.0 - beta**2) * torch.diag_embed(belief.epistemic**2)
+        if covariance == "full":
+            heads = belief.deviations.permute(1, 2, 0)
+            left = (1.0 - beta**2) * heads @ heads.transpose(1, 2)
+        factor = torch.linalg.cholesky(left + torch.diag_embed(belief.aleatoric**2))
+        expected = belief.mean + (factor @ noise.unsqueeze(-1)).squeeze(-1)
+    torch.testing.assert_close(imagined, expected, atol=1e-4, rtol=1e-4)
+
+
 def test_sombrl_follows_the_mean_and_adds_the_norm_of_the_deviations_to_the_reward():
     step = step_of("sombrl", bonus=0.7, beta=2.0, beta_decay=0.5, beta_floor=0.0)
     step.start_episode(2, generator())

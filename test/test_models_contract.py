@@ -295,11 +295,13 @@ def assert_planned_alike(bundle, parts, engine):
     [
         *((kind, strategy, {}) for kind, strategy in EXPORTED.items()),
         ("probabilistic_ensemble", "optimistic", {"hallucinate": "total"}),
+        ("probabilistic_ensemble", "optimistic", {"hallucinate": "shared", "beta": 0.6, "beta_floor": 0.0}),
         ("probabilistic_ensemble", "thompson", {"recalibrate": True}),
         ("gp", "greedy", {}),
         ("gp", "thompson", {"recalibrate": True}),
         ("gp", "optimistic", {}),
         ("gp", "optimistic", {"hallucinate": "total"}),
+        ("gp", "optimistic", {"hallucinate": "shared", "beta": 0.6, "beta_floor": 0.0}),
         ("rff", "optimistic", {}),
         ("rff", "thompson", {"recalibrate": True}),
         pytest.param("qff", "optimistic", {}, marks=pytest.mark.slow),

@@ -141,9 +141,9 @@ class ExplorationSettings(Settings):
     """`confidence`: δ, probability that the dynamics leave the intervals [1]."""
     covariance: Literal["diagonal", "full"] = "diagonal"
     """Σ of `greedy` and `optimistic`: deviations, or a Cholesky factor of the covariance."""
-    hallucinate: Literal["epistemic", "total"] = "epistemic"
+    hallucinate: Literal["epistemic", "total", "shared"] = "epistemic"
     """`optimistic`: the deviation that η chooses from; of the `total` one, nothing is left to be
-    noise."""
+    noise; `shared`: of the epistemic variance, 1 − beta² is noise where beta is less than 1."""
     constraint_penalty: float = Field(0.2, ge=0)
     """What a step costs in imagination that comes a margin nearer to a constraint than two margins
     inside, three at most; 0: nothing [range of the task's rewards]."""

@@ -3,7 +3,8 @@
 greedy       s' = μ(s, a) + √(Σ² + noise²) ε
 Thompson     s' = f(s, a) + noise ε, with f drawn from the model once an episode
 optimistic   s' = μ(s, a) + β Σ(s, a) η(s) + noise ε, with η chosen like an action (H-UCRL);
-             with `hallucinate: total`, s' = μ(s, a) + β √(Σ² + noise²) η(s)
+             with `hallucinate: total`, s' = μ(s, a) + β √(Σ² + noise²) η(s); with `shared`,
+             s' = μ(s, a) + β Σ(s, a) η(s) + √((1 − β²)⁺ Σ² + noise²) ε: greedy at β = 0
 sombrl       s' = μ(s, a) + noise ε, and λ β ‖Σ(s, a)‖ is added to the reward
 opax         s' as optimistic, and Σ log(1 + Σ² / noise²) is the reward
 
@@ -39,7 +40,7 @@ class ImaginedDynamics(nn.Module, ABC):
     hallucination_dim: int
     """Length h of the hallucinated action: m for the optimistic strategy, else 0."""
     total = False
-    """Whether Σ has the noise's deviation as well."""
+    """Whether η moves by the noise's deviation as well, in place of the noise."""
     for_task = True
     """Whether the task's reward counts."""
 
@@ -50,6 +51,11 @@ class ImaginedDynamics(nn.Module, ABC):
         self.hallucination_dim = 0
         self._share = 1.0
         self.register_buffer("bounds", model.task.bounds, persistent=False)
+
+    @property
+    def unchosen(self) -> Tensor:
+        """Share of the epistemic variance that is noise `()`."""
+        return torch.zeros(())
 
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
         """Prepare for learning what plays `episode` (decay β, draw a function)."""
@@ -134,12 +140,15 @@ class ImaginedDynamics(nn.Module, ABC):
 class GreedyDynamics(ImaginedDynamics):
     """PE-DS: sample from the ensemble's mean and covariance (Chua et al., 2018)."""
 
-    total = True
+    @property
+    def unchosen(self) -> Tensor:
+        """All of it: there is no η."""
+        return torch.ones(())
 
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
         """Mean plus total deviation times noise; `eta` is empty."""
         prediction = self.model.predict(state, action)
-        return prediction.mean + spread(prediction, noise, self.settings, self.total)
+        return prediction.mean + spread(prediction, noise, self.settings, noisy=True)
 
 
 class ThompsonDynamics(ImaginedDynamics):
@@ -158,7 +167,9 @@ class ThompsonDynamics(ImaginedDynamics):
 class HallucinatedDynamics(ImaginedDynamics):
     """H-UCRL: next = μ + βΣη + noise, with η chosen like an action (Eq. 7).
 
-    With `hallucinate: total`, η moves by the noise's deviation too, in place of the noise.
+    With `hallucinate: total`, η moves by the noise's deviation too, in place of the noise. With
+    `shared`, what η can't choose since β is less than 1 is left to chance: a policy that is
+    made with little optimism has to be good wherever the model may be wrong.
     """
 
     beta: Tensor
@@ -169,6 +180,13 @@ class HallucinatedDynamics(ImaginedDynamics):
         self.total = settings.hallucinate == "total"
         self.register_buffer("beta", torch.tensor(beta_of(settings, 1, model)))
 
+    @property
+    def unchosen(self) -> Tensor:
+        """(1 − β²)⁺ with `hallucinate: shared`, else 0."""
+        if self.settings.hallucinate != "shared":
+            return torch.zeros(())
+        return (1.0 - self.beta**2).clamp(min=0.0)
+
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
         """Take β of the episode."""
         self.beta.fill_(beta_of(self.settings, episode, self.model))
@@ -176,9 +194,13 @@ class HallucinatedDynamics(ImaginedDynamics):
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
         """Mean, shifted by up to β deviations, plus aleatoric noise that η doesn't choose."""
         prediction = self.model.predict(state, action)
-        shift = spread(prediction, eta, self.settings, self.total)
+        shift = spread(prediction, eta, self.settings, noisy=self.total)
         shifted = prediction.mean + self.beta * shift
-        return shifted if self.total else shifted + prediction.aleatoric * noise
+        if self.total:
+            return shifted
+        if self.settings.hallucinate != "shared":
+            return shifted + prediction.aleatoric * noise
+        return shifted + spread(prediction, noise, self.settings, self.unchosen, noisy=True)
 
 
 class SombrlDynamics(HallucinatedDynamics):
@@ -250,17 +272,26 @@ def beta_of(settings: ExplorationSettings, episode: int, model: DynamicsModel) -
 
 
 def spread(
-    belief: Prediction, direction: Tensor, settings: ExplorationSettings, total: bool
+    belief: Prediction,
+    direction: Tensor,
+    settings: ExplorationSettings,
+    share: Tensor | float = 1.0,
+    *,
+    noisy: bool,
 ) -> Tensor:
-    """Σ times `direction` `(..., m)`; Σ² is the epistemic covariance, or the total one."""
+    """Σ times `direction` `(..., m)`.
+
+    Σ² is `share` of the epistemic covariance, and that of the noise where it is `noisy`.
+    """
     if settings.covariance == "full":
-        matrix = covariance(belief.deviations)
-        if total:
+        matrix = share * covariance(belief.deviations)
+        if noisy:
             noise = (belief.aleatoric**2).unsqueeze(-1)
             matrix = matrix + torch.eye(int(matrix.shape[-1])) * noise
         return times(cholesky(matrix), direction)
-    deviation = (belief.epistemic**2 + belief.aleatoric**2).sqrt() if total else belief.epistemic
-    return deviation * direction
+    if not noisy:
+        return belief.epistemic * direction
+    return (share * belief.epistemic**2 + belief.aleatoric**2).sqrt() * direction
 
 
 def covariance(deviations: Tensor) -> Tensor:

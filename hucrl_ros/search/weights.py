@@ -86,6 +86,7 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
             if isinstance(dynamics, HallucinatedDynamics)
             else np.zeros((), np.float32),
             "total": np.array(dynamics.total, np.float32),
+            "unchosen": _numpy(dynamics.unchosen),
         },
         angles=task.angles,
         joints=len(task.spec.joint_names),

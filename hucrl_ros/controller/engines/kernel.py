@@ -467,9 +467,10 @@ def _imagine(
                 away = heads[head, i, lane] - mean
                 epistemic += away * away
             epistemic *= share * program.epistemic_scale[i] * program.epistemic_scale[i]
-            if program.total:
+            if program.total and hallucinated:
                 epistemic += aleatoric
-                aleatoric = np.float32(0.0) if hallucinated else epistemic
+                aleatoric = np.float32(0.0)
+            aleatoric += program.unchosen * epistemic
             # What one head says in place of all is as far away as the scale says.
             chosen += (program.epistemic_scale[i] - np.float32(1.0)) * (chosen - mean)
             change = chosen + np.sqrt(aleatoric) * noise[t, i, first + lane]

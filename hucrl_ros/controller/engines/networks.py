@@ -84,6 +84,7 @@ CONSTANTS = (
     "min_aleatoric",
     "beta",
     "total",
+    "unchosen",
 )
 """What the file holds: fields of `program.Program`; the manifest has the other three."""
 GEOMETRY = {
@@ -138,7 +139,12 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
         activation=str(arrays["activation"]),
         whitener=np.asarray(arrays.get("whitener", np.zeros((0, 0))), np.float32),
         constants={
-            **{name: arrays[name].astype(np.float32) for name in CONSTANTS},
+            **{name: arrays[name].astype(np.float32) for name in CONSTANTS[:-1]},
+            # Before there was one, greedy strategies had `total` in its place.
+            "unchosen": np.asarray(
+                arrays.get("unchosen", 0.0 if manifest.hallucination_dim else arrays["total"]),
+                np.float32,
+            ),
             "limits": np.array(manifest.effort_limits, np.float32),
             "target_std": np.array(manifest.target_std, np.float32),
             "reach": manifest.bounds,
@@ -167,7 +173,7 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
         **dict.fromkeys(("input_mean", "input_std"), (seen,)),
         **dict.fromkeys(("target_mean", "epistemic_scale"), (predicted,)),
         "choice": (heads,),
-        **dict.fromkeys(("min_aleatoric", "beta", "total"), ()),
+        **dict.fromkeys(("min_aleatoric", "beta", "total", "unchosen"), ()),
     }
     for name, shape in shapes.items():
         if networks.constants[name].shape != shape:

@@ -122,7 +122,9 @@ class Program(NamedTuple):
     min_aleatoric: np.float32
     beta: np.float32
     total: bool
-    """The noise has the epistemic deviation as well; where there is η, η has both."""
+    """η moves by the noise's deviation as well, and there is no noise."""
+    unchosen: np.float32
+    """Share of the epistemic variance that is noise."""
 
 
 class Scratch(NamedTuple):
@@ -255,6 +257,7 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
         min_aleatoric=np.float32(constants["min_aleatoric"]),
         beta=np.float32(constants["beta"]),
         total=bool(constants["total"]),
+        unchosen=np.float32(constants["unchosen"]),
     )
 
 
