@@ -268,6 +268,7 @@ def test_networks_that_differ_from_torch_are_refused(tmp_path):
         ("input_std", "input_std has the shape"),
         ("scales", "scales has the shape"),
         ("stops", "stops has the shape"),
+        ("unchosen", "unchosen has the shape"),
     ],
 )
 def test_networks_of_a_wrong_shape_are_refused(bundle, key, message):
@@ -428,6 +429,16 @@ def test_networks_of_before_there_was_a_geometry_can_be_read(bundle):
         del arrays[name]
     geometry = from_arrays(arrays, bundle.manifest).geometry
     assert {name: array.shape for name, array in geometry.items()} == GEOMETRY
+
+
+@pytest.mark.parametrize(("strategy", "share"), [("greedy", 1.0), ("optimistic", 0.0)])
+def test_noise_of_before_it_could_be_shared_is_read_as_it_was_meant(shaken, strategy, share):
+    bundle = shaken(strategy)[1]
+    arrays = to_arrays(bundle.networks)
+    assert arrays["unchosen"] == share
+    del arrays["unchosen"]
+    old = {**arrays, "total": np.array(share, np.float32)}
+    assert from_arrays(old, bundle.manifest).constants["unchosen"] == share
 
 
 def test_networks_survive_their_file(bundle):

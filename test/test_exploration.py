@@ -104,11 +104,11 @@ def test_optimism_about_all_deviations_leaves_nothing_to_noise(covariance):
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 @pytest.mark.parametrize("beta", [0.0, 0.6, 1.0, 1.7])
 def test_what_eta_can_not_choose_is_left_to_noise_where_that_is_shared(beta, covariance):
-    shared = dict(hallucinate="shared", beta=beta, beta_floor=0.0, covariance=covariance)
-    step = step_of("optimistic", **shared)
+    settings = {"beta": beta, "beta_floor": 0.0, "covariance": covariance}
+    step = step_of("optimistic", hallucinate="shared", **settings)
     state, action, eta, noise = drawn()
     moved = step(state, action, eta, noise) - step(state, action, 0.0 * eta, noise)
-    known = step_of("optimistic", beta=beta, beta_floor=0.0, covariance=covariance)
+    known = step_of("optimistic", **settings)
     usual = known(state, action, eta, noise) - known(state, action, 0.0 * eta, noise)
     torch.testing.assert_close(moved, usual)  # η does what it does without.
     imagined = step(state, action, 0.0 * eta, noise)

@@ -290,18 +290,21 @@ def assert_planned_alike(bundle, parts, engine):
         np.testing.assert_allclose(getattr(found, name), reference, 1e-3, 1e-3, err_msg=name)
 
 
+SHARED = {"hallucinate": "shared", "beta": 0.6, "beta_floor": 0.0}
+
+
 @pytest.mark.parametrize(
     ("kind", "strategy", "changes"),
     [
         *((kind, strategy, {}) for kind, strategy in EXPORTED.items()),
         ("probabilistic_ensemble", "optimistic", {"hallucinate": "total"}),
-        ("probabilistic_ensemble", "optimistic", {"hallucinate": "shared", "beta": 0.6, "beta_floor": 0.0}),
+        ("probabilistic_ensemble", "optimistic", SHARED),
         ("probabilistic_ensemble", "thompson", {"recalibrate": True}),
         ("gp", "greedy", {}),
         ("gp", "thompson", {"recalibrate": True}),
         ("gp", "optimistic", {}),
         ("gp", "optimistic", {"hallucinate": "total"}),
-        ("gp", "optimistic", {"hallucinate": "shared", "beta": 0.6, "beta_floor": 0.0}),
+        ("gp", "optimistic", SHARED),
         ("rff", "optimistic", {}),
         ("rff", "thompson", {"recalibrate": True}),
         pytest.param("qff", "optimistic", {}, marks=pytest.mark.slow),
