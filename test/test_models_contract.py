@@ -270,7 +270,7 @@ def exported(kind, strategy, tmp_path, recalibrate=False, **exploration):
     following = states + 0.1 * torch.sin(states) + 0.05 * actions
     fit(model, Transitions(states, actions, following), draws)
     model.epistemic_scale.copy_(torch.tensor([0.7, 1.6]))
-    step.start_episode(1, draws)
+    step.start_episode(3, draws)  # with another β than the graphs were traced with
     exporter.write(tmp_path / "second", fields(strategy), imagined_episode())
     return load_bundle(tmp_path / "second"), Parts(task, step, actors)
 
@@ -290,7 +290,7 @@ def assert_planned_alike(bundle, parts, engine):
         np.testing.assert_allclose(getattr(found, name), reference, 1e-3, 1e-3, err_msg=name)
 
 
-SHARED = {"hallucinate": "shared", "beta": 0.6, "beta_floor": 0.0}
+SHARED = {"hallucinate": "shared", "beta": 1.0, "beta_decay": 0.7, "beta_floor": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -299,6 +299,7 @@ SHARED = {"hallucinate": "shared", "beta": 0.6, "beta_floor": 0.0}
         *((kind, strategy, {}) for kind, strategy in EXPORTED.items()),
         ("probabilistic_ensemble", "optimistic", {"hallucinate": "total"}),
         ("probabilistic_ensemble", "optimistic", SHARED),
+        ("probabilistic_ensemble", "sombrl", SHARED),
         ("probabilistic_ensemble", "thompson", {"recalibrate": True}),
         ("gp", "greedy", {}),
         ("gp", "thompson", {"recalibrate": True}),

@@ -178,14 +178,13 @@ class HallucinatedDynamics(ImaginedDynamics):
         super().__init__(model, settings)
         self.hallucination_dim = model.task.spec.predicted_dim
         self.total = settings.hallucinate == "total"
+        self.shared = settings.hallucinate == "shared"
         self.register_buffer("beta", torch.tensor(beta_of(settings, 1, model)))
 
     @property
     def unchosen(self) -> Tensor:
         """(1 − β²)⁺ with `hallucinate: shared`, else 0."""
-        if self.settings.hallucinate != "shared":
-            return torch.zeros(())
-        return (1.0 - self.beta**2).clamp(min=0.0)
+        return (1.0 - self.beta**2).clamp(min=0.0) if self.shared else torch.zeros(())
 
     def start_episode(self, episode: int, generator: torch.Generator) -> None:
         """Take β of the episode."""
@@ -198,9 +197,9 @@ class HallucinatedDynamics(ImaginedDynamics):
         shifted = prediction.mean + self.beta * shift
         if self.total:
             return shifted
-        if self.settings.hallucinate != "shared":
-            return shifted + prediction.aleatoric * noise
-        return shifted + spread(prediction, noise, self.settings, self.unchosen, noisy=True)
+        if self.shared:
+            return shifted + spread(prediction, noise, self.settings, self.unchosen, noisy=True)
+        return shifted + prediction.aleatoric * noise
 
 
 class SombrlDynamics(HallucinatedDynamics):
@@ -209,7 +208,7 @@ class SombrlDynamics(HallucinatedDynamics):
     def __init__(self, model: DynamicsModel, settings: ExplorationSettings) -> None:
         super().__init__(model, settings)
         self.hallucination_dim = 0
-        self.total = False
+        self.total = self.shared = False
 
     def imagine(self, state: Tensor, action: Tensor, eta: Tensor, noise: Tensor) -> Tensor:
         """Mean plus aleatoric noise; `eta` is empty."""

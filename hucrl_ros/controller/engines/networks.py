@@ -132,6 +132,11 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
     Raises:
         KeyError, ValueError: it doesn't fit the manifest; says what differs.
     """
+    if (
+        "unchosen" not in arrays
+    ):  # Before there was one, greedy strategies had `total` in its place.
+        total = arrays["total"]
+        arrays = {**arrays, "unchosen": 0 * total if manifest.hallucination_dim else total}
     networks = Networks(
         policy=_layers(arrays, "policy"),
         hallucination=_layers(arrays, "hallucination"),
@@ -139,12 +144,7 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
         activation=str(arrays["activation"]),
         whitener=np.asarray(arrays.get("whitener", np.zeros((0, 0))), np.float32),
         constants={
-            **{name: arrays[name].astype(np.float32) for name in CONSTANTS[:-1]},
-            # Before there was one, greedy strategies had `total` in its place.
-            "unchosen": np.asarray(
-                arrays.get("unchosen", 0.0 if manifest.hallucination_dim else arrays["total"]),
-                np.float32,
-            ),
+            **{name: arrays[name].astype(np.float32) for name in CONSTANTS},
             "limits": np.array(manifest.effort_limits, np.float32),
             "target_std": np.array(manifest.target_std, np.float32),
             "reach": manifest.bounds,
