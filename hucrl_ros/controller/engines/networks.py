@@ -132,9 +132,8 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
     Raises:
         KeyError, ValueError: it doesn't fit the manifest; says what differs.
     """
-    if (
-        "unchosen" not in arrays
-    ):  # Before there was one, greedy strategies had `total` in its place.
+    # Before there was an `unchosen`, greedy strategies had `total` in its place.
+    if "unchosen" not in arrays:
         total = arrays["total"]
         arrays = {**arrays, "unchosen": 0 * total if manifest.hallucination_dim else total}
     networks = Networks(
