@@ -132,12 +132,15 @@ def train(
 
 
 def _finish(run_folder: "RunFolder", figures: bool) -> None:
-    """Draw figures and videos; say where files lie, and which bundle earned the best return.
+    """Draw figures and videos; say where files lie, and which bundles earned most.
+
+    The best return may have been luck, so the steadiest bundle is named where it is another one.
 
     Where plans take longer than half of the period, that is said, too: a robot that doesn't wait
     needs the rest for everything else.
     """
     from hucrl_ros.controller.manifest import read_manifest
+    from hucrl_ros.run.flights import steadiest
     from hucrl_ros.run.session import shown_path
     from hucrl_ros.run.summary import read_summary
 
@@ -167,6 +170,12 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
             "finds plans that fit"
         )
     best = max(summary.episodes, key=lambda e: (not e.cut, e.return_))
+    steady = steadiest(run_folder, summary)
+    if steady is not None and steady.bundle != best.flown:
+        print(
+            f"steady   {root}/bundles/bundle_{steady.bundle:03d}, which earned "
+            f"{steady.earned:.1f} on average, and {steady.judged:.1f} on a model that it wasn't made with"
+        )
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
     player = "" if best.bundle is None else f", by {root}/{best.bundle}"
     if best.flown < run_folder.config.exploration.random_episodes:

@@ -36,6 +36,7 @@ from hucrl_ros.models import (
 )
 from hucrl_ros.models.exploration import HallucinatedDynamics, make_imagined_dynamics
 from hucrl_ros.run.device import check_device, keep_freed_memory, moved_to
+from hucrl_ros.run.flights import flights
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import check_combination
 from hucrl_ros.run.summary import installed_versions
@@ -238,17 +239,9 @@ class Learner:
             returns: Of the episodes, by their numbers.
             flown: Number of the bundle that played each of them.
         """
-        flights: dict[int, list[float]] = {}
-        for episode, earned in returns.items():
-            index = flown[episode]
-            if index < self.config.exploration.random_episodes:
-                continue
-            if not self.run.bundle(index).is_dir():
-                continue  # The episodes may be another run's.
-            repeats = read_manifest(self.run.bundle(index)).repeats
-            origin = index if repeats is None else repeats
-            flights[origin] = [*flights.pop(origin, []), earned]
-        return {origin: sum(found) / len(found) for origin, found in flights.items()}
+        random = self.config.exploration.random_episodes
+        found = flights(self.run, random, returns, flown)
+        return {origin: sum(each.values()) / len(each) for origin, each in found.items()}
 
     def _last_promise(self, episode: int) -> list[float]:
         """Return that the bundle of `episode` promised, if there is one that did.
