@@ -174,7 +174,7 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     if steady is not None and steady.bundle != best.flown:
         print(
             f"steady   {root}/bundles/bundle_{steady.bundle:03d}, which earned "
-            f"{steady.earned:.1f} on average, and {steady.judged:.1f} on a model that it hadn't seen"
+            f"{steady.earned:.1f} on average, and {steady.judged:.1f} on a model that it never saw"
         )
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
     player = "" if best.bundle is None else f", by {root}/{best.bundle}"
