@@ -151,9 +151,9 @@ def _check_tensor(tensor: "TensorProto") -> None:
     exact = found in ({"raw_data": size * count}, {field: count}) or (not found and not count)
     small = len(tensor.dims) <= MOST_DIMENSIONS and all(dim >= 0 for dim in tensor.dims)
     if not (small and exact):
-        raise ValueError(
-            f"constant {name} is {shortened(list(tensor.dims), 80)}, and has no such data"
-        )
+        # A million dimensions in words would take more memory than all else.
+        shape = shortened(list(tensor.dims[: MOST_DIMENSIONS + 1]), 80)
+        raise ValueError(f"constant {name} is {shape}, and has no such data")
 
 
 def _only(message: "object", known: set[str], what: str) -> None:
