@@ -14,7 +14,7 @@ from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import ControlLoop
-from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
 from hucrl_ros.controller.ticks import Source
 from hucrl_ros.errors import RunError
 from hucrl_ros.experiments.train import train
@@ -218,11 +218,19 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
     player = f"{folder}/bundles/bundle_{best.index:03d}" if best.index else "random efforts"
     assert rows[-1] == f"best return {possible}, in episode {best.index}, by {player}"
     slow = TickStatistics(p50=7.0, p99=8.0, p999=8.0, max=9.0)  # of 12.5 ms
-    last = summary.episodes[-1].model_copy(update={"tick_ms": slow})
-    episodes = (*summary.episodes[:-1], last)
-    write_summary(run.summary, summary.model_copy(update={"episodes": episodes}))
+    last = summary.episodes[-1].model_copy(update={"tick_ms": slow, "return_": 10.0})
+    lucky = summary.episodes[0].model_copy(update={"return_": 20.0})
+    write_summary(run.summary, summary.model_copy(update={"episodes": (lucky, last)}))
+    manifest = read_manifest(run.bundle(1))
+    report = manifest.report.model_copy(update={"judged_return": 15.0})
+    told = dump_manifest(manifest.model_copy(update={"report": report}))
+    (run.bundle(1) / MANIFEST).write_text(told)
     assert main(["train", "pendulum", "--out", folder, "--resume", "--no-figures"]) == 0
-    (said,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("ticks")]
+    rows = capsys.readouterr().out.splitlines()
+    (said,) = [row for row in rows if row.startswith("ticks")]
+    (steady,) = [row for row in rows if row.startswith("steady")]
+    assert f"{folder}/bundles/bundle_001, which earned 10.0 on average, and 15.0" in steady
+    assert rows[-1].endswith("in episode 0, by random efforts")
     assert "7.0 ms of the period's 12.5 ms" in said
     assert f"hucrl tune {folder}/bundles/bundle_002 --headroom 0.5" in said
 
