@@ -157,19 +157,34 @@ def test_a_candidate_without_a_value_counts_as_the_worst():
 
 @pytest.mark.parametrize("draws", [0, 2])
 @pytest.mark.parametrize("steps", [1, 2, 3])
+@torch.no_grad()
 def test_a_candidate_lasts_for_the_steps_that_are_asked_for(steps, draws):
     actors, step, states = actors_of(settings_of(), 2), ExactStep(0.1), some_states(6)
     candidates = 2.0 * torch.rand(3, 6, 3, generator=generator(1)) - 1.0
     rollout = ModelRollout(actors, step)
     values = rollout.values_of(states, candidates, 0.7, generator(), draws, steps)
-    effort, eta = LIMIT * candidates[..., :1], candidates[..., 1:]
+    offset = candidates - actors.joint(states)
     expected, here = 0.0, states.expand(3, 6, 2)
     for t in range(steps):
+        joint = (actors.joint(here) + offset).clamp(-1.0, 1.0)
+        effort, eta = LIMIT * joint[..., :1], joint[..., 1:]
         expected = expected + 0.7**t * actors.task.reward(here, effort)
         here = next_state(here, effort) + 0.1 * eta
-    with torch.no_grad():
-        expected = expected + 0.7**steps * actors.critic(here)
+    expected = expected + 0.7**steps * actors.critic(here)
     torch.testing.assert_close(values, expected)
+
+
+@torch.no_grad()
+def test_to_change_nothing_is_worth_what_the_policies_earn():
+    """So that what is learned from a comparison with it is an improvement of them."""
+    actors, states = actors_of(settings_of(), 2), 3.0 * some_states(6)
+    rollout = ModelRollout(actors, ExactStep(0.1))
+    own = actors.joint(states)[None]
+    value = rollout.values_of(states, own, 0.7, generator(), 0, 5)[0]
+    episode = rollout.imagine(states, 5)
+    weights = 0.7 ** torch.arange(5.0)
+    expected = weights @ episode.rewards + 0.7**5 * actors.critic(episode.states[-1])
+    torch.testing.assert_close(value, expected)
 
 
 SIGMA = 0.5

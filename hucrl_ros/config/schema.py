@@ -219,7 +219,7 @@ class SearchSettings(Settings):
     """`lookahead`, `mpo`: draws of noise that a tried action's value is the mean over, as those of
     the planner [1]."""
     candidate_steps: int = Field(1, ge=1)
-    """`lookahead`: imagined steps that a tried action lasts [1]."""
+    """`lookahead`: imagined steps that a tried action lasts, as an offset from π and η [1]."""
     gradient_steps: int = Field(2, ge=1)
     """`pathwise`: imagined steps that the gradient passes [1]."""
     bptt_horizon: int = Field(8, ge=1)

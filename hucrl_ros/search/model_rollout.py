@@ -100,20 +100,23 @@ class ModelRollout:
         )
 
     @torch.no_grad()
-    def hold(self, states: Tensor, joint: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def hold(
+        self, states: Tensor, joint: Tensor, noise: Tensor, feedback: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """Hold (u, η) for T steps.
 
         Args:
             states: `(n, p)`.
             joint: (u, η) `(n, q + h)` in [-1, 1].
             noise: Standard normal `(T, n, m)`.
+            feedback: Add them to what the policies answer at each step; the sum is clipped.
 
         Returns:
             States `(T + 1, n, p)` and rewards `(T, n)`.
         """
         held = joint.expand(len(noise), -1, -1)
-        visited, _ = self._roll_out(states, held, noise, feedback=False)
-        efforts = self.actor_critic.effort(held[..., : self.actor_critic.task.spec.action_dim])
+        visited, applied = self._roll_out(states, held, noise, feedback)
+        efforts = self.actor_critic.effort(applied[..., : self.actor_critic.task.spec.action_dim])
         return visited, self.dynamics.reward(self.actor_critic.task, visited[:-1], efforts)
 
     @torch.no_grad()
@@ -143,7 +146,10 @@ class ModelRollout:
         draws: int,
         steps: int = 1,
     ) -> Tensor:
-        """Q of candidates that are held for n imagined steps: Σ γ^t r(s_t, u) + γ^n V(s_n).
+        """Q of candidates that are tried for n imagined steps: Σ γ^t r(s_t, u_t) + γ^n V(s_n).
+
+        After its first step, what a candidate differs from the policies' own answer by is added
+        to what they answer on the way.
 
         Args:
             states: `(n, p)`.
@@ -154,7 +160,7 @@ class ModelRollout:
             draws: K, an even number of draws that each value is the mean over, half of them the
                 others with the sign changed: the best candidate would counteract their mean. 0:
                 no noise.
-            steps: How long a candidate lasts.
+            steps: n, how long a candidate lasts.
 
         Returns:
             `(m, n)`. A candidate whose value isn't finite counts as the worst of its state.
@@ -164,10 +170,13 @@ class ModelRollout:
         drawn = torch.randn(steps, draws // 2, *shape, generator=generator)
         noise = torch.cat([drawn, -drawn], dim=1) if draws else torch.zeros(steps, 1, *shape)
         repeats = noise.shape[1]
+        # The policies' answer to the first state is known: one step needs no more of them.
+        rest = candidates - self.actor_critic.joint(states) if steps > 1 else candidates
         visited, rewards = self.hold(
             states.repeat(repeats * tried, 1),
-            candidates.repeat(repeats, 1, 1).flatten(0, 1),
+            rest.repeat(repeats, 1, 1).flatten(0, 1),
             noise.expand(-1, -1, tried, -1, -1).flatten(1, 3),
+            feedback=steps > 1,
         )
         weights = discount ** torch.arange(steps)
         returns = (weights[:, None] * rewards).sum(dim=0)
