@@ -1,3 +1,4 @@
+import contextlib
 import csv
 import os
 import shlex
@@ -15,7 +16,9 @@ from hucrl_ros.cli import main
 from hucrl_ros.cli.parsing import Command, command_line
 from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.experiments import sweep_report
 from hucrl_ros.experiments.grid import NOTHING, make_cells, one_setting
+from hucrl_ros.experiments.presentation import drawing
 from hucrl_ros.experiments.statistics import (
     Group,
     Row,
@@ -27,7 +30,7 @@ from hucrl_ros.experiments.statistics import (
     write_rows,
 )
 from hucrl_ros.experiments.sweep import PARTIAL, Sweep
-from hucrl_ros.experiments.sweep_report import markdown_table, write_report
+from hucrl_ros.experiments.sweep_report import draw_learning_curves, markdown_table, write_report
 from hucrl_ros.experiments.workers import LocalWorkers, child_environment
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import RunOptions, asked_config
@@ -314,6 +317,27 @@ def test_report_writes_figures_and_a_page_with_its_command(tmp_path, strategies,
     assert "\n    hucrl sweep pendulum --out out\n" in page
     runs = len(strategies) * 2 * len(values) * 3
     assert f"Runs: {runs} (seeds 0, 1, 2), with" in page
+
+
+@pytest.mark.parametrize(("values", "titles"), [(8, ["action penalty ρ = 0.2"]), (9, None)])
+def test_more_lines_than_can_be_told_apart_get_axes_of_their_own(
+    tmp_path, monkeypatch, values, titles
+):
+    figures = []
+
+    @contextlib.contextmanager
+    def kept(path, size):
+        with drawing(path, size) as figure:
+            yield figure
+            figures.append(figure)
+
+    monkeypatch.setattr(sweep_report, "drawing", kept)
+    names = [f"{0.1 * k:g}" for k in range(values)]
+    rows = grid(("optimistic",), (0.2,), names)
+    draw_learning_curves(tmp_path / "curves.png", collect(rows))
+    shown = [axes for axes in figures[0].axes if axes.get_visible()]
+    assert [axes.get_title(loc="left") for axes in shown] == (titles or names)
+    assert len(figures[0].legends) == (titles is not None)
 
 
 def test_report_takes_in_what_people_wrote(tmp_path):

@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from hucrl_ros.experiments.presentation import (
+    BLUE,
     GREY,
     INK,
     Column,
@@ -39,6 +40,8 @@ from hucrl_ros.robots.mujoco_robot import Array
 
 HANDLE_IN, LETTER_IN = 0.75, 0.085
 """Width of a legend's line with its distances, and of a letter [inch]."""
+MOST_LINES = 8
+"""In one pair of axes; with more of them each gets its own."""
 READING = "reading.md"
 """What people make of the numbers; a page that is written anew takes it in."""
 
@@ -150,6 +153,8 @@ def draw_learning_curves(path: Path, results: Results, seconds: float | None = N
             axis is logarithmic, as groups may have moved for very different times; None: means
             over the number of the episode.
     """
+    if any(len(panel.series) > MOST_LINES for panel in itertools.chain(*results.panels)):
+        return _draw_apart(path, results, seconds)
     below = "episode" if seconds is None else "movement of the robot [s]"
     rows, columns = len(results.panels), len(results.panels[0])
     with drawing(path, (max(3.9 * columns, 6.0), 3.2 * rows + 1.0)) as figure:
@@ -159,14 +164,52 @@ def draw_learning_curves(path: Path, results: Results, seconds: float | None = N
                 returns = results.groups.get(Group(key[0], panel.action_penalty, key[1]))
                 if returns is not None:
                     draw_curve(axes, returns, series, seconds)
-            if seconds is None:
-                axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-            else:
-                axes.set_xscale("log")
-                axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            _scale(axes, seconds)
         _title(figure, results, "mean" if seconds is None else "IQM")
         _legend(figure, grid[0, 0], results)
     return path
+
+
+def _draw_apart(path: Path, results: Results, seconds: float | None) -> Path:
+    """Each line in axes of its own, all others of its panel in grey behind it."""
+    below = "episode" if seconds is None else "movement of the robot [s]"
+    drawn = [(panel, key) for panel in itertools.chain(*results.panels) for key in panel.series]
+    columns = 4
+    rows = -(-len(drawn) // columns)
+    with drawing(path, (2.7 * columns, 2.0 * rows + 0.6)) as figure:
+        grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        for axes, (panel, shown) in zip(grid.flat, drawn, strict=False):
+            for key, series in sorted(panel.series.items(), key=lambda item: item[0] == shown):
+                returns = results.groups.get(Group(key[0], panel.action_penalty, key[1]))
+                if returns is None:
+                    continue
+                if key == shown:
+                    draw_curve(axes, returns, series._replace(colour=BLUE, marker="o"), seconds)
+                else:
+                    x, mean, *_ = _curve(returns, seconds)
+                    axes.plot(x, mean, color=GREY, lw=0.7, alpha=0.5)
+            draw_optimum(axes, results.optima[panel.action_penalty])
+            of = "" if len(results.panels) * len(results.panels[0]) == 1 else f", {panel.title}"
+            axes.set_title(panel.series[shown].label + of, loc="left", fontsize=11)
+            axes.grid(visible=False, axis="x")
+            axes.margins(y=0.25)  # for the optimum's name
+            _scale(axes, seconds)
+        for axes in grid.flat[len(drawn) :]:
+            axes.set_visible(False)
+        for axes in grid[-1]:
+            axes.set_xlabel(below)
+        for axes in grid[:, 0]:
+            axes.set_ylabel("return")
+        _title(figure, results, "mean" if seconds is None else "IQM")
+    return path
+
+
+def _scale(axes: Axes, seconds: float | None) -> None:
+    if seconds is None:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    else:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
 def _panels(
@@ -187,12 +230,18 @@ def _panels(
 
 def draw_curve(axes: Axes, returns: Array, series: Series, seconds: float | None = None) -> None:
     """Mean of `returns` `(seeds, episodes)` with its interval; `seconds` as above."""
-    interval = mean_interval if seconds is None else interquartile_interval
-    mean, low, high = np.array([interval(column) for column in returns.T]).T
-    episodes = np.arange(len(mean))
-    x = episodes if seconds is None else seconds * (episodes + 1)
+    x, mean, low, high = _curve(returns, seconds)
     axes.fill_between(x, low, high, color=series.colour, alpha=0.18, lw=0)
     axes.plot(x, mean, color=series.colour, marker=series.marker, ms=5, label=series.label)
+
+
+def _curve(returns: Array, seconds: float | None) -> tuple[Array, Array, Array, Array]:
+    """Episodes or seconds, mean, and the interval's ends `(episodes,)` each."""
+    interval = mean_interval if seconds is None else interquartile_interval
+    mean, low, high = np.array([interval(column) for column in returns.T]).T
+    episodes = range(len(mean))
+    x = episodes if seconds is None else [seconds * (episode + 1) for episode in episodes]
+    return np.array(x, float), mean, low, high
 
 
 def draw_best_returns(path: Path, results: Results) -> Path:
