@@ -49,6 +49,25 @@ def test_only_the_last_request_counts(gate):
     loader.close()
 
 
+def test_asked_again_it_goes_on_with_what_it_is_loading(gate):
+    begun = []
+
+    def load(path):
+        begun.append(path)
+        return gate.wait(PATIENCE) and path
+
+    loader = BundleLoader(load, interrupt=lambda: begun.append("interrupted"))
+    for _ in range(3):
+        loader.request(A)
+    gate.set()
+    assert outcome(loader).loaded == A
+    assert begun == [A]
+    loader.request(A)  # it may have been written anew
+    assert outcome(loader).loaded == A
+    assert begun == [A, A]
+    loader.close()
+
+
 def test_a_refusal_is_one_line():
     def refuse(path):
         raise BundleError(f"{path}: two\nlines")

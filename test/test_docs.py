@@ -191,9 +191,8 @@ def test_settings_that_are_named_exist(path):
 def test_the_contracts_name_every_topic_and_service():
     rows = table(CONTRACTS, "name", "type", "from → to", "meaning")
     types = {name: row[1] for row in rows for name in quoted(row[0])}
-    names = [
-        value for name, value in vars(topics).items() if name.isupper() and isinstance(value, str)
-    ]
+    said = {name: value for name, value in vars(topics).items() if isinstance(value, str)}
+    names = [value for name, value in said.items() if name.isupper() and name != "REFUSED"]
     assert sorted(types) == sorted(names)
     for topic in RECORDED:
         assert topic.type.replace("/msg/", "/") in types[topic.name]

@@ -16,7 +16,7 @@ from hucrl_ros.config.schema import Config, DriverSettings
 from hucrl_ros.controller.manifest import LearningReport
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.errors import HucrlError, RunError
-from hucrl_ros.nodes import protocol
+from hucrl_ros.nodes import protocol, readiness
 from hucrl_ros.nodes.node_clients import LearnerReport
 from hucrl_ros.nodes.protocol import Protocol
 from hucrl_ros.nodes.steering import Steering
@@ -257,6 +257,30 @@ def test_the_report_of_an_earlier_episode_is_not_taken_for_this_ones(stage):
 def test_a_refused_bundle_is_quoted(stage):
     stage.robot.bundle_error = "bundle_000: policy.onnx: SHA-256 differs"
     assert complaint_of(stage) == "controller: bundle_000: policy.onnx: SHA-256 differs"
+
+
+def test_a_controller_whose_answer_was_lost_is_asked_again(stage, monkeypatch):
+    monkeypatch.setattr(readiness, "LOAD_S", 0.0)
+    robot, publish = stage.robot, stage.robot.publish_bundle
+
+    def lose_the_first_answer(path):
+        before = robot.loaded, robot.loaded_count
+        publish(path)
+        if robot.log.count("bundle_000") == 1:
+            robot.loaded, robot.loaded_count = before
+
+    robot.publish_bundle = lose_the_first_answer
+    stage.play()
+    assert robot.log.count("bundle_000") == 2
+    assert stage.run.finished_episodes() == 2
+
+
+def test_an_answer_about_another_bundle_is_none(stage, monkeypatch):
+    monkeypatch.setattr(readiness, "LOAD_S", 0.0)
+    robot, publish = stage.robot, stage.robot.publish_bundle
+    robot.publish_bundle = lambda path: publish(path + "_of_before")
+    assert complaint_of(stage) == f"controller: {stage.run.bundle(0)} not loaded in 0 s"
+    assert robot.log.count("bundle_000_of_before") == readiness.ASKED
 
 
 @pytest.mark.parametrize(

@@ -64,10 +64,17 @@ class BundleLoader:
         # Now, so that it doesn't inherit what the control loop's thread will be given.
         self._pool.submit(int).result()
         self._future: Future[Outcome] | None = None
+        self._asked: Path | None = None
 
     def request(self, path: Path) -> None:
-        """Start loading; an older request whose outcome wasn't taken is dropped."""
+        """Start loading; an older request whose outcome wasn't taken is dropped.
+
+        Who asks again for what is being loaded has to wait no longer for it.
+        """
+        if self._future is not None and path == self._asked:
+            return
         self.cancel()
+        self._asked = path
         self._future = self._pool.submit(self.load, path)
 
     def cancel(self) -> None:
@@ -189,7 +196,7 @@ class BundleSlot:
                 loaded, error = None, shortened(problem, LINE)
         if loaded is None:
             self._node.get_logger().error(f"bundle refused: {error}")
-            self._echo.publish(String(data=f"error: {error}"), told=False)
+            self._echo.publish(String(data=topics.REFUSED + error), told=False)
             return None
         self.name = str(outcome.path)
         self._node.get_logger().info(f"bundle {self.name}")

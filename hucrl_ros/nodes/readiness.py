@@ -9,8 +9,9 @@ from std_srvs.srv import Trigger
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import BundleError, HucrlError, RunError
+from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.node_clients import NodeClients
-from hucrl_ros.nodes.script import Script, Wait, held
+from hucrl_ros.nodes.script import Script, Wait, held, soon
 from hucrl_ros.nodes.steering import Steering
 from hucrl_ros.nodes.wishes import BUNDLE
 from hucrl_ros.run.folder import RunFolder
@@ -20,6 +21,9 @@ from hucrl_ros.run.summary_writer import Ledger
 LOAD_S = 300.0
 """[s] For a bundle to load: for the first one the planner's kernel may have to be compiled, which
 takes minutes on a loaded machine."""
+ASKED = 10
+"""How often the controller is asked in that time: on a busy machine an answer was lost once. What
+it is loading when it is asked again it goes on with."""
 HOME_S = 60.0
 """[s] For the motion to the start to begin and to end, on top of its own time."""
 
@@ -102,17 +106,28 @@ class Readiness:
         self._progress.predicted_return = predicted
         if path == self._flying == clients.loaded:
             return
-        count = clients.loaded_count
-        clients.publish_bundle(path)
-        yield Wait(
-            lambda: clients.loaded_count > count and clients.loaded is not None,
-            LOAD_S,
-            lambda: f"controller: {path} not loaded in {LOAD_S:g} s",
-        )
+        yield from self._ask_for(path)
         self._flying, self._steering.refused = path, ""
         if clients.loaded != path:
-            said = (clients.loaded or "").removeprefix("error: ")
+            said = (clients.loaded or "").removeprefix(topics.REFUSED)
             self._refuse(chosen, path, RunError(f"controller: {said}"))
+
+    def _ask_for(self, path: str) -> Script[None]:
+        """Have the controller answer what became of a bundle."""
+        clients, count = self._clients, self._clients.loaded_count
+
+        def answered() -> bool:
+            said = clients.loaded or ""
+            return clients.loaded_count > count and (
+                said == path or said.startswith(topics.REFUSED)
+            )
+
+        for _ in range(ASKED):
+            clients.publish_bundle(path)
+            yield soon(answered, LOAD_S / ASKED)
+            if answered():
+                return
+        raise RunError(f"controller: {path} not loaded in {LOAD_S:g} s")
 
     def _refuse(self, chosen: str, path: str, error: HucrlError) -> None:
         """A bundle can't play; raises the error where nobody chose it."""

@@ -22,10 +22,17 @@ Result = TypeVar("Result")
 Script = Generator[Wait, None, Result]
 
 
+def soon(ready: Callable[[], bool], seconds: float) -> Wait:
+    """Until it comes, or so much time has passed [s]."""
+    end = time.monotonic() + seconds
+    return Wait(
+        lambda: ready() or time.monotonic() >= end, float("inf"), lambda: "time stands still"
+    )
+
+
 def pause(seconds: float) -> Script[None]:
     """Let so much time pass [s]."""
-    end = time.monotonic() + seconds
-    yield Wait(lambda: time.monotonic() >= end, float("inf"), lambda: "time stands still")
+    yield soon(lambda: False, seconds)
 
 
 def held(holds: Callable[[], bool]) -> Wait:

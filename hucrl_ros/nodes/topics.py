@@ -36,6 +36,8 @@ RECORD = "recorder/record"
 LEARN = "learner/learn"
 CHANGE_STATE = "controller/change_state"
 
+REFUSED = "error: "
+"""How a message on `LOADED_BUNDLE` begins that isn't the bundle's path."""
 ARRIVAL_WAIT = Duration(seconds=0.5)
 """Longest wait of a node that ends until its last messages have arrived: DDS loses what is still
 under way when the process that sent it is gone."""
