@@ -177,7 +177,7 @@ def test_a_robot_begins_with_what_was_learned_in_simulation(robots_domain, tmp_p
     assert run.on_robot.exists()
 
 
-@pytest.mark.parametrize("mode", ["--lockstep", "--real-time"])
+@pytest.mark.parametrize("mode", ["--lockstep", pytest.param("--real-time", marks=slow)])
 def test_what_is_meant_for_the_simulator_never_moves_a_robot(mode, robots_domain, tmp_path):
     told = tmp_path / "told"
     words = ["pendulum", *quick_arguments(), "--no-figures", "--episodes", "1", mode]
@@ -305,7 +305,8 @@ def servo_robot(folder, command):
     return path
 
 
-@pytest.mark.parametrize("command", ["velocity", pytest.param("position", marks=slow)])
+@slow
+@pytest.mark.parametrize("command", ["velocity", "position"])
 def test_a_driver_that_takes_something_else_than_efforts_is_learned_from(
     command, robots_domain, tmp_path
 ):

@@ -111,7 +111,9 @@ def scene(ros_domain, tmp_path):
         yield scene
 
 
-@pytest.mark.parametrize("command", ["effort", "velocity", "position"])
+@pytest.mark.parametrize(
+    "command", ["effort", *(pytest.param(c, marks=slow) for c in ("velocity", "position"))]
+)
 def test_it_brings_the_robot_to_the_start(command, scene):
     at = scene(command, friction=0.02 if command == "effort" else 0.0)
     with at.driver:
