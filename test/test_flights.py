@@ -44,6 +44,13 @@ def test_one_lucky_episode_makes_no_steady_bundle(run_folder):
     assert steadiest(run_folder, summary).score == 245.0
 
 
+def test_who_misses_the_goal_is_not_steady_whatever_it_earned(run_folder):
+    flew(run_folder, {0: None, 2: -8.0})
+    report = LearningReport(judged_return=-6.0, judged_misses=2)
+    write_manifest(run_folder.bundle(1), 1, report)
+    assert steadiest(run_folder, summary_of(-90.0, -5.0, -9.0)) == Steady(2, -9.0, -8.0)
+
+
 def test_what_was_cut_or_never_judged_is_not_steady(run_folder):
     flew(run_folder, {0: None, 1: None, 2: 200.0, 3: 300.0})
     summary = summary_of(0.0, 290.0, 250.0, 500.0, cut={3})

@@ -84,6 +84,17 @@ def test_bundles_are_judged_by_what_they_earn(bundles):
     assert judge.play(bundles / "optimal") == optimal
 
 
+def test_episodes_that_miss_the_goal_are_counted(bundles, monkeypatch):
+    judge = judge_of(validation_episodes=2)
+    generator = torch.Generator().manual_seed(1)
+    judge.fit(Transitions(*transitions(300, generator)), generator)
+    assert judge.play(bundles / "idle").missed == 0, "a task without success has none to miss"
+    monkeypatch.setattr(judge._task, "success_distance", 0.1)
+    monkeypatch.setattr(judge._task, "distance", lambda state: state[0].abs())
+    assert judge.play(bundles / "optimal").missed == 0
+    assert judge.play(bundles / "idle").missed == 2
+
+
 def test_where_functions_disagree_the_worst_counts():
     assert Judged(10.0, -10.0).score < Judged(5.0, 4.0).score
 
@@ -97,7 +108,7 @@ class Flights:
     def __init__(self, bundles, tmp_path, monkeypatch):
         self._bundles, self._root, self._patch = bundles, tmp_path, monkeypatch
 
-    def choose(self, scores, earned, promised):
+    def choose(self, scores, earned, promised, missed=(0, 0, 0)):
         """The manifest of what flies in episode 3; `scores` are of new and of 1 and 2."""
         for number, source in ((1, "optimal"), (2, "idle")):
             shutil.copytree(self._bundles / source, self._root / f"bundle_{number:03d}")
@@ -108,11 +119,12 @@ class Flights:
         (new / "manifest.yaml").write_text(text)
         judge = judge_of(least_gain=0.1)
         judge._key = self.key
-        found = {new: scores[0]} | {self.bundle(k): scores[k] for k in (1, 2)}
+        paths = new, self.bundle(1), self.bundle(2)
+        found = {paths[k]: Judged(scores[k], scores[k], missed[k]) for k in range(3)}
 
         def play(path):
             self.played += 1
-            return Judged(found[path], found[path])
+            return found[path]
 
         self.played = 0
         self._patch.setattr(judge, "play", play)
@@ -167,6 +179,22 @@ def test_the_bundle_that_proved_itself_flies_again_instead_of_a_worse_one(flight
 def test_of_bundles_as_good_the_new_one_flies(flights, score, repeats):
     flying = flights.choose((score, 60.0, 40.0), {1: 61.0, 2: 39.0}, promised=60.0)
     assert flying.repeats == repeats
+
+
+@pytest.mark.parametrize(
+    ("missed", "repeats"),
+    [((0, 4, 4), None), ((1, 4, 0), 2), ((4, 4, 4), 1), ((1, 0, 0), 1)],
+    ids=["the new one reaches it", "the last one reaches it", "nobody does", "both old ones do"],
+)
+def test_who_reaches_the_goal_flies_though_another_may_earn_more(flights, missed, repeats):
+    flying = flights.choose((50.0, 60.0, 40.0), {1: 61.0, 2: 39.0}, 45.0, missed)
+    assert flying.repeats == repeats
+    assert flying.report.judged_misses == missed[repeats or 0]
+
+
+def test_a_new_bundle_that_misses_meets_the_old_ones_though_it_earns_enough(flights):
+    flying = flights.choose((70.0, 60.0, 40.0), {1: 61.0, 2: 39.0}, 65.0, missed=(1, 0, 0))
+    assert (flights.played, flying.repeats) == (3, 1)
 
 
 def test_the_last_bundle_may_be_the_best_though_another_earned_more(flights):

@@ -83,6 +83,8 @@ class LearningReport(Settings):
     """Return of the imagined episode, not discounted, bonus included; for `opax` nats."""
     judged_return: float | None = None
     """Mean return in episodes imagined by models that the bundle wasn't made with."""
+    judged_misses: Count = 0
+    """Of these episodes, those that didn't end in the task's success [1]."""
     fit_s: float | None = None
     """Duration of the model's fit [s]."""
     search_s: float | None = None

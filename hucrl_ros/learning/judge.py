@@ -1,6 +1,7 @@
 """Whether a new bundle earns its flight: it is played on models that it was not made with."""
 
 import logging
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -38,11 +39,18 @@ class Judged(NamedTuple):
     """Their mean."""
     worst: float
     """The least of them."""
+    missed: int = 0
+    """Episodes that didn't end as the task's `success` asks."""
 
     @property
     def score(self) -> float:
         """Between the expected and the pessimistic return."""
         return (self.mean + self.worst) / 2.0
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """Who asks for success wants it first: a return may hide a goal that is missed by far."""
+        return -self.missed, self.score
 
 
 class Judge(torch.nn.Module):
@@ -79,7 +87,7 @@ class Judge(torch.nn.Module):
         """Play a bundle's episodes; functions, noise and starts are the same for each bundle."""
         loaded, task = load_bundle(bundle, self._task.spec), self._task
         agent, guard = Agent(loaded, None), Guard(task.spec, loaded.manifest.safety)
-        totals = []
+        totals, missed = [], 0
         for index in range(self._settings.validation_episodes):
             generator = torch.Generator().manual_seed(index)
             self._dynamics.start_episode(index, generator)
@@ -93,7 +101,9 @@ class Judge(torch.nn.Module):
                 noise = torch.randn(task.spec.predicted_dim, generator=generator)
                 state = self._dynamics(state, applied, applied[:0], noise)
             totals.append(float(task.rewards(np.stack(states), np.stack(efforts)).sum()))
-        return Judged(float(np.mean(totals)), min(totals))
+            if task.success_distance < math.inf:
+                missed += int(task.distance(state) > task.success_distance)
+        return Judged(float(np.mean(totals)), min(totals), missed)
 
     def choose(
         self,
@@ -105,9 +115,10 @@ class Judge(torch.nn.Module):
     ) -> None:
         """Let the new bundle fly, or one that flew before, once more.
 
-        The new one flies if it does no worse, but for `TOLERANCE`, than the bundle that earned
-        most and the last one that flew, or if it promises a gain that is worth an exploration.
-        The others play only where it does worse than the better one of them has earned.
+        The new one flies if it misses the task's goal no more often than the bundle that earned
+        most and the last one that flew, and does no worse, but for `TOLERANCE`, than they; or if
+        it promises a gain that is worth an exploration. The others play only where it misses, or
+        does worse than the better one of them has earned.
 
         Args:
             new: The new bundle, which is moved or removed.
@@ -119,11 +130,12 @@ class Judge(torch.nn.Module):
         manifest = read_manifest(new)
         played = list(dict.fromkeys((max(earned, key=lambda k: earned[k]), list(earned)[-1])))
         rivals, judged = [new], [self.play(new)]
-        if judged[0].score < max(earned.values()) - TOLERANCE * span:
+        if judged[0].missed or judged[0].score < max(earned.values()) - TOLERANCE * span:
             rivals += map(bundle_of, played)
             judged += map(self.play, rivals[1:])
-        best = max(range(len(rivals)), key=lambda i: judged[i].score)
-        if judged[0].score >= judged[best].score - TOLERANCE * span:
+        best = max(range(len(rivals)), key=lambda i: judged[i].rank)
+        no_worse = judged[0].score >= judged[best].score - TOLERANCE * span
+        if judged[0].missed <= judged[best].missed and no_worse:
             best = 0
         promised = manifest.report.predicted_return or 0.0
         if promised - judged[best].mean >= self._settings.least_gain * span:
@@ -131,7 +143,10 @@ class Judge(torch.nn.Module):
         logger.info(
             "bundle %d: judged %s, the new one first, then %s; promised %.1f; %s flies",
             manifest.episode,
-            ", ".join(f"{each.mean:.1f} (worst {each.worst:.1f})" for each in judged),
+            ", ".join(
+                f"{each.mean:.1f} (worst {each.worst:.1f}, missed {each.missed})"
+                for each in judged
+            ),
             played[: len(rivals) - 1] or "none",
             promised,
             f"bundle {played[best - 1]}" if best else "it",
@@ -144,6 +159,7 @@ class Judge(torch.nn.Module):
             manifest = flying.model_copy(update={**again, "repeats": played[best - 1]})
         of_flying = {
             "judged_return": judged[best].mean,
+            "judged_misses": judged[best].missed,
             "predicted_return": flying.report.predicted_return,
         }
         report = manifest.report.model_copy(update=of_flying)

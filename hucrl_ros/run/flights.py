@@ -17,11 +17,18 @@ class Steady(NamedTuple):
     """Mean return of its episodes."""
     judged: float
     """Mean return of its episodes on a model that it wasn't made with."""
+    missed: int = 0
+    """Of these, those that didn't end in the task's success."""
 
     @property
     def score(self) -> float:
         """Between both: one lucky episode tells little."""
         return (self.earned + self.judged) / 2.0
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """By which the steadiest is chosen."""
+        return -self.missed, self.score
 
 
 def flights(
@@ -61,5 +68,5 @@ def steadiest(run: RunFolder, summary: Summary) -> Steady | None:
         report = read_manifest(run.bundle(flown[max(earned)])).report
         if report.judged_return is not None:
             mean = sum(earned.values()) / len(earned)
-            found.append(Steady(origin, mean, report.judged_return))
-    return max(found, key=lambda each: each.score, default=None)
+            found.append(Steady(origin, mean, report.judged_return, report.judged_misses))
+    return max(found, key=lambda each: each.rank, default=None)
