@@ -231,8 +231,17 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
     (steady,) = [row for row in rows if row.startswith("steady")]
     assert f"{folder}/bundles/bundle_001, which earned 10.0 on average, and 15.0" in steady
     assert rows[-1].endswith("in episode 0, by random efforts")
+    assert not any(row.startswith("newest") for row in rows)
     assert "7.0 ms of the period's 12.5 ms" in said
     assert f"hucrl tune {folder}/bundles/bundle_002 --headroom 0.5" in said
+
+
+def test_where_nobody_judges_the_newest_bundle_is_named(tiny_file, tmp_path, capsys):
+    words = ["train", "pendulum", "--config", str(tiny_file), "--no-figures", "--episodes", "1"]
+    words += ["--set", "exploration.validation_episodes=0", "--out", str(tmp_path / "run")]
+    assert main(words) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert f"newest   {tmp_path}/run/bundles/bundle_001, which has learned" in rows[-2]
 
 
 def test_auto_is_said_at_the_start_kept_and_taken_again(tiny_file, tmp_path, caplog):

@@ -176,6 +176,12 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
             f"steady   {root}/bundles/bundle_{steady.bundle:03d}, which earned "
             f"{steady.earned:.1f} on average, and {steady.judged:.1f} on a model that it never saw"
         )
+    newest = run_folder.bundle(len(summary.episodes))
+    if not run_folder.config.exploration.validation_episodes and newest.is_dir():
+        print(
+            f"newest   {root}/bundles/{newest.name}, which has learned from all episodes, and has "
+            "played none; where each has another goal a best return says little"
+        )
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
     player = "" if best.bundle is None else f", by {root}/{best.bundle}"
     if best.flown < run_folder.config.exploration.random_episodes:
