@@ -1,6 +1,7 @@
 """The judge: returns against closed forms, and which bundle flies."""
 
 import logging
+import math
 import shutil
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.manifest import LearningReport, read_manifest
 from hucrl_ros.controller.signature import new_key
 from hucrl_ros.controller.trust import Trust
+from hucrl_ros.errors import LearningError
 from hucrl_ros.learning.export import BundleExporter
 from hucrl_ros.learning.judge import Judge, Judged
-from hucrl_ros.models import Transitions, make_model
+from hucrl_ros.models import Transitions, fit, make_model
 from hucrl_ros.models.exploration import HallucinatedDynamics
+from hucrl_ros.models.fit import FitReport
 from hucrl_ros.search import ActorCritic
 
 START = np.array([0.5, 0.0])
@@ -75,7 +78,7 @@ def true_return(gain):
 def test_bundles_are_judged_by_what_they_earn(bundles):
     judge = judge_of(validation_episodes=2)
     generator = torch.Generator().manual_seed(1)
-    judge.fit(Transitions(*transitions(300, generator)), generator)
+    judge.fit(Transitions(*transitions(300, generator)), 1)
     optimal, idle = (judge.play(bundles / name) for name in ("optimal", "idle"))
     assert optimal.mean == pytest.approx(true_return(optimal_gain()), rel=0.03)
     assert idle.mean == pytest.approx(true_return(np.zeros((1, 2))), rel=0.03)
@@ -84,10 +87,44 @@ def test_bundles_are_judged_by_what_they_earn(bundles):
     assert judge.play(bundles / "optimal") == optimal
 
 
+def test_each_fit_judges_in_other_episodes(bundles):
+    judge = judge_of(validation_episodes=2)
+    data = Transitions(*transitions(300, torch.Generator().manual_seed(1)))
+    found = []
+    for episode in (1, 2, 1):
+        judge.fit(data, episode)
+        found.append(judge.play(bundles / "optimal"))
+    assert found[0] == found[2] != found[1]
+
+
+def test_starts_are_taken_in_any_order_and_each_before_one_comes_again(bundles):
+    config = Config(exploration=ExplorationSettings(validation_episodes=5))
+    starts = torch.arange(3.0)[:, None].repeat(1, 2)
+    judge = Judge(PushedMass(), config, starts)
+    seen = set()
+    for episode in range(20):
+        judge.fit(Transitions(*transitions(30, torch.Generator().manual_seed(1))), episode)
+        first = judge._from[:, 0].tolist()
+        assert sorted(first[:3]) == [0.0, 1.0, 2.0]
+        assert first[3:] == first[:2]
+        seen.add(first[0])
+    assert seen == {0.0, 1.0, 2.0}
+
+
+def test_a_judge_whose_fit_diverged_judges_nothing(monkeypatch):
+    judge = judge_of(validation_episodes=2)
+    data = Transitions(*transitions(30, torch.Generator().manual_seed(1)))
+    quality = fit(judge._dynamics.model, data, torch.Generator()).quality
+    lost = FitReport(quality._replace(nll=math.nan))
+    monkeypatch.setattr("hucrl_ros.learning.judge.fit", lambda *_: lost)
+    with pytest.raises(LearningError, match="nll is nan"):
+        judge.fit(data, 1)
+
+
 def test_episodes_that_miss_the_goal_are_counted(bundles, monkeypatch):
     judge = judge_of(validation_episodes=2)
     generator = torch.Generator().manual_seed(1)
-    judge.fit(Transitions(*transitions(300, generator)), generator)
+    judge.fit(Transitions(*transitions(300, generator)), 1)
     assert judge.play(bundles / "idle").missed == 0, "a task without success has none to miss"
     monkeypatch.setattr(judge._task, "success_distance", 0.1)
     monkeypatch.setattr(judge._task, "distance", lambda state: state[0].abs())

@@ -78,6 +78,16 @@ def learned(learner, episodes):
     return learner._exporter.written[path.name]
 
 
+@pytest.mark.parametrize("task", ["cartpole", "pusher", "reacher"])
+def test_policies_are_not_tried_from_where_the_run_will_start(learner_of, task):
+    learner = learner_of(task=task, seed=3)
+    robot = learner.task.robot()
+    flown = [robot.initial_state(np.random.default_rng((3, k))) for k in range(20)]
+    apart = np.abs(learner.first.numpy()[:, None] - np.array(flown)[None]).max(axis=2)
+    assert len(learner.first) > 1
+    assert apart.min() > 1e-6
+
+
 # Bundles
 
 

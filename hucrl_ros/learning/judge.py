@@ -18,6 +18,7 @@ from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
 from hucrl_ros.controller.signature import sign_for_run
+from hucrl_ros.learning.report import require_finite
 from hucrl_ros.models import Transitions, fit, kind_of, make_model
 from hucrl_ros.models.exploration import ThompsonDynamics
 from hucrl_ros.tasks import Task
@@ -67,10 +68,11 @@ class Judge(torch.nn.Module):
         Args:
             task: The run's task.
             config: The run's settings.
-            starts: `(n, p)` states in which episodes start, taken in turn.
+            starts: `(n, p)` states in which episodes may start.
         """
         super().__init__()
-        generator = torch.Generator().manual_seed(config.seed + ANOTHER)
+        self._seed = config.seed + ANOTHER
+        generator = torch.Generator().manual_seed(self._seed)
         self._task, self._settings, self._starts = task, config.exploration, starts
         self._key = config.control.signing_key
         settings = config.model.model_copy(update={"kind": kind_of(config.model, task)})
@@ -78,22 +80,38 @@ class Judge(torch.nn.Module):
             make_model(task, settings, generator), config.exploration
         )
 
-    def fit(self, data: Transitions, generator: torch.Generator) -> None:
-        """Fit to all of a run's transitions."""
-        fit(self._dynamics.model, data, generator)
+    def fit(self, data: Transitions, episode: int) -> None:
+        """Fit to all of a run's transitions, and draw what the next bundles are judged in.
+
+        Starts, functions and noise are the same for all bundles until the next fit, and others
+        then: a bundle that flies again earns it elsewhere.
+
+        Args:
+            data: The transitions.
+            episode: Number of the episode that is to be played.
+
+        Raises:
+            LearningError: the fit diverged.
+        """
+        generator = torch.Generator().manual_seed(self._seed * 100_003 + episode)
+        require_finite(fit(self._dynamics.model, data, generator))
+        count, most = self._settings.validation_episodes, torch.iinfo(torch.int64).max
+        order = torch.randperm(len(self._starts), generator=generator)
+        self._from = self._starts[order.repeat(-(-count // len(order)))[:count]]
+        self._draws = torch.randint(most, (count,), generator=generator).tolist()
 
     @torch.no_grad()
     def play(self, bundle: Path) -> Judged:
-        """Play a bundle's episodes; functions, noise and starts are the same for each bundle."""
+        """Play a bundle's episodes."""
         loaded, task = load_bundle(bundle, self._task.spec), self._task
         agent, guard = Agent(loaded, None), Guard(task.spec, loaded.manifest.safety)
         totals, missed = [], 0
-        for index in range(self._settings.validation_episodes):
-            generator = torch.Generator().manual_seed(index)
+        for index, (state, draw) in enumerate(zip(self._from, self._draws, strict=True)):
+            generator = torch.Generator().manual_seed(draw)
             self._dynamics.start_episode(index, generator)
             agent.start_episode(index)
             guard.reset()
-            state, states, efforts = self._starts[index % len(self._starts)], [], []
+            states, efforts = [], []
             for _ in range(task.steps):
                 states.append(state.double().numpy())
                 efforts.append(guard.check(agent.act(states[-1]).action, states[-1]).action)

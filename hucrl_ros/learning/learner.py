@@ -63,6 +63,8 @@ STRATEGY = "strategy"
 """Key in a checkpoint's metadata: only where it isn't the one of the run's settings."""
 START_DRAWS = 8
 """Initial states that are drawn to try policies from."""
+STARTS = 104_729
+"""Their stream of random numbers, beside a run's seed."""
 logger = logging.getLogger(__name__)
 
 
@@ -96,13 +98,11 @@ class Learner:
         self.actor_critic = ActorCritic(
             self.task, self.dynamics.hallucination_dim, config.search, generator
         )
-        robot = self.task.robot()
-        starts = [
-            robot.initial_state(np.random.default_rng((config.seed, k)))
-            for k in range(START_DRAWS)
-        ]
+        # A stream of its own: (seed, k) is what episode k itself starts from.
+        draws, robot = np.random.default_rng((STARTS, config.seed)), self.task.robot()
+        starts = [robot.initial_state(draws) for _ in range(START_DRAWS)]
         self.first = torch.as_tensor(np.unique(starts, axis=0), dtype=torch.float32)
-        """`(n, p)` states in which episodes start."""
+        """`(n, p)` states in which episodes may start."""
         self._judge = Judge(self.task, config, self.first)
         # The judge counts the task's reward: where that is none, each bundle flies.
         self._judges = bool(config.exploration.validation_episodes) and self.dynamics.for_task
@@ -195,7 +195,7 @@ class Learner:
             )
         searched = time.perf_counter()
         if self._judges and every:
-            self._judge.fit(transitions, torch.Generator().manual_seed(following))
+            self._judge.fit(transitions, following)
         self._save(last)
         self.actor_critic.load_state_dict(found.weights)
         report = report_of(self.model, quality, error, found, fitted - began, searched - fitted)
