@@ -56,10 +56,10 @@ class Disturbed:
         )
         plan, calls = loop.player._plan_now, itertools.count()
 
-        def stalling():
+        def stalling(periods):
             if next(calls) in self.stalls:
                 time.sleep(0.05)
-            return plan()
+            return plan(periods)
 
         loop.player._plan_now = stalling
         return loop

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -200,6 +201,32 @@ def test_out_of_budget_the_previous_plan_is_shifted_and_then_the_policy_acts(bun
     agent.start_episode(0)
     assert agent.fallbacks == 0
     assert agent.act(STATE, spent_s=2.0).source is Source.POLICY
+
+
+class Hesitant:
+    """An executor that begins no work but on the calls that it is told."""
+
+    def __init__(self, begins):
+        self._begins = iter(begins)
+
+    def submit(self, work):
+        future = Future()
+        if next(self._begins):
+            future.set_running_or_notify_cancel()
+            future.set_result(work())
+        return future
+
+
+def test_a_planner_hears_of_every_period_that_passed(bundle, monkeypatch):
+    agent, heard = Agent(bundle, 1.0, Clock(), Hesitant([True, False, False, True, True])), []
+    plan = agent._planner.plan
+    monkeypatch.setattr(
+        agent._planner, "plan", lambda *args: heard.append(args[-1]) or plan(*args)
+    )
+    monkeypatch.setattr(agent._budget, "left", lambda: 0.0)
+    for periods in (1, 2, 1, 3, 1):
+        agent.act(STATE, periods=periods)
+    assert heard == [1, 6, 1]
 
 
 @pytest.mark.parametrize(("budget_s", "iterations"), [(0.35, 3), (0.25, 2), (0.15, 1), (None, 3)])

@@ -54,6 +54,17 @@ def test_a_tick_without_time_still_shifts_the_previous_plan():
     np.testing.assert_array_equal(third.offsets[0][0], shifted(shifted(best)))
 
 
+@pytest.mark.parametrize("periods", [2, HORIZON + 3])
+def test_periods_without_a_tick_shift_the_previous_plan_as_well(periods):
+    made = planner()
+    first, second = (Recorder(SYSTEM.imagine(START)) for _ in range(2))
+    made.plan(first, allow(1))
+    best = first.offsets[0][np.argmax(first.returns[0])]
+    made.plan(second, allow(1), periods)
+    expected = np.concatenate([best, np.zeros((periods, 1))])[periods : periods + HORIZON]
+    np.testing.assert_array_equal(second.offsets[0][0], expected)
+
+
 @pytest.mark.parametrize("name", ["dyna_mpc", "cem", "icem", "poplin_a", "poplin_bias"])
 def test_iterations_improve_the_plan(name):
     def mean_return(iterations):

@@ -92,6 +92,18 @@ def test_ilqr_is_never_worse_than_the_policy_nor_without_its_last_plan():
     assert warm.planned_return >= cold.planned_return - 0.05 * abs(cold.planned_return)
 
 
+@pytest.mark.parametrize("periods", [(1, 1), (2,)])
+def test_ilqr_goes_on_from_where_its_last_plan_is_now(periods, monkeypatch):
+    made, starts = ilqr(iterations=0), []
+    play = made._play
+    monkeypatch.setattr(made, "_play", lambda x, u: starts.append(u) or play(x, u))
+    last = made.plan(Imagine(START), always).actions
+    for passed in periods[:-1]:
+        assert made.plan(Imagine(START), allow(0), passed) is None
+    made.plan(Imagine(START), always, periods[-1])
+    np.testing.assert_allclose(starts[-1][:-2], last[2:], atol=1e-6)
+
+
 def test_ilqr_stops_when_it_is_told_to():
     assert ilqr().plan(Imagine(START), allow(0)) is None
     assert ilqr(iterations=5).plan(Imagine(START), allow(2)).iterations == 2
@@ -158,6 +170,19 @@ def test_exact_programming_is_nearly_riccatis_optimum():
         lambda _, x: planner.plan(Imagine(x), always).actions[0], state, Undiscounted.steps
     )
     assert best * 1.02 <= found <= best + 1e-9
+
+
+def test_exact_programming_knows_how_many_periods_are_left():
+    """Efforts cost, so those of the last steps are small: a missed tick brings these nearer."""
+    end, planner = (2.0, 0.0), exact(Undiscounted())
+
+    def effort(calls):
+        planner.reset(np.random.default_rng(0))
+        return [planner.plan(Imagine(end), always, n).actions[0, 0] for n in calls][-1]
+
+    late = effort([1] * Undiscounted.steps)
+    assert effort([1, Undiscounted.steps - 1]) == late
+    assert effort([1, 1]) != late
 
 
 def test_exact_programming_hallucinates_where_that_pays():

@@ -222,12 +222,12 @@ import sys, time
 from hucrl_ros.nodes.controller import main
 from hucrl_ros.controller.agent import Agent
 plan, calls = Agent._plan_now, 0
-def stall(self):
+def stall(self, periods):
     global calls
     calls += 1
     if calls % 16 == 0:
         time.sleep(0.05)
-    return plan(self)
+    return plan(self, periods)
 Agent._plan_now = stall
 sys.exit(main())
 """

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -160,7 +161,7 @@ class Agent:
         self._plan: Plan | None = None
         self._plan_state: Array = np.zeros(manifest.spec.state_dim)
         self._asked_state: Array = self._plan_state
-        self._plan_age = self._asked_age = 0
+        self._plan_age = self._asked_age = self._unplanned = 0
         self.start_episode(manifest.seed)
 
     def start_episode(self, seed: int) -> None:
@@ -175,7 +176,7 @@ class Agent:
             self._braking.reset()
         self.surprise.reset()
         self.bias.reset()
-        self._plan, self._plan_age = None, 0
+        self._plan, self._plan_age, self._unplanned = None, 0, 0
         self.fallbacks = 0
 
     def warm_up(self) -> None:
@@ -321,6 +322,7 @@ class Agent:
         """`periods` have passed; a plan that came too late for its tick is the newest one now."""
         self._plan_age += periods
         self._asked_age += periods
+        self._unplanned += periods
         late = None if busy else self._deadline.late()
         if late is not None:
             self._plan, self._plan_age = late, self._asked_age
@@ -350,10 +352,14 @@ class Agent:
     def _make_plan(self, state: Array) -> Planned:
         self._asked_state, self._asked_age = state, 0
         self._engine.set_state(state)
-        return self._deadline.run(self._plan_now, self._budget.left() + self._grace_s)
+        work = partial(self._plan_now, self._unplanned)
+        planned = self._deadline.run(work, self._budget.left() + self._grace_s)
+        if planned.begun:
+            self._unplanned = 0
+        return planned
 
-    def _plan_now(self) -> Plan | None:
-        plan = self._planner.plan(self._engine, self._budget.go_on)
+    def _plan_now(self, periods: int) -> Plan | None:
+        plan = self._planner.plan(self._engine, self._budget.go_on, periods)
         self._budget.stop()
         return plan
 

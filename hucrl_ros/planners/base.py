@@ -114,12 +114,13 @@ class Planner(ABC):
         """Forget the last plan; draw from `rng` from now on."""
 
     @abstractmethod
-    def plan(self, imagine: Imagine, go_on: Callable[[], bool]) -> Plan | None:
+    def plan(self, imagine: Imagine, go_on: Callable[[], bool], periods: int = 1) -> Plan | None:
         """Plan one tick.
 
         Args:
             imagine: Rolls out from the present state.
             go_on: Asked before each iteration; False means that the time is up.
+            periods: Since the last call; more than 1 where ticks went by without one.
 
         Returns:
             The best plan found so far, or None when there was no time for a single iteration

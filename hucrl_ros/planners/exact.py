@@ -183,12 +183,12 @@ class Exact(Planner):
         """Begin an episode; nothing is drawn."""
         self._tick = 0
 
-    def plan(self, imagine: Imagine, go_on: Callable[[], bool]) -> Plan | None:
+    def plan(self, imagine: Imagine, go_on: Callable[[], bool], periods: int = 1) -> Plan | None:
         """The best action by one step ahead and the table."""
         assert self._table is not None
         assert self._system is not None
-        following = min(self._tick + 1, self._system.steps)
-        self._tick += 1
+        self._tick += periods
+        following = min(self._tick, self._system.steps)
         if not go_on():
             return None
         state = imagine.state.astype(np.float64)

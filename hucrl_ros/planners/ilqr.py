@@ -127,6 +127,7 @@ class Ilqr(Planner):
         self.particles = 1
         self._system: System | None = None
         self._previous: Array | None = None
+        self._passed = 0
         self._regularisation = 1.0
 
     def prepare(self, system: System) -> None:
@@ -138,8 +139,9 @@ class Ilqr(Planner):
         self._previous = None
         self._regularisation = 1.0
 
-    def plan(self, imagine: Imagine, go_on: Callable[[], bool]) -> Plan | None:
+    def plan(self, imagine: Imagine, go_on: Callable[[], bool], periods: int = 1) -> Plan | None:
         """Improve the better of two trajectories."""
+        self._passed += periods
         if not go_on():
             return None
         horizon = self.settings.horizon
@@ -148,7 +150,8 @@ class Ilqr(Planner):
         policies = imagine(nothing, calm, 1.0).actions[0].astype(np.float64)
         starts = [policies]
         if self._previous is not None:
-            starts.append(np.concatenate([self._previous[1:], policies[-1:]]))
+            ahead = self._previous[self._passed :]
+            starts.append(np.concatenate([ahead, policies[len(ahead) :]]))
         state = imagine.state.astype(np.float64)
         best = max((self._play(state, start) for start in starts), key=lambda found: found.total)
         done = 0
@@ -158,7 +161,7 @@ class Ilqr(Planner):
             done += 1
         if not np.isfinite(best.total):
             return None
-        self._previous = best.actions
+        self._previous, self._passed = best.actions, 0
         return Plan(
             best.actions.astype(np.float32), best.states.astype(np.float32), best.total, done
         )

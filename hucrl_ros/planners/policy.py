@@ -21,7 +21,7 @@ class PolicyPlanner(Planner):
         """Draw from `rng` from now on."""
         self._rng = rng
 
-    def plan(self, imagine: Imagine, go_on: Callable[[], bool]) -> Plan | None:
+    def plan(self, imagine: Imagine, go_on: Callable[[], bool], periods: int = 1) -> Plan | None:
         """One particle without offsets."""
         if not go_on():
             return None

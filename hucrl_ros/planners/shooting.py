@@ -84,10 +84,10 @@ class ShootingPlanner(Planner):
         self._rng = rng
         self._memory = self._nothing
 
-    def plan(self, imagine: Imagine, go_on: Callable[[], bool]) -> Plan | None:
-        """Plan one tick, from the last one's plan shifted by a step."""
+    def plan(self, imagine: Imagine, go_on: Callable[[], bool], periods: int = 1) -> Plan | None:
+        """Plan one tick, from the last one's plan shifted to now."""
         settings = self.settings
-        self._memory = shifted(self._memory)
+        self._memory = shifted(self._memory, periods)
         noise = draw_noise(self._rng, settings, self.state_dim)
         proposal = self._proposal(self._memory if settings.warm_start else self._nothing)
         shot = shoot(proposal, imagine, noise, settings.iterations, go_on)
@@ -181,9 +181,10 @@ def constant(horizon: int) -> Matrix:
     return np.ones((horizon, horizon))
 
 
-def shifted(sequences: Array) -> Array:
-    """Sequences `(..., H, d)` one step later; the new last step is zero."""
-    return np.concatenate([sequences[..., 1:, :], np.zeros_like(sequences[..., :1, :])], axis=-2)
+def shifted(sequences: Array, steps: int = 1) -> Array:
+    """Sequences `(..., H, d)` so many steps later; the new last ones are zero."""
+    new = np.zeros_like(sequences[..., :steps, :])
+    return np.concatenate([sequences[..., steps:, :], new], axis=-2)
 
 
 def _lags(horizon: int) -> NDArray[np.int64]:
