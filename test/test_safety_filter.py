@@ -98,6 +98,18 @@ def test_who_is_outside_is_let_in_and_no_further_out():
     assert outward.action[0] <= 0.0
 
 
+@pytest.mark.parametrize("speed", [5e-6, 1e-3, 2e-3, 1e-2])
+@pytest.mark.parametrize("rule", [True, False])
+def test_what_rounding_leaves_is_lost_once_and_not_in_each_tick(speed, rule):
+    slide, state = Slide(), np.array([1.0 - 1.001 * MARGIN, 0.0])
+    found = filter_of(slide, wall(-1.0, 1.0, MARGIN), promised=float(rule))
+    guard = found._rule or found
+    for _ in range(4000):
+        let = guard.check(state, np.array([(speed - state[1]) / slide.gain]))
+        state = slide.step(state, let.action, 0.0)
+        assert state[0] <= 1.0 - MARGIN * (1.0 - 3e-3)
+
+
 def test_doubt_keeps_a_robot_further_away():
     reached = []
     for doubt in (0.0, 0.1, 0.3):
@@ -162,6 +174,24 @@ def test_what_is_not_finite_is_not_let_through():
     found.check(np.zeros(2), np.zeros(1))
     let = found.check(np.array([0.4, 1.0]), np.ones(1))
     assert let.overruled
+
+
+@pytest.mark.parametrize("blind", ["fans", "room"])
+@pytest.mark.parametrize("promised", [0.0, 1.0])
+def test_where_nothing_is_a_number_it_brakes(blind, promised):
+    """At the first tick, with a wall ahead: there is no proof yet that could be gone on with."""
+    slide, room = Slide(), wall(-1.0, 1.0, MARGIN)
+    nowhere = lambda states, _: np.full((len(states), 1), np.nan)  # noqa: E731
+    found = filter_of(slide, nowhere if blind == "room" else room, promised=promised)
+    if blind == "fans":
+        fans = found._fans
+        found._fans = lambda *asked: fans(*asked)._replace(
+            states=np.full_like(fans(*asked).states, np.nan)
+        )
+    let = found.check(np.array([0.9, 2.0]), np.ones(1))
+    assert let.overruled
+    assert not let.proved
+    assert let.action[0] < 0.0
 
 
 def test_the_backup_proved_before_acts_where_nothing_is_proved():

@@ -59,6 +59,25 @@ class Checked(NamedTuple):
     """One joint brakes, the others do what was wanted."""
 
 
+class Kept:
+    """The room that a robot must not lose, where it has less than is demanded.
+
+    It is what the robot has now, and up to a rounding more, if it had that before. So what a
+    proof may lose by rounding is lost once, and not again in each tick.
+    """
+
+    def __init__(self, rounding: float) -> None:
+        self._rounding = rounding
+        self._most: NDArray[np.floating] | None = None
+
+    def of(self, room: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Room `(K,)` to keep, less the rounding, of what the robot has now `(K,)` [margins]."""
+        if self._most is None:
+            self._most = room
+        self._most = np.fmax(room, np.fmin(self._most, room + self._rounding))
+        return self._most
+
+
 class BrakingRule:
     """Braking distance, by what effort limits and inertia promise.
 
@@ -107,6 +126,7 @@ class BrakingRule:
         """An episode begins with the robot under no action, and nothing is known."""
         self._sent = self._acting = self._load = np.zeros_like(self._limits)
         self._speed: Array | None = None
+        self._kept = Kept(ROUNDING)
 
     def check(self, state: Array, action: Array, coming: Sequence[InForce] = ()) -> Checked:
         """The wanted action, or one that brakes.
@@ -122,7 +142,7 @@ class BrakingRule:
         sent = np.clip(candidates, self._sent - self._rate, self._sent + self._rate)
         path = self._stopped if self._effort else self._driven
         now, rooms = self._rooms(state, *path(position, velocity, sent))
-        lacking = rooms.min(axis=1) - np.minimum(now, WANTED) + ROUNDING
+        lacking = rooms.min(axis=1) - np.minimum(self._kept.of(now), WANTED) + ROUNDING
         fine = (lacking >= 0.0).all(axis=1)  # not where it is no number
         chosen = int(np.argmax(fine)) if fine.any() else len(candidates) - 1
         self.obey(sent[chosen], coming)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.backup import Array, Backup, Expect, Joints, backups
-from hucrl_ros.controller.braking import BrakingRule, Checked, braking_rule
+from hucrl_ros.controller.braking import BrakingRule, Checked, Kept, braking_rule
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import make_fans
 from hucrl_ros.controller.engines.fan import Fan, FanEngine
@@ -31,7 +31,9 @@ SHORTEST, LONGEST = 5, 60
 STEP, FLAT = 1e-2, 1e-4
 """Of an entry, for the slopes of the room; a smaller difference [margins] is rounding."""
 ROUNDING = 1e-3
-"""[margins]"""
+"""[margins] Less than this isn't further out; it is never lost twice, see `Kept`."""
+SAME = 1e-4
+"""[margins] By so much equal rooms differ: a robot that stays where it is isn't further out."""
 NO_DOUBT = 1e-6
 """Added to deviations, so that noise has a direction where the model has none."""
 POSES = 32
@@ -61,7 +63,7 @@ class Asked(NamedTuple):
     share: Array
     """`(q,)` the wanted action, in shares of the limits."""
     here: NDArray[np.floating]
-    """`(K,)` room at the state [margins]."""
+    """`(K,)` room that the robot has, see `Kept` [margins]."""
     patterns: Array
     """`(P, m)` η that are held possible."""
 
@@ -115,6 +117,7 @@ class SafetyFilter:
     def start_episode(self) -> None:
         """Forget where the robot began and how it would stop."""
         self._home: Array | None = None
+        self._kept = Kept(ROUNDING)
         self._backup: Backup | None = None
         self._periods_left = 0  # of those that it was imagined for
         if self._rule is not None:
@@ -158,7 +161,12 @@ class SafetyFilter:
                     self._remember(backup)
                     whose = constraint if promised.overruled else -1
                     return Filtered(promised.action, promised.overruled, whose, False)
-        held = best if self._backup is None else self._go_on(state, self._backup)
+        if self._backup is not None:
+            held = self._go_on(state, self._backup)
+        elif promised is not None and promised.overruled:
+            return Filtered(promised.action, True, promised.constraint, False)
+        else:
+            held = best
         return Filtered(held * self._limits, True, constraint, False)
 
     def _prove(
@@ -167,10 +175,11 @@ class SafetyFilter:
         """The action or what is nearest to it that is proved, in shares of the limits.
 
         Returns:
-            It, which is `asked.share` itself where that is proved, None where nothing is; what
-            leaves most room, `(q,)`; and the constraint that the action would break.
+            It, which is `asked.share` itself where that is proved, None where nothing is; that
+            of the backups that leaves most room, `(q,)`; and the constraint that the action would
+            break.
         """
-        share, best, constraint = asked.share, (-math.inf, asked.share), -1
+        share, best, constraint = asked.share, (-math.inf, np.zeros_like(asked.share)), -1
         ending_well: list[tuple[Backup, Array]] = []
         # Two at once take no longer than one. Mostly the action is let through; where the backup
         # by itself doesn't end well, no mixture is asked for.
@@ -182,10 +191,10 @@ class SafetyFilter:
                 self._remember(backup)
                 return share, share, -1
             constraint = int(whose[0]) if constraint < 0 else constraint
-            if left[1] >= 0.0:
+            if left[1] >= -SAME:
                 ending_well.append((backup, held))
-            top = int(np.argmax(left))
-            best = max(best, (float(left[top]), first[top]), key=lambda pair: pair[0])
+            # Of equals, and where nothing is finite, the later: the last one brakes at once.
+            best = max((float(left[1]), held), best, key=lambda pair: pair[0])
         if not ending_well:
             return None, best[1], constraint
         backup, held = ending_well[-1]  # rather the one that brakes at once
@@ -232,7 +241,7 @@ class SafetyFilter:
         for entries in np.split(worst, [joints, 2 * joints], axis=1):
             lengths = np.linalg.norm(entries, axis=1, keepdims=True)
             entries /= np.where(lengths > 0.0, lengths, 1.0)
-        return room[0], np.unique(np.concatenate([worst, -worst]), axis=0)
+        return self._kept.of(room[0]), np.unique(np.concatenate([worst, -worst]), axis=0)
 
     def _stopped_by_actions(self) -> NDArray[np.bool_]:
         """Whether each constraint is one of actuated joints alone `(K,)`."""
