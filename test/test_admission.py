@@ -224,6 +224,17 @@ def test_limits_of_which_neither_are_the_stricter_ones_are_refused(manifest):
     )
 
 
+def test_limits_that_are_stricter_only_together_are_obeyed_elsewhere_too(manifest):
+    given = {"safety.position_limits": [-1.0, 1.0], "safety.position_margin": 0.2}
+    here, there = (Admission("pendulum", given, None, name) for name in ("here", "there"))
+    for admission in (here, there):
+        admission.accept(PATH, admission.admit(PATH, manifest)[1])
+    together = {"safety.position_limits": [-0.15, 0.15], "safety.position_margin": 0.0}
+    assert there.follow(together).safety == here.tighten(together).safety
+    for admission in (here, there):  # and under the next bundle
+        assert admission.admit(PATH, manifest)[1].safety == here.guard.safety
+
+
 def test_a_swap_is_limited_before_it_is_compared_with_what_is_in_force(manifest):
     own = SafetySettings(**OWN)
     in_force = offer(manifest, own=own)

@@ -105,6 +105,24 @@ def test_loads_are_learned_from_what_was_sent_instead():
     assert rule._load == pytest.approx([0.7])
 
 
+def test_no_load_is_learned_from_a_speed_that_nobody_saw_coming():
+    rule, other = (
+        rule_of(spec_of(0.02), walls(100.0, 0.1), Motors((1.0,), (2.0,))) for _ in range(2)
+    )
+    mass, rng = Mass(0.02, 0.0, load=0.7), np.random.default_rng(0)
+    for k in range(200):
+        action = rng.uniform(-2.0, 2.0, 1)
+        if k % 3 == 1:
+            rule.miss()
+        if k % 3 != 0:  # Else the joint state is lost.
+            rule.check(mass.state, action)
+            rule.obey(action)
+        mass.step(action[0])
+    assert rule._load == pytest.approx([0.7], abs=1e-3)
+    other.go_on_from(rule)
+    np.testing.assert_array_equal(other._load, rule._load)
+
+
 @settings(deadline=None, max_examples=25)
 @given(seed=st.integers(0, 2**31), load=st.floats(-1.0, 1.0), late=st.floats(0.0, 1.0))
 def test_a_load_of_half_the_effort_is_learned_and_held(seed, load, late):

@@ -34,10 +34,17 @@ class Echo:
         self._clock, self.duration = clock, duration
         self.surprise = SimpleNamespace(level=Level.CALM, value=1.5, reason="surprise: of a test")
         self.passed = []
+        self.told = []
         self.filtered = False
 
     def start_episode(self, seed):
         self.seeds.append(seed)
+
+    def sent(self, action, coming=()):
+        self.told.append(float(action[0]))
+
+    def go_on_from(self, other):
+        self.follows = other
 
     def act(self, state, spent_s=0.0, coming=(), periods=1):
         self.spent.append(spent_s)
@@ -206,6 +213,24 @@ def test_another_bundle_takes_over_in_the_middle_of_an_episode(loop, clock):
     assert record.action == (1.5,), "the rate limit starts from the command sent last"
     assert record.step == 1
     assert other.counters.ticks == 2
+
+
+def test_who_takes_over_knows_what_the_one_before_did(loop, clock):
+    other = ControlLoop(SPEC, STEPS, Echo(clock), Guard(SPEC, SafetySettings()), clock)
+    other.take_over(loop, seed=9)
+    assert other.player.follows is loop.player
+
+
+def test_a_player_hears_of_all_that_is_sent_in_place_of_what_it_chose(clock):
+    limited = SafetySettings(effort_rate=0.25)
+    loop = ControlLoop(SPEC, STEPS, Echo(clock), Guard(SPEC, limited), clock)
+    loop.start(seed=7)
+    tick(loop, clock, 0, position=0.1)
+    assert loop.player.told == []
+    _, record = tick(loop, clock, 1, position=2.0)
+    assert loop.player.told == [record.action[0]] != [2.0]
+    loop.stale()
+    assert loop.player.told[1:] == [0.0]
 
 
 def test_counters_are_readable(loop, clock):

@@ -346,6 +346,12 @@ class Mover:
     def start_episode(self, seed):
         pass
 
+    def sent(self, action, coming=()):
+        """Nothing is learned from it."""
+
+    def go_on_from(self, other):
+        """Nothing is remembered."""
+
     def act(self, state, spent_s=0.0, coming=(), periods=1):
         self.coming = coming
         return Tick(np.array([0.1]), Source.PLANNED, 1, 0.0, 0.0, None)

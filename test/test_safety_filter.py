@@ -210,6 +210,19 @@ def test_the_backup_proved_before_acts_where_nothing_is_proved():
     assert let.action[0] < 0.0  # It brakes.
 
 
+def test_whoever_takes_over_knows_the_proof_and_where_the_episode_began():
+    slide = Slide()
+    before, found = (filter_of(slide, wall(-1.0, 1.0, MARGIN)) for _ in range(2))
+    assert before.check(np.array([0.2, 0.4]), np.zeros(1)).proved
+    found.go_on_from(before)
+    assert found._home == pytest.approx([0.2])
+    found._room = lambda states, _: np.full((len(states), 1), np.nan)
+    let, other = (each.check(np.array([0.22, 0.4]), np.ones(1)) for each in (found, before))
+    assert not let.proved
+    assert let.action < 0.0
+    assert found._backup.place == pytest.approx(before._backup.place)
+
+
 def test_who_is_kept_by_an_old_proof_stays_where_it_came_to_rest():
     """Something pushes that the model doesn't know; by damping alone the mass would creep on."""
     slide, pushed = Slide(), Slide(slope=0.05)

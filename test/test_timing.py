@@ -123,6 +123,12 @@ class Foreseer:
     def start_episode(self, seed):
         pass
 
+    def sent(self, action, coming=()):
+        """Nothing is learned from it."""
+
+    def go_on_from(self, other):
+        """Nothing is remembered."""
+
     def act(self, state, spent_s=0.0, coming=(), periods=1):
         moved = sum(share * PERIOD * float(effort[0]) for effort, share in coming)
         self.foreseen.append(state[0] + moved)

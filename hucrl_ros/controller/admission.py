@@ -127,11 +127,14 @@ class Admission:
             return self.guard
 
     def _stricter(self, guard: Guard, limits: Mapping[str, object]) -> Guard:
-        """The guard with each limit that is stricter than its own."""
-        for name in LIMITS:
-            if name in limits:
-                with contextlib.suppress(ConfigError):
-                    guard = self._changed(guard, {name: limits[name]})
+        """The guard with each limit that is stricter than its own.
+
+        All at once, as they were given: one may be stricter only with another. Else one by one.
+        """
+        known = {name: limits[name] for name in LIMITS if name in limits}
+        for some in (known, *({name: value} for name, value in known.items())):
+            with contextlib.suppress(ConfigError):
+                guard = self._changed(guard, some)
         return guard
 
     def _changed(self, guard: Guard, limits: Mapping[str, object]) -> Guard:

@@ -179,6 +179,20 @@ class Agent:
         self._plan, self._plan_age, self._unplanned = None, 0, 0
         self.fallbacks = 0
 
+    def go_on_from(self, other: "Agent") -> None:
+        """Take over from `other` in the middle of an episode, after `start_episode`."""
+        if self._filter is not None and other._filter is not None:
+            self._filter.go_on_from(other._filter)
+        if self._braking is not None and other._braking is not None:
+            self._braking.go_on_from(other._braking)
+
+    def sent(self, action: Array, coming: Sequence[InForce] = ()) -> None:
+        """The guard has sent another action `(q,)` than `act` chose, after those `coming`."""
+        if self._filter is not None:
+            self._filter.obey(action)
+        if self._braking is not None:
+            self._braking.obey(action, coming)
+
     def warm_up(self) -> None:
         """Run some ticks, so that the first one of an episode isn't slow; then forget them.
 
@@ -212,6 +226,9 @@ class Agent:
             coming: Commands that the robot is under before this one takes effect.
             periods: Since the last call, by the stamps [control periods].
         """
+        for rule in (self._filter, self._braking):
+            if rule is not None and periods > 1:
+                rule.miss()
         if self.bundle.manifest.random:
             tick = Tick(self._random.draw(self._rng), Source.RANDOM, 0, math.nan, 0.0, None)
             if self._braking is None:

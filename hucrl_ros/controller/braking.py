@@ -153,6 +153,15 @@ class BrakingRule:
             one_brakes=0 < chosen < len(candidates) - 1,
         )
 
+    def go_on_from(self, other: "BrakingRule") -> None:
+        """Know what `other` has learned of the same robot; what is constrained may differ."""
+        self._sent, self._acting, self._load = other._sent, other._acting, other._load
+        self._speed = other._speed
+
+    def miss(self) -> None:
+        """A state went by unseen: what the speed does until the next one tells of no load."""
+        self._speed = None
+
     def obey(self, action: Array, coming: Sequence[InForce] = ()) -> None:
         """`action` `(q,)` is sent, after those that are `coming`: for loads, and for the rate."""
         self._sent = action

@@ -122,6 +122,7 @@ class ControlLoop:
     def take_over(self, other: "ControlLoop", seed: int) -> None:
         """Go on in the middle of the episode that `other` has been playing, as long as it was."""
         self.player.start_episode(seed)
+        self.player.go_on_from(other.player)
         self.guard.reset(other.guard)
         self.counters, self.reader = other.counters, other.reader
         self.compensation, self.passage = other.compensation, other.passage
@@ -173,6 +174,7 @@ class ControlLoop:
         if state is None:
             tick = Tick(self._idle, Source.SAFE, 0, math.nan, 0.0, None)
             action, clamped, command = tick.action, False, self.guard.safe_command(None)
+            self.player.sent(action)
         else:
             idle = self.spec.to_command(self._idle, state)
             coming = self.compensation.coming(received, idle)
@@ -183,6 +185,8 @@ class ControlLoop:
                 kind = plural(self.spec.command)
                 problem = f"the planner's {kind} {tick.action.tolist()} make no sense"
                 tick = tick._replace(source=Source.SAFE)
+            if clamped or safe:
+                self.player.sent(action, coming)
             self.counters.compensated += bool(coming)
         if command is not None:
             send(command)
@@ -210,6 +214,7 @@ class ControlLoop:
         self._judge_outage()
         self._state = None
         command = self.guard.safe_command(None)
+        self.player.sent(self._idle)
         self.counters.stale_commands += 1
         self._silences += 1
         if command is not None:

@@ -123,6 +123,24 @@ class SafetyFilter:
         if self._rule is not None:
             self._rule.reset()
 
+    def go_on_from(self, other: "SafetyFilter") -> None:
+        """Take over in the middle of an episode: where it began, and how the robot would stop."""
+        self._home = other._home
+        if np.array_equal(self._limits, other._limits):  # Of which a backup's efforts are shares.
+            self._backup, self._periods_left = other._backup, other._periods_left
+        if self._rule is not None and other._rule is not None:
+            self._rule.go_on_from(other._rule)
+
+    def miss(self) -> None:
+        """A state went by unseen."""
+        if self._rule is not None:
+            self._rule.miss()
+
+    def obey(self, action: Array) -> None:
+        """Something else `(q,)` than what was let through has been sent."""
+        if self._rule is not None:
+            self._rule.obey(action)
+
     def check(self, state: Array, action: Array, wary: bool = False) -> Filtered:
         """What may be sent in a state `(p,)` instead of `action` `(q,)`.
 

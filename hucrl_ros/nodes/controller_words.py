@@ -60,6 +60,7 @@ class ControllerWords:
             node.create_subscription(kind, topic, self._by_dds(take), qos)
         node.create_subscription(Float64MultiArray, topics.COMMANDS, self._on_command, STREAM)
         active = node.resolve_topic_name(topics.ACTIVE)
+        self._heard: deque[tuple[str, bytes]] = deque()
         self._process = ProcessWatcher(liveness_name(node.context.get_domain_id(), active))
 
     @property
@@ -78,11 +79,15 @@ class ControllerWords:
             self.local = True
             self._met()
         ended = self._process.ended()
-        for topic, raw in self._process.heard():
-            if topic in self._words:
-                kind, take = self._words[topic]
-                take(deserialize_message(raw, kind))
-        self.ended = self.ended or ended
+        self._heard.extend(self._process.heard())
+        try:  # Whatever becomes of one word, the end and, at the next call, the others count.
+            while self._heard:
+                topic, raw = self._heard.popleft()
+                if topic in self._words:
+                    kind, take = self._words[topic]
+                    take(deserialize_message(raw, kind))
+        finally:
+            self.ended = self.ended or ended
 
     def close(self) -> None:
         """Listen no longer."""
