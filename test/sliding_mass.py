@@ -6,8 +6,9 @@ import numpy as np
 
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.backup import Joints
-from hucrl_ros.controller.braking import BrakingRule, Motors
+from hucrl_ros.controller.braking import BrakingRule
 from hucrl_ros.controller.engines.fan import Fan
+from hucrl_ros.controller.motors import Motors
 from hucrl_ros.controller.safety_filter import SafetyFilter
 
 

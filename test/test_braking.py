@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.robot import RobotSpec
-from hucrl_ros.controller.braking import BrakingRule, Motors
+from hucrl_ros.controller.braking import BrakingRule
+from hucrl_ros.controller.motors import Motors
 from hucrl_ros.controller.random_efforts import RandomEfforts
 from hucrl_ros.controller.timing import InForce
 from hucrl_ros.robots import describe, make_robot

@@ -15,6 +15,7 @@ from hucrl_ros.config.schema import (
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.guard import Guard
+from hucrl_ros.experiments.evaluation import with_settings
 from hucrl_ros.learning.export import BundleExporter
 from hucrl_ros.models import Ensemble
 from hucrl_ros.models.exploration import make_imagined_dynamics
@@ -42,9 +43,10 @@ def written(exporter, folder, **changes):
     return task, load_bundle(folder)
 
 
-def play(task, bundle, seed, steps=200):
+def play(task, bundle, seed, steps=200, safety=None):
     """Largest distance of the cart from the middle [m], and the share of ticks changed."""
-    agent, guard = Agent(bundle, None), Guard(task.spec, bundle.manifest.safety)
+    safety = safety or bundle.manifest.safety
+    agent, guard = Agent(bundle, None, safety=safety), Guard(task.spec, safety)
     robot, furthest, changed = task.robot(), 0.0, []
     agent.start_episode(seed)
     state = robot.reset(np.random.default_rng(seed))
@@ -75,6 +77,20 @@ def test_the_cart_stays_on_its_short_rail(changes, exporter, tmp_path):
         furthest, changed = play(task, bundle, seed)
         assert furthest < 1.0
         assert 0.0 < changed < 0.8
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+@pytest.mark.parametrize("tightened", ["in the bundle's settings", "while it runs"])
+def test_with_less_effort_than_was_promised_of_the_cart_stays_too(
+    share, tightened, exporter, tmp_path
+):
+    task, bundle = written(exporter, tmp_path / "bundle")
+    limit = share * task.spec.effort_limits[0]
+    safety = SafetySettings(effort_limits=[limit])
+    if tightened == "in the bundle's settings":
+        bundle, safety = with_settings(bundle, {"safety.effort_limits": [limit]}), None
+    furthest = [play(task, bundle, seed, 500, safety)[0] for seed in range(5)]
+    assert max(furthest) < 1.0
 
 
 def test_without_constraints_nothing_is_changed(exporter, tmp_path):

@@ -15,9 +15,10 @@ from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import ModelSettings, SafetySettings
 from hucrl_ros.controller.backup import BRAKING, Joints, backups
-from hucrl_ros.controller.braking import BrakingRule, Motors
+from hucrl_ros.controller.braking import BrakingRule
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines.fan import Fan
+from hucrl_ros.controller.motors import Motors
 from hucrl_ros.controller.safety_filter import BLENDS, SafetyFilter, make_safety_filter
 from hucrl_ros.experiments.train import train
 from hucrl_ros.run.prepare import RunOptions, prepare_run
@@ -217,7 +218,7 @@ def test_whoever_takes_over_knows_the_proof_and_where_the_episode_began():
     found.go_on_from(before)
     assert found._home == pytest.approx([0.2])
     found._room = lambda states, _: np.full((len(states), 1), np.nan)
-    let, other = (each.check(np.array([0.22, 0.4]), np.ones(1)) for each in (found, before))
+    let = found.check(np.array([0.22, 0.4]), np.ones(1))
     assert not let.proved
     assert let.action < 0.0
     assert found._backup.place == pytest.approx(before._backup.place)

@@ -14,6 +14,7 @@ from hucrl_ros.config.schema import Config, SafetySettings
 from hucrl_ros.config.task_file import beside, kept_robot
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import Manifest
+from hucrl_ros.controller.motors import keeping_promise
 from hucrl_ros.errors import BundleError, ConfigError, HucrlError, shortened
 
 LIMITS = (
@@ -72,7 +73,8 @@ class Admission:
             BundleError: see `admit`.
             ConfigError: the settings don't fit each other or the robot.
         """
-        manifest = override(manifest, self._given, f"{path} with {self._source}")
+        given = override(manifest, self._given, f"{path} with {self._source}")
+        manifest = keeping_promise(given, manifest)
         for name in self._constraints:
             if name not in manifest.constraints:
                 raise BundleError(

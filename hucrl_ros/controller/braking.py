@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.bundle import Bundle
+from hucrl_ros.controller.motors import Motors, limits_under
 from hucrl_ros.controller.timing import InForce
 
 Array = NDArray[np.float64]
@@ -29,20 +30,6 @@ ACTING, STOPPING = 3, 8
 """Points on the way while the action acts, and while the robot brakes."""
 NEWS = 0.3
 """Share of a load that is learned in a period."""
-
-
-class Motors(NamedTuple):
-    """What a robot's efforts can do, `(q,)` each; empty where it takes no efforts.
-
-    See `robots.stopping.Promised`.
-    """
-
-    deceleration: Sequence[float] = ()
-    """The least under the largest effort [rad/s^2 or m/s^2]."""
-    acceleration: Sequence[float] = ()
-    """The most under it [rad/s^2 or m/s^2]."""
-    speed: Sequence[float] = ()
-    """Up to which both hold; empty: any [rad/s or m/s]."""
 
 
 class Checked(NamedTuple):
@@ -289,10 +276,7 @@ def braking_rule(bundle: Bundle, safety: SafetySettings) -> BrakingRule | None:
         inputs = {"state": states.astype(np.float32), "action": actions.astype(np.float32)}
         return bundle.run("constraints", **inputs)[0].astype(np.float64)
 
-    return BrakingRule(
-        spec,
-        room,
-        tuple(map(min, spec.effort_limits, safety.effort_limits or spec.effort_limits)),
-        Motors(manifest.deceleration, manifest.acceleration, manifest.steady_speed),
-        safety.effort_rate,
-    )
+    motors = Motors(manifest.deceleration, manifest.acceleration, manifest.steady_speed)
+    limits = limits_under(spec, safety)
+    motors = motors.under(limits_under(spec, manifest.safety), limits)
+    return BrakingRule(spec, room, limits, motors, safety.effort_rate)

@@ -19,6 +19,7 @@ from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import IMAGINED, Bundle, ImaginedEpisode, load_bundle
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.controller.motors import keeping_promise
 from hucrl_ros.errors import BagError, BundleError, ConfigError
 from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot
 from hucrl_ros.run.folder import RunFolder
@@ -87,7 +88,8 @@ def with_settings(bundle: Bundle, changes: Mapping[str, Any]) -> Bundle:
         if key.partition(".")[0] not in CHANGEABLE or "." not in key:
             groups = " and ".join(f"{group}.*" for group in CHANGEABLE)
             raise ConfigError(f"{key}: fixed in a finished bundle; only {groups} can be changed")
-    return dataclasses.replace(bundle, manifest=override(bundle.manifest, changes))
+    manifest = keeping_promise(override(bundle.manifest, changes), bundle.manifest)
+    return dataclasses.replace(bundle, manifest=manifest)
 
 
 def evaluate(

@@ -1,0 +1,63 @@
+"""What a robot's motors promise: how fast they stop its joints at least."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.controller.manifest import Manifest
+
+LEFT = 0.1
+"""Share of the largest effort that is left for braking at least, see `robots.stopping`."""
+
+
+class Motors(NamedTuple):
+    """What a robot's efforts can do, `(q,)` each; empty where it takes no efforts.
+
+    See `robots.stopping.Promised`.
+    """
+
+    deceleration: Sequence[float] = ()
+    """The least under the largest effort [rad/s^2 or m/s^2]."""
+    acceleration: Sequence[float] = ()
+    """The most under it [rad/s^2 or m/s^2]."""
+    speed: Sequence[float] = ()
+    """Up to which both hold; empty: any [rad/s or m/s]."""
+
+    def under(self, largest: Sequence[float], limits: Sequence[float]) -> "Motors":
+        """What is promised of less effort at least, without knowing what gravity takes.
+
+        A joint's inertia is at least that which the acceleration tells of, so so much of the
+        deceleration is lost; but no more than what was left of all effort at least.
+
+        Args:
+            largest: `(q,)` efforts that this is promised of.
+            limits: `(q,)` largest efforts; more than those promise nothing more.
+        """
+        share = np.minimum(np.asarray(limits, float) / np.asarray(largest, float), 1.0)
+        if not self.deceleration or np.all(share == 1.0):
+            return self
+        most, least = np.asarray(self.acceleration), np.asarray(self.deceleration)
+        left = np.maximum(least - (1.0 - share) * most, LEFT * share * least)
+        slower = np.sqrt(share.min()) * np.asarray(self.speed, float)
+        return Motors(tuple(left), tuple(share * most), tuple(slower))
+
+
+def keeping_promise(manifest: Manifest, before: Manifest) -> Manifest:
+    """`manifest`, which is `before` with other settings, promising what its motors can do so."""
+    motors = Motors(before.deceleration, before.acceleration, before.steady_speed)
+    limits = (limits_under(before.spec, each.safety) for each in (before, manifest))
+    found = motors.under(*limits)
+    told = {
+        "deceleration": tuple(found.deceleration),
+        "acceleration": tuple(found.acceleration),
+        "steady_speed": tuple(found.speed),
+    }
+    return manifest.model_copy(update=told)
+
+
+def limits_under(spec: RobotSpec, safety: SafetySettings) -> tuple[float, ...]:
+    """`(q,)` largest actions of a robot under what is in force."""
+    return tuple(map(min, spec.effort_limits, safety.effort_limits or spec.effort_limits))
