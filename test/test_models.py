@@ -302,8 +302,10 @@ def test_a_transition_that_a_head_was_denied_stays_unknown_to_it():
     assert errors[denied].min() > 2.0 * errors[~denied].max()
 
 
-def test_a_prior_has_its_deviation_and_no_fit_changes_it():
-    model = ensemble(heads=4, layers=(16, 16), prior_units=8, prior_scale=0.3, fit_steps=50)
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_a_prior_has_its_deviation_and_no_fit_changes_it(decay):
+    units = {"layers": (16, 16), "prior_units": 8, "prior_scale": 0.3}
+    model = ensemble(heads=4, fit_steps=50, weight_decay=decay, **units)
     data = Transitions(*transitions(100, generator(1)))
     inputs = torch.randn(4000, 3, generator=generator(2))
 

@@ -20,7 +20,16 @@ from hucrl_ros.planners import DynaMpc, make_planner
 from hucrl_ros.planners.base import Rollouts, expect
 from hucrl_ros.planners.icem import refits
 from hucrl_ros.planners.mppi import softmax
-from hucrl_ros.planners.shooting import Noise, constant, geometric, power_law, root, shifted
+from hucrl_ros.planners.poplin import SequencesProposal
+from hucrl_ros.planners.shooting import (
+    AROUND_POLICIES,
+    Noise,
+    constant,
+    geometric,
+    power_law,
+    root,
+    shifted,
+)
 
 
 def spread(offsets):
@@ -201,6 +210,21 @@ def test_weights_don_t_depend_on_the_size_of_returns():
     assert finite.tolist() == [True, True, True, False]
     assert weights.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(softmax(np.full(3, -2.0), 0.7)[0], 1 / 3)
+
+
+def test_no_return_with_feedback_competes_with_those_without():
+    draws = np.random.default_rng(0)
+    proposal = SequencesProposal(
+        PlannerSettings(particles=4, horizon=3, elites=1, smoothing=0.0),
+        lambda: draws.standard_normal((4, 3, 1)),
+        mean=np.zeros((3, 1)),
+        kept=1,
+        feedback=AROUND_POLICIES,
+    )
+    for returns in ([9.0, 8.0, 7.0, 6.0], [-3.0, -2.0, -1.0, -4.0]):
+        offsets = proposal.sample()
+        proposal.learn(offsets, Rollouts(np.array(returns), np.zeros((4, 4, 2)), offsets))
+    np.testing.assert_array_equal(proposal.mean, offsets[2])
 
 
 def test_poplin_refines_the_actions_of_the_policy_without_feedback():

@@ -131,6 +131,25 @@ def test_rewards_that_are_no_numbers_are_left_out_and_reported(algorithm, caplog
     assert not torch.equal(flat(fresh.state_dict()), flat(actors.state_dict()))  # it went on
 
 
+class Cornered(ExactStep):
+    """Imagines no number where a corner of the state space would be left."""
+
+    def forward(self, state, action, eta, noise):
+        known = (state > 0.2).sum(dim=-1, keepdim=True) < 2
+        return super().forward(state, action, eta, noise).where(known, math.nan)
+
+
+@SKIPPED
+@EACH_SEARCH
+def test_a_step_without_a_number_is_left_out_and_the_search_goes_on(algorithm):
+    task = Patchy(0.0)
+    task.reward = PushedMass(0.0).reward
+    actors, result = search(tiny(algorithm), Cornered(0.1), task=task)
+    assert is_finite(actors) and flat(result.weights).isfinite().all()
+    fresh = actors_of(tiny(algorithm), task=task)
+    assert not torch.equal(flat(fresh.state_dict()), flat(actors.state_dict()))
+
+
 @EACH_SEARCH
 def test_a_sound_search_refuses_nothing_and_says_nothing(algorithm, caplog):
     _, result = search(tiny(algorithm), ExactStep(0.1))

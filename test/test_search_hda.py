@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 from linear_system import DISCOUNT, LIMIT, ExactStep, PushedMass, next_state
-from searching import actors_of, generator, settings_of, some_states, starts_of
+from searching import actors_of, generator, search, settings_of, some_states, starts_of
+from torch.optim.swa_utils import AveragedModel
 
 from hucrl_ros.models import Transitions
 from hucrl_ros.search import ModelRollout, make_search
-from hucrl_ros.search.base import GuardedAdam
+from hucrl_ros.search.base import GENTLE_ROUNDS, GuardedAdam
 from hucrl_ros.search.gradients import imagined_value
 
 UNCERTAIN = 0.1
@@ -170,6 +171,16 @@ def test_ppo_draws_around_what_the_policies_squash():
     torch.testing.assert_close(
         samples.old_values + samples.advantages, samples.returns, atol=1e-6, rtol=1e-6
     )
+
+
+@pytest.mark.parametrize(("gentle", "averaged"), [(False, 4), (True, 4 * GENTLE_ROUNDS)])
+def test_ppo_averages_the_second_half_of_a_search(gentle, averaged, monkeypatch):
+    calls, update = [], AveragedModel.update_parameters
+    monkeypatch.setattr(
+        AveragedModel, "update_parameters", lambda *args: calls.append(1) or update(*args)
+    )
+    search(settings_of("ppo", iterations=8, critic_steps=1), gentle=gentle)
+    assert len(calls) == averaged
 
 
 @pytest.mark.parametrize("algorithm", ["td3", "sac"])

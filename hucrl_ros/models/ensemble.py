@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import torch
@@ -84,16 +84,15 @@ class Heads(nn.Module):
             both[:, learns:, columns : columns + width] = fixed
             self.weights[layer] = nn.Parameter(both)
 
-    def _hold_prior(self) -> None:
-        """Take what never learns out of the gradients."""
-        units = self._settings.prior_units
+    def _prior(self) -> Iterator[Tensor]:
+        """Views of the weights that never learn."""
+        units = self._settings.prior_units if self._settings.prior_scale else 0
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            assert weight.grad is not None and bias.grad is not None
-            if layer:
-                weight.grad[:, -units:] = 0.0
-            if layer < len(self.weights) - 1:
-                weight.grad[..., -units:] = 0.0
-                bias.grad[..., -units:] = 0.0
+            if layer and units:
+                yield weight.detach()[:, -units:]
+            if layer < len(self.weights) - 1 and units:
+                yield weight.detach()[..., -units:]
+                yield bias.detach()[..., -units:]
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs `(heads, n, o)` of inputs `(n, i)`, or `(heads, n, i)` of its own for each."""
@@ -175,15 +174,15 @@ class Heads(nn.Module):
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
             optimiser, settings.fit_steps, eta_min=0.05 * settings.learning_rate
         )
-        size = min(settings.batch_size, count)
+        size, prior = min(settings.batch_size, count), [part.clone() for part in self._prior()]
         for done in range(settings.fit_steps):
             index = torch.randint(count, (settings.heads, size), generator=generator)
             losses = loss(self(inputs[index]), targets[index])
             optimiser.zero_grad(set_to_none=True)
             (losses * weights.gather(1, index)).mean(dim=1).sum().backward()  # type: ignore[no-untyped-call]
-            if settings.prior_scale:
-                self._hold_prior()
             optimiser.step()
+            for part, value in zip(self._prior(), prior, strict=True):
+                part.copy_(value)  # Neither its gradient nor its decay counts.
             schedule.step()
             progress((done + 1) / settings.fit_steps)
 

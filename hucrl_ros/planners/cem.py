@@ -84,6 +84,10 @@ class ElitesProposal(Proposal):
             self._std = keep * self._std + (1.0 - keep) * chosen.std(axis=0)
             self._elites = self._elites.first(self.kept)
 
+    def forget(self) -> None:
+        """Let no elite of this population compete with the next."""
+        self._elites = self._elites.first(0)
+
     def outcome(self, best: Shot) -> Shot:
         """The best particle; the elites that were kept are remembered behind it."""
         kept = self._elites.first(self.kept).samples

@@ -38,11 +38,14 @@ class SequencesProposal(ElitesProposal):
 
     def learn(self, offsets: Array, rollouts: Rollouts) -> None:
         """Follow the elites' actions, whatever they were offsets from."""
-        if self.feedback == AROUND_POLICIES:
+        followed = self.feedback == AROUND_POLICIES
+        if followed:
             start = 0 if np.isfinite(rollouts.returns[0]) else int(np.argmax(rollouts.returns))
             self.mean = rollouts.actions[start]
             self.feedback = OPEN_LOOP
         super().learn(rollouts.actions, rollouts)
+        if followed:  # Without the policies' answers their actions don't earn as much.
+            self.forget()
 
     def outcome(self, best: Shot) -> Shot:
         """The best particle; its actions are remembered, not what they were offsets from."""

@@ -100,6 +100,8 @@ class PolicySearch(ABC):
 
     def __init__(self, settings: SearchSettings) -> None:
         self.settings = settings
+        self.rounds = settings.iterations
+        """Of the search that is under way."""
 
     @abstractmethod
     def improve_policies(
@@ -148,7 +150,7 @@ class PolicySearch(ABC):
             LearningError: nothing finite came out.
         """
         settings, actor_critic, dynamics = self.settings, rollout.actor_critic, rollout.dynamics
-        rounds = settings.iterations * (GENTLE_ROUNDS if gentle else 1)
+        self.rounds = rounds = settings.iterations * (GENTLE_ROUNDS if gentle else 1)
         critic_optimiser, critic_schedule = self._adam(actor_critic.critic.parameters(), rounds)
         policy_optimiser, policy_schedule = self._adam(actor_critic.policy_parameters(), rounds)
         others = self.begin(rollout, starts, policy_optimiser)

@@ -86,15 +86,15 @@ class Replay:
         with the present policies, with what these earn besides, in units of the critic's scale.
         """
         data = self._draw(batch_size)
-        following, rewards = self._expanded(data)
+        rows, following, rewards = self._expanded(data)
         discount = self._settings.discount**self._settings.expansion_steps
         return ReplayBufferSamples(
-            observations=data.states,
-            actions=data.joint,
+            observations=data.states[rows],
+            actions=data.joint[rows],
             next_observations=following,
-            dones=torch.zeros(batch_size, 1),
+            dones=torch.zeros(len(rows), 1),
             rewards=(rewards / self._actor_critic.critic.scale)[:, None],
-            discounts=torch.full((batch_size, 1), discount),
+            discounts=torch.full((len(rows), 1), discount),
         )
 
     def _step(self, states: Tensor, joint: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,14 +105,20 @@ class Replay:
         return visited[1], earned[0]
 
     @torch.no_grad()
-    def _expanded(self, data: Data) -> tuple[Tensor, Tensor]:
-        """States `(n, p)` after H = `expansion_steps`, discounted rewards until then `(n,)`."""
-        states, total = data.following, data.rewards
+    def _expanded(self, data: Data) -> tuple[Tensor, Tensor, Tensor]:
+        """What H = `expansion_steps` lead to, where that is finite.
+
+        Returns:
+            The rows of the data `(n,)`, states after H steps `(n, p)`, and discounted rewards
+            until then `(n,)`.
+        """
+        rows, states, total = _finite(torch.arange(len(data.states)), data.following, data.rewards)
         for t in range(1, self._settings.expansion_steps):
             joint, bonus = self._follow(states)
             states, rewards = self._step(states, joint)
             total = total + self._settings.discount**t * (rewards + bonus)
-        return states, total
+            rows, states, total = _finite(rows, states, total)
+        return rows, states, total
 
     def _draw(self, count: int) -> Data:
         assert self._imagined is not None
@@ -265,6 +271,12 @@ class Sac(OffPolicy):
         share = optimiser.param_groups[0]["lr"] / self.settings.learning_rate
         self._algorithm.ent_coef_tensor.fill_(share * self.settings.entropy_weight)
         super().improve_policies(states, rollout, optimiser, generator)
+
+
+def _finite(rows: Tensor, states: Tensor, totals: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Those of which states `(n, p)` and totals `(n,)` are finite."""
+    finite = states.isfinite().all(dim=-1) & totals.isfinite()
+    return rows[finite], states[finite], totals[finite]
 
 
 def _put(networks: list[nn.Module], critic: ContinuousCritic) -> None:

@@ -53,8 +53,7 @@ class Ppo(PolicySearch):
         )
         policy.optimizer = optimiser
         self._algorithm, self._policy = algorithm, policy
-        self._average = AveragedModel(policy.action_net)
-        self._left = settings.iterations
+        self._average, self._done = AveragedModel(policy.action_net), 0
         return []
 
     def improve_policies(
@@ -69,8 +68,8 @@ class Ppo(PolicySearch):
         self._algorithm.rollout_buffer = cast(RolloutBuffer, buffer)
         with drawing_from(generator):
             self._algorithm.train()
-        self._left -= 1
-        if self._left < settings.iterations // 2:
+        self._done += 1
+        if self._done > self.rounds - self.rounds // 2:
             self._average.update_parameters(self._policy.action_net)
 
     def alternatives(self) -> Iterator[None]:
@@ -107,14 +106,17 @@ class Ppo(PolicySearch):
         targets = trace_targets(torch.stack(rewards), values, settings.discount, settings.trace)
         scale = actor_critic.critic.scale
         observations, actions = torch.stack(visited[:-1]).flatten(0, 1), torch.cat(drawn)
+        advantages = ((targets - values[:-1]) / scale).flatten()
+        finite = advantages.isfinite() & observations.isfinite().all(dim=-1)
+        observations, actions = observations[finite], actions[finite]
         _, log_prob, _ = self._policy.evaluate_actions(observations, actions)
         return RolloutBufferSamples(
             observations=observations,
             actions=actions,
-            old_values=(values[:-1] / scale).flatten(),
+            old_values=(values[:-1] / scale).flatten()[finite],
             old_log_prob=log_prob,
-            advantages=((targets - values[:-1]) / scale).flatten(),
-            returns=(targets / scale).flatten(),
+            advantages=advantages[finite],
+            returns=(targets / scale).flatten()[finite],
         )
 
 
@@ -122,11 +124,9 @@ class _RolloutBuffer:
     """The buffer that PPO's `train` reads: batches of one rollout, in the library's units."""
 
     def __init__(self, samples: RolloutBufferSamples, batches: int, generator: Generator) -> None:
-        finite = samples.advantages.isfinite()
-        self._samples = RolloutBufferSamples(*(entry[finite] for entry in samples))
-        self._batches, self._generator = batches, generator
-        self.values = self._samples.old_values.cpu().numpy()
-        self.returns = self._samples.returns.cpu().numpy()
+        self._samples, self._batches, self._generator = samples, batches, generator
+        self.values = samples.old_values.cpu().numpy()
+        self.returns = samples.returns.cpu().numpy()
 
     def get(self, batch_size: int) -> Iterator[RolloutBufferSamples]:
         """`batches` random batches."""
