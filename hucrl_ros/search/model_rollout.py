@@ -228,7 +228,7 @@ class RolloutPool:
 
     @torch.no_grad()
     def advance(self, rollout: ModelRollout) -> Trajectories:
-        """Imagine `rollout_steps` of noisy π and η; a share of the trajectories starts anew."""
+        """Imagine `rollout_steps` of noisy π, and η; a share of the trajectories starts anew."""
         settings, generator = self._settings, self._generator
         fresh = self._starts.draw(settings.pool, generator)
         restart = torch.rand(settings.pool, 1, generator=generator) < settings.restart
