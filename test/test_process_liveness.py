@@ -165,6 +165,21 @@ def test_watchers_that_left_are_forgotten_and_too_many_are_not_told(name, pair):
     assert heard(watcher) == [("topic", b"y")]
 
 
+def test_watchers_of_another_user_take_no_place(monkeypatch, name, pair):
+    told, watcher = pair
+    strangers = [ProcessWatcher(name) for _ in range(2 * MOST_WATCHERS)]
+    assert all(each.connect() for each in strangers)
+    monkeypatch.setattr(process_liveness, "_ROOT", -1)
+    monkeypatch.setattr(process_liveness.os, "geteuid", lambda: os.getuid() + 1)
+    told.greet()
+    monkeypatch.undo()
+    assert all(each.ended() for each in strangers)
+    assert watcher.connect()
+    told.greet()
+    told.tell("topic", b"y")
+    assert heard(watcher) == [("topic", b"y")]
+
+
 def test_a_process_of_another_user_is_not_believed(monkeypatch, pair):
     _, watcher = pair
     monkeypatch.setattr(process_liveness, "_ROOT", -1)

@@ -78,7 +78,9 @@ class ProcessLiveness:
             except OSError:  # nobody is waiting, or the name was in use
                 return
             watcher = _Listener(accepted)
-            if all(watcher.tell(packet, True) for packet in self._lasting.values()):
+            if _peer(accepted) is None:  # It would take a place of somebody's who acts on it.
+                watcher.close()
+            elif all(watcher.tell(packet, True) for packet in self._lasting.values()):
                 self._watchers.append(watcher)
 
     def close(self) -> None:
@@ -153,9 +155,8 @@ class ProcessWatcher:
         except OSError:
             watcher.close()
             return False
-        credentials = watcher.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        pid, user, _ = struct.unpack("iII", credentials)
-        if user not in (_ROOT, os.geteuid()) and os.geteuid() != _ROOT:
+        pid = _peer(watcher)
+        if pid is None:
             watcher.close()
             return False
         self._socket = watcher
@@ -223,6 +224,13 @@ class ProcessWatcher:
 def liveness_name(domain_id: int, topic: str) -> str:
     """The name for the process of the node that publishes `topic` (resolved) in a domain."""
     return f"hucrl_ros/{domain_id}{topic}"
+
+
+def _peer(connection: socket.socket) -> int | None:
+    """The process at the other end; None where it is another user's, who isn't root."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    pid, user, _ = struct.unpack("iII", credentials)
+    return int(pid) if user in (_ROOT, os.geteuid()) or os.geteuid() == _ROOT else None
 
 
 def _address(name: str) -> bytes:
