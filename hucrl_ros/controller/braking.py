@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.bundle import Bundle
-from hucrl_ros.controller.motors import Motors, limits_under
+from hucrl_ros.controller.motors import Motors, limits_under, motors_under
 from hucrl_ros.controller.timing import InForce
 
 Array = NDArray[np.float64]
@@ -276,7 +276,5 @@ def braking_rule(bundle: Bundle, safety: SafetySettings) -> BrakingRule | None:
         inputs = {"state": states.astype(np.float32), "action": actions.astype(np.float32)}
         return bundle.run("constraints", **inputs)[0].astype(np.float64)
 
-    motors = Motors(manifest.deceleration, manifest.acceleration, manifest.steady_speed)
-    limits = limits_under(spec, safety)
-    motors = motors.under(limits_under(spec, manifest.safety), limits)
+    limits, motors = limits_under(spec, safety), motors_under(manifest, safety)
     return BrakingRule(spec, room, limits, motors, safety.effort_rate)

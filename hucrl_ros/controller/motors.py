@@ -47,15 +47,20 @@ class Motors(NamedTuple):
 
 def keeping_promise(manifest: Manifest, before: Manifest) -> Manifest:
     """`manifest`, which is `before` with other settings, promising what its motors can do so."""
-    motors = Motors(before.deceleration, before.acceleration, before.steady_speed)
-    limits = (limits_under(before.spec, each.safety) for each in (before, manifest))
-    found = motors.under(*limits)
+    found = motors_under(before, manifest.safety)
     told = {
         "deceleration": tuple(found.deceleration),
         "acceleration": tuple(found.acceleration),
         "steady_speed": tuple(found.speed),
     }
     return manifest.model_copy(update=told)
+
+
+def motors_under(manifest: Manifest, safety: SafetySettings) -> Motors:
+    """What a bundle promises of its robot's motors, under the settings in force."""
+    motors = Motors(manifest.deceleration, manifest.acceleration, manifest.steady_speed)
+    promised_of = limits_under(manifest.spec, manifest.safety)
+    return motors.under(promised_of, limits_under(manifest.spec, safety))
 
 
 def limits_under(spec: RobotSpec, safety: SafetySettings) -> tuple[float, ...]:

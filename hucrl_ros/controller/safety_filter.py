@@ -14,6 +14,7 @@ from hucrl_ros.controller.braking import BrakingRule, Checked, Kept, braking_rul
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import make_fans
 from hucrl_ros.controller.engines.fan import Fan, FanEngine
+from hucrl_ros.controller.motors import limits_under
 
 Room = Callable[[Array, Array], NDArray[np.floating]]
 """States `(N, p)`, actions `(N, q)` [units of the actions] → `(N, K)` room that each constraint
@@ -317,7 +318,7 @@ def make_safety_filter(
         return None
     spec = manifest.spec
     # A backup may do no more than the guard lets pass.
-    limits = np.minimum(spec.effort_limits, safety.effort_limits or np.inf)
+    limits = np.array(limits_under(spec, safety))
     periods = min(max(math.ceil(safety.backup_time / spec.period), SHORTEST), LONGEST)
 
     def room(states: Array, actions: Array) -> NDArray[np.floating]:

@@ -24,6 +24,7 @@ from hucrl_ros.controller.manifest import (
     Manifest,
     dump_manifest,
 )
+from hucrl_ros.controller.motors import limits_under
 from hucrl_ros.controller.signature import sign_for_run
 from hucrl_ros.learning.graphs import (
     cut,
@@ -318,9 +319,9 @@ class BundleExporter:
     def _manifest(self, fields: BundleFields, contents: Mapping[str, bytes]) -> Manifest:
         task, spec = self._task, self._task.spec
         if self._promised is None:  # of a run, whose settings stay
-            limits = fields.safety.effort_limits or spec.effort_limits
-            least = tuple(map(min, limits, spec.effort_limits))
-            self._promised = promised(task.robot(), least) if task.constraint_names else Promised()
+            self._promised = Promised()
+            if task.constraint_names:
+                self._promised = promised(task.robot(), limits_under(spec, fields.safety))
         return Manifest(
             **dict(fields),
             schema_version=SCHEMA_VERSION,
