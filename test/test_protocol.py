@@ -59,7 +59,7 @@ class Robot:
         self.log = []
         self.absent = []
         self.refused = {}
-        self.active = self.stopped = False
+        self.active, self.stops, self.stopped = False, 0, False
         self.activity_count = self.loaded_count = 0
         self.loaded = None
         self.report = LearnerReport("idle", False)
@@ -75,6 +75,15 @@ class Robot:
         self.home = ResetClient("home")
         self.home.service_is_ready = lambda: True
         self.record, self.learn, self.change_state = "record", "learn", "state"
+
+    @property
+    def stopped(self):
+        return self._stopped
+
+    @stopped.setter
+    def stopped(self, stopped):
+        self._stopped = stopped
+        self.stops += stopped
 
     def missing(self):
         return self.absent
@@ -474,6 +483,54 @@ def test_stopped_during_a_reset_the_episode_begins_after_another_one(stage):
         assert wait.ready()
     assert stage.robot.log[2:6] == ["record True", "reset", "record True", "reset"]
     assert len(stage.ledger.episodes) == 2
+
+
+def test_who_stops_a_motion_to_the_start_has_it_made_again(tmp_path):
+    stage = robots_stage(tmp_path, "home")
+    stage.robot.refused["home"] = "stopped on the topic '/stop'"
+    call = stage.robot.call
+
+    def stopping(client, request):
+        if client == "home" and stage.robot.refused:
+            stage.robot.stopped = True
+            answer = call(client, request)
+            del stage.robot.refused["home"]
+            return answer
+        return call(client, request)
+
+    stage.robot.call = stopping
+    for wait in stage.protocol.script():
+        assert stage.progress.phase is not Phase.PERSON
+        if stage.progress.phase is Phase.HELD:
+            assert "activate" not in stage.robot.log
+            stage.robot.stopped = False
+        assert wait.ready()
+    assert stage.robot.log.count("home") == 2 and len(stage.ledger.episodes) == 1
+
+
+@pytest.mark.parametrize("lasts", [True, False])
+def test_a_stop_that_reached_the_supervisor_alone_stops_the_controller(lasts, stage):
+    """`ros2 topic pub --once` leaves when one of those who listen has heard it."""
+    stage.robot.played_steps = 30
+    stops = 4  # more than an episode may have of other outages
+    for wait in stage.protocol.script():
+        robot = stage.robot
+        if stops and robot.log[-1:] == ["activate"]:
+            robot.log.append("stop")
+            robot.active = robot.stopped = True
+            robot._stopped = lasts
+            stops -= 1
+            robot.played_steps = 30 if stops else 400
+        elif robot.log[-1:] == ["deactivate"]:
+            robot.active = False
+        if stage.progress.phase is Phase.HELD:
+            robot.stopped = False
+        assert wait.ready()
+    log = stage.robot.log
+    assert [log[i + 1] for i, name in enumerate(log) if name == "stop"] == ["deactivate"] * 4
+    assert len(stage.ledger.episodes) == 2
+    notes = [n for n in read_summary(stage.run.summary).events if "stopped on the topic" in n]
+    assert len(notes) == 4
 
 
 def test_a_robots_reset_takes_as_long_as_it_takes(tmp_path, monkeypatch):

@@ -24,6 +24,8 @@ LOCKSTEP_PATIENCE = 5.0
 a process that a loaded machine holds up is not."""
 OUTAGE = "outage"
 """First word of the line that says why an episode is over, where it may be played again."""
+STOPPED = "stopped on the topic"
+"""What such a line says where somebody wished it; the topic's name follows."""
 SHORTEST_OUTAGE = 0.5
 """[s] What is shorter ends no episode, however short the control period: a machine may be busy."""
 

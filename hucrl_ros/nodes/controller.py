@@ -12,7 +12,7 @@ from std_msgs.msg import Bool
 from hucrl_ros.controller.control_loop import Answer, ControlLoop
 from hucrl_ros.controller.setup import setup_of
 from hucrl_ros.controller.ticks import TickRecord
-from hucrl_ros.controller.timing import OUTAGE, PLANNING_THREAD
+from hucrl_ros.controller.timing import OUTAGE, PLANNING_THREAD, STOPPED
 from hucrl_ros.errors import OutageError, SurpriseError, shortened
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.bundle_slot import BundleSlot
@@ -223,7 +223,7 @@ class Controller(LifecycleNode):
 
     @property
     def _stop_line(self) -> str:
-        return f"stopped on the topic {self.resolve_topic_name(topics.STOP)!r}"
+        return f"{STOPPED} {self.resolve_topic_name(topics.STOP)!r}"
 
     def _on_stop(self, message: Bool) -> None:
         """Somebody stops the robot (True), or lets it be moved again after a reset (False)."""

@@ -18,7 +18,7 @@ from hucrl_ros.controller.homing import HomeMotion
 from hucrl_ros.controller.pace import Pace
 from hucrl_ros.controller.state_reader import JointReading, JointStateReader, velocity_estimator
 from hucrl_ros.controller.ticks import NANOSECONDS
-from hucrl_ros.controller.timing import outage_limit
+from hucrl_ros.controller.timing import STOPPED, outage_limit
 from hucrl_ros.errors import ConfigError, MessageError, StateError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import to_reading
@@ -141,7 +141,7 @@ class Homing(Node):
 
     @property
     def _stop_line(self) -> str:
-        return f"stopped on the topic {self.resolve_topic_name(topics.STOP)!r}"
+        return f"{STOPPED} {self.resolve_topic_name(topics.STOP)!r}"
 
     def _on_limits(self, message: ParameterEvent) -> None:
         """Limits were tightened in the controller: they hold here, too, from now on."""

@@ -58,6 +58,8 @@ class NodeClients:
         self.active: bool | None = None
         self.stopped = False
         """Somebody has stopped the robot on the topic `stop`, and not let it go on."""
+        self.stops = 0
+        """How often so far; who lets it go on at once has stopped it all the same."""
         self.activity_count = 0
         """Messages on `controller/active` so far."""
         self.loaded: str | None = None
@@ -142,6 +144,7 @@ class NodeClients:
 
     def _on_stop(self, message: Bool) -> None:
         self.stopped = bool(message.data)
+        self.stops += self.stopped
         self._changed()
 
     def _on_loaded(self, message: String) -> None:

@@ -14,7 +14,7 @@ from std_srvs.srv import SetBool, Trigger
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.surprise import SURPRISE
-from hucrl_ros.controller.timing import OUTAGE
+from hucrl_ros.controller.timing import OUTAGE, STOPPED
 from hucrl_ros.errors import RunError
 from hucrl_ros.nodes.node_clients import LearnerReport, NodeClients
 from hucrl_ros.nodes.readiness import Readiness, reset_of
@@ -189,7 +189,7 @@ class Protocol:
                 break
             if not failure.startswith(OUTAGE) or replays == REPLAYS:
                 raise RunError(self._stopped_early())
-            replays += 1
+            replays += STOPPED not in failure  # somebody wished it, and lets it go on
             self._ledger.note(f"{self.place}: {failure}; playing the episode again")
         if not failure:  # else it has deactivated itself
             yield from self._change_state(Transition.TRANSITION_DEACTIVATE)
@@ -209,23 +209,31 @@ class Protocol:
         """
         clients, monitor, steps = self._clients, self._monitor, self._progress.steps
         yield from self._readiness.make_ready(index)
+        stops = clients.stops
         self._enter(Phase.RESETTING)
         yield from self._record(True)
         if reset_of(self._config) == "service":
             yield from self._reset()
-        if clients.stopped:
-            return f"{OUTAGE}: stopped on the topic 'stop' before it began"
+        if clients.stops > stops:
+            return f"{OUTAGE}: {STOPPED} 'stop' before it began"
         monitor.start()
         count = clients.activity_count
         self._enter(Phase.RUNNING)
         yield from self._activate()
         clients.forgive("controller")
         yield Wait(
-            lambda: clients.activity_count > count and not clients.active,
+            lambda: (
+                clients.stops > stops
+                or (clients.activity_count > count and not clients.active)
+            ),
             STALL_S,
             lambda: f"no tick for {STALL_S:g} s; {self._troubles()}",
             activity=lambda: monitor.steps,
         )
+        if clients.stops > stops and monitor.steps < steps:
+            # Who says it once may have reached only this node.
+            yield from self._change_state(Transition.TRANSITION_DEACTIVATE)
+            return f"{OUTAGE}: {STOPPED} 'stop'"
         yield Wait(
             lambda: monitor.steps >= steps or bool(clients.failure("controller")),
             ARRIVE_S,

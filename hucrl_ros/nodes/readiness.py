@@ -68,9 +68,9 @@ class Readiness:
             yield from self._hold()
             if self._flying != self._wanted(index):
                 continue
-            yield from self._place()
+            placed = yield from self._place()
             yield from self._load(index)  # It may have taken a person a while.
-            if self._holds() is None:
+            if placed and self._holds() is None:
                 return
 
     def _holds(self) -> Phase | None:
@@ -137,16 +137,22 @@ class Readiness:
         self._flying, self._steering.refused = path, chosen
         self._ledger.note(f"{self._where()}: {error}; waiting for another {BUNDLE}")
 
-    def _place(self) -> Script[None]:
-        """Have the robot put at the start by a motion, or by a person."""
-        how = reset_of(self._config)
+    def _place(self) -> Script[bool]:
+        """Have the robot put at the start by a motion, or by a person.
+
+        Returns False where somebody stopped it on its way.
+        """
+        how, stops = reset_of(self._config), self._clients.stops
         away = (yield from self._home()) if how == "home" else ""
+        if how == "home" and self._clients.stops > stops:
+            return False
         if away:
             self._ledger.note(f"{self._where()}: homing: {away}; a person has to do it")
         if how == "person" or away:
             self._placed = False
             self._progress.enter(Phase.PERSON)
             yield held(lambda: not self._placed)
+        return True
 
     def _home(self) -> Script[str]:
         """Have the robot moved to the start; returns why it isn't there, or nothing."""
