@@ -228,7 +228,7 @@ def test_limits_that_are_stricter_only_together_are_obeyed_elsewhere_too(manifes
     given = {"safety.position_limits": [-1.0, 1.0], "safety.position_margin": 0.2}
     here, there = (Admission("pendulum", given, None, name) for name in ("here", "there"))
     for admission in (here, there):
-        admission.accept(PATH, admission.admit(PATH, manifest)[1])
+        admission.accept(PATH, *admission.admit(PATH, manifest))
     together = {"safety.position_limits": [-0.15, 0.15], "safety.position_margin": 0.0}
     assert there.follow(together).safety == here.tighten(together).safety
     for admission in (here, there):  # and under the next bundle
@@ -268,7 +268,7 @@ def in_force(manifest):
     """Accepts a bundle under the limits in `STRICT`, with which the node was started."""
     given = {f"safety.{name}": value for name, value in STRICT.items()}
     admission = Admission("pendulum", given, None, "parameters of node 'probe'")
-    admission.accept(PATH, admission.admit(PATH, manifest)[1])
+    admission.accept(PATH, *admission.admit(PATH, manifest))
     return admission
 
 
@@ -342,33 +342,35 @@ def test_a_tightened_limit_outlives_the_swap_of_a_bundle(in_force, manifest):
     in_force.tighten({"safety.effort_rate": 0.1, "safety.effort_limits": [0.25]})
     found, guard = in_force.admit(PATH, manifest)
     assert found.safety.effort_rate == 0.5, "what the bundle says, with the node's settings"
-    guard = in_force.accept(PATH, guard)
+    guard = in_force.accept(PATH, found, guard)
     assert (guard.safety.effort_rate, guard.safety.effort_limits) == (0.1, (0.25,))
     in_force.tighten({"safety.effort_rate": 0.05})
 
 
 def test_a_swap_may_not_drop_a_constraint(manifest):
     admission = Admission("pendulum", {}, None, "here")
-    admission.admit(PATH, manifest.model_copy(update={"constraints": ("a", "b")}))
+    held = manifest.model_copy(update={"constraints": ("a", "b")})
+    admission.accept(PATH, *admission.admit(PATH, held))
     with pytest.raises(BundleError, match=r"looser than the safety in force: no constraint 'b'"):
         admission.admit(PATH, manifest.model_copy(update={"constraints": ("a", "c")}))
     assert admission.admit(PATH, manifest.model_copy(update={"constraints": ("c", "b", "a")}))
+    assert admission.admit(PATH, held), "what was never accepted is asked of nobody"
 
 
 def test_a_bundle_that_is_stricter_than_what_was_tightened_stays_so(manifest):
     admission = Admission("pendulum", {}, None, "here")
-    admission.accept(PATH, admission.admit(PATH, manifest)[1])
+    admission.accept(PATH, *admission.admit(PATH, manifest))
     admission.tighten({"safety.effort_rate": 0.3})
     strict = SafetySettings(effort_rate=0.2)
-    _, guard = admission.admit(PATH, manifest.model_copy(update={"safety": strict}))
-    assert admission.accept(PATH, guard).safety.effort_rate == 0.2
+    found, guard = admission.admit(PATH, manifest.model_copy(update={"safety": strict}))
+    assert admission.accept(PATH, found, guard).safety.effort_rate == 0.2
 
 
 def test_a_limit_tightened_while_a_bundle_is_loaded_holds_for_it(in_force, manifest):
-    _, guard = in_force.admit(PATH, manifest)
+    found, guard = in_force.admit(PATH, manifest)
     in_force.tighten({"safety.stale_periods": 2.0})
     assert guard.safety.stale_periods == 5.0
-    assert in_force.accept(PATH, guard).safety.stale_periods == 2.0
+    assert in_force.accept(PATH, found, guard).safety.stale_periods == 2.0
 
 
 def test_a_bundle_whose_window_a_new_margin_would_open_is_refused(manifest):
@@ -378,11 +380,11 @@ def test_a_bundle_whose_window_a_new_margin_would_open_is_refused(manifest):
         safety = SafetySettings(position_limits=(-limit, limit), position_margin=margin)
         return manifest.model_copy(update={"safety": safety})
 
-    admission.accept(PATH, admission.admit(PATH, with_window(1.0, 0.1))[1])
-    _, guard = admission.admit(PATH, with_window(1.2, 0.35))
+    admission.accept(PATH, *admission.admit(PATH, with_window(1.0, 0.1)))
+    found, guard = admission.admit(PATH, with_window(1.2, 0.35))
     admission.tighten({"safety.position_margin": 0.2})
     with pytest.raises(BundleError, match="looser than the safety in force"):
-        admission.accept(PATH, guard)
+        admission.accept(PATH, found, guard)
     assert admission.guard.safety.position_limits == (-1.0, 1.0)
 
 
@@ -392,3 +394,10 @@ def test_what_is_tightened_elsewhere_counts_where_it_is_stricter(in_force, manif
     late = Admission("pendulum", {}, None, "here")
     assert late.follow({"safety.stale_periods": 2.0}) is None
     assert late.admit(PATH, manifest)[1].safety.stale_periods == 2.0
+
+
+def test_what_is_looser_elsewhere_loosens_nothing_that_was_tightened_here(in_force, manifest):
+    in_force.tighten({"safety.effort_limits": [0.25]})
+    in_force.follow({"safety.effort_limits": [0.4]})
+    assert in_force.guard.safety.effort_limits == (0.25,)
+    assert in_force.accept(PATH, *in_force.admit(PATH, manifest)).safety.effort_limits == (0.25,)

@@ -31,6 +31,7 @@ from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.bags.writer import FLUSH_PERIOD, EpisodeWriter, repair
 from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.topics import RECORDED
 from hucrl_ros.errors import BagError
 from hucrl_ros.robots import make_robot
@@ -370,6 +371,24 @@ def test_bag_without_a_tick_is_refused(tmp_path):
     recording.writer.close()
     with pytest.raises(BagError, match="holds no tick"):
         read_episode(tmp_path / "bag", SPEC, 400)
+
+
+@pytest.mark.parametrize("clocked", [False, True])
+def test_an_episode_whose_first_joint_state_made_no_sense_begins_at_the_next(clocked, tmp_path):
+    recording = Recording(tmp_path / "bag")
+    for k in range(6):
+        stamp = START_NS + k * PERIOD_NS
+        place = np.nan if k == 0 else float(k)
+        recording.add(JOINT_STATES, joint_state(stamp, [place], [-place], [0.1 * k]))
+        if k < 5:
+            recording.add(COMMANDS, floats([0.1 * (k + 1)]))
+            recording.add(TICKS, tick(stamp, k, [0.1 * (k + 1)]))
+    recording.writer.close()
+    config = Config(mode="real_time") if clocked else None
+    episode = read_episode(tmp_path / "bag", SPEC, 400, config)
+    np.testing.assert_allclose(episode.states[:5, 0], [1, 2, 3, 4, 5])
+    assert len(episode.ticks) == 5
+    assert any(event.startswith("0.0000 s: ") for event in episode.events)
 
 
 def test_first_tick_without_its_joint_state_is_refused(tmp_path):

@@ -169,6 +169,19 @@ def test_a_bad_joint_state_takes_a_step_under_the_safe_command(loop, clock):
     assert loop.counters.sources == {Source.SAFE: 1}
 
 
+def test_where_the_policy_has_no_number_the_safe_command_is_sent_at_once(clock):
+    limited = SafetySettings(effort_rate=0.25)
+    loop = ControlLoop(SPEC, STEPS, Echo(clock), Guard(SPEC, limited), clock)
+    loop.start(seed=7)
+    assert tick(loop, clock, 1, position=2.0)[1].action == (0.5,)
+    assert tick(loop, clock, 2, position=2.0)[1].action == (1.0,)
+    nothing = Tick(np.zeros(1), Source.SAFE, 0, math.nan, 0.0, None)
+    loop.player.act = lambda *unused: nothing
+    answer, record = tick(loop, clock, 3)
+    assert record.action == (0.0,), "not let in by the rate"
+    assert record.source == Source.SAFE and "policy's efforts make no sense" in answer.problem
+
+
 def test_efforts_that_make_no_sense_become_the_safe_command(loop, clock, monkeypatch):
     nonsense = Tick(np.array([math.nan]), Source.POLICY, 0, 0.0, 0.0, None)
     monkeypatch.setattr(loop.player, "act", lambda *unused: nonsense)
@@ -213,6 +226,15 @@ def test_another_bundle_takes_over_in_the_middle_of_an_episode(loop, clock):
     assert record.action == (1.5,), "the rate limit starts from the command sent last"
     assert record.step == 1
     assert other.counters.ticks == 2
+
+
+def test_who_takes_over_lets_an_object_be_no_older_than_it_may(loop, clock):
+    strict = Guard(SPEC, SafetySettings(stale_periods=1.5))
+    other = ControlLoop(SPEC, STEPS, Echo(clock), strict, clock)
+    limits = []
+    loop.reader.limit_age = limits.append
+    other.take_over(loop, seed=9)
+    assert limits == [1.5]
 
 
 def test_who_takes_over_knows_what_the_one_before_did(loop, clock):

@@ -235,13 +235,15 @@ def _read_episode(
     poses = decode_poses(heard[OBJECT_POSE], heard[GOAL])
     count, driver = (math.inf, clocked.driver) if clocked else (steps + 1, None)
     samples, refused = decode_states(heard[JOINT_STATES], poses, spec, start_ns, count, driver)
-    if not samples or samples[0].stamp_ns != start_ns:
+    # One that made no sense was answered all the same, and the episode went on.
+    late = samples and samples[0].stamp_ns != start_ns and _heard_at(start_ns, heard[JOINT_STATES])
+    if not samples or (samples[0].stamp_ns != start_ns and not late):
         reason = f" ({refused[0]})" if refused else ""
         raise BagError(
             f"{path}: no usable joint state with the first tick's stamp "
             f"{start_ns / 1e9:.9f} s{reason}"
         )
-    late: list[str] = []
+    drifted: list[str] = []
     if clocked is None:
         course = _stepped(samples, ticks, spec)
     else:
@@ -249,13 +251,13 @@ def _read_episode(
         played = _played(samples, ticks, spec, clocked)
         in_force = decode_commands(commands, played, spec, clocked.control.extra_delay)
         course = clocked_course(played, in_force, spec.period, steps, clocked.driver)
-        course, late = with_actions(course, spec), _drifted(played, spec.period)
+        course, drifted = with_actions(course, spec), _drifted(played, spec.period)
     interrupted = contents.outcome is Outcome.INTERRUPTED
     reached, surprise = int(ticks["step"][-1]) + 1, float(ticks["surprise"][-1])
     cut = reached < steps and math.isfinite(surprise) and not interrupted
     rough = clocked is not None and clocked.driver.velocity == "measured"
     events = [
-        *late,
+        *drifted,
         *(_rough_velocities(course, spec) if rough else []),
         *decode_trips(_select(contents.messages, TRIPPED)),
         *refused,
@@ -271,6 +273,11 @@ def _read_episode(
         events=events,
         bundle=_bundle(_select(contents.messages, SETUP)),
     )
+
+
+def _heard_at(stamp: int, joint_states: list[RawMessage]) -> bool:
+    """Whether one of the joint states has a stamp [ns]."""
+    return any(stamp_ns(deserialize(raw.data, raw.type).header) == stamp for raw in joint_states)
 
 
 def _bundle(setups: list[RawMessage]) -> str:

@@ -60,7 +60,9 @@ class Admission:
         self.guard: Guard | None = None
         """In force; None before the first bundle."""
         self.tightened: Mapping[str, object] = {}
-        """Limits made stricter while the node runs, by dotted keys."""
+        """Limits made stricter in this node while it runs, by dotted keys."""
+        self._followed: Mapping[str, object] = {}
+        """Limits made stricter elsewhere, by dotted keys."""
 
     def anew(self) -> "Admission":
         """One for the same node that has admitted nothing yet, and knows of nothing tightened."""
@@ -81,24 +83,21 @@ class Admission:
                     f"{path}: looser than the safety in force: no constraint "
                     f"{shortened(repr(name))}; start the node anew to loosen it"
                 )
-        safety = manifest.safety
-        if self.tightened:
-            safety = self._stricter(Guard(manifest.spec, safety), self.tightened).safety
+        safety = self._as_told(Guard(manifest.spec, manifest.safety)).safety
         guard = admit(path, manifest, self._task, safety, self._robot, self.guard, self._own)
-        self._constraints = manifest.constraints
         return manifest, guard
 
-    def accept(self, path: Path, guard: Guard) -> Guard:
+    def accept(self, path: Path, manifest: Manifest, guard: Guard) -> Guard:
         """Put an admitted guard in force, with what was tightened in the meantime.
 
         Raises:
             BundleError: even so it is looser than what is in force.
         """
         with self._lock:
-            found = self._stricter(guard, self.tightened)
+            found = self._as_told(guard)
             if self.guard is not None:
                 refuse_looser(found, self.guard, path)
-            self.guard = found
+            self.guard, self._constraints = found, manifest.constraints
             return found
 
     def tighten(self, limits: Mapping[str, object]) -> Guard:
@@ -123,10 +122,14 @@ class Admission:
     def follow(self, limits: Mapping[str, object]) -> Guard | None:
         """Obey what was tightened elsewhere where it is stricter; returns the guard in force."""
         with self._lock:
-            self.tightened = {**self.tightened, **limits}
+            self._followed = {**self._followed, **limits}
             if self.guard is not None:
                 self.guard = self._stricter(self.guard, limits)
             return self.guard
+
+    def _as_told(self, guard: Guard) -> Guard:
+        """The guard with what was tightened here and elsewhere, each where it is stricter."""
+        return self._stricter(self._stricter(guard, self.tightened), self._followed)
 
     def _stricter(self, guard: Guard, limits: Mapping[str, object]) -> Guard:
         """The guard with each limit that is stricter than its own.

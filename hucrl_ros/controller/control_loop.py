@@ -132,6 +132,7 @@ class ControlLoop:
         self._stamp_ns = other._stamp_ns
         self._heard, self._looked = other._heard, other._looked
         self._state = other._state
+        self.reader.limit_age(self.guard.safety.stale_periods)
 
     def obey(self, guard: Guard) -> None:
         """Let a stricter guard take over, from the next command on."""
@@ -180,10 +181,14 @@ class ControlLoop:
             coming = self.compensation.coming(received, idle)
             tick = self._choose(state, received, coming, periods)
             self._judge_outage()
-            action, clamped, safe, command = self.guard.check(tick.action, state)
+            # Zeros are no safe command for every robot, and the guard would let them in slowly.
+            none = tick.source is Source.SAFE and not tick.filtered
+            wanted = np.full_like(tick.action, math.nan) if none else tick.action
+            action, clamped, safe, command = self.guard.check(wanted, state)
             if safe:
                 kind = plural(self.spec.command)
-                problem = f"the planner's {kind} {tick.action.tolist()} make no sense"
+                whose = f"policy's {kind}" if none else f"planner's {kind} {wanted.tolist()}"
+                problem = f"the {whose} make no sense"
                 tick = tick._replace(source=Source.SAFE)
             if clamped or safe:
                 self.player.sent(action, coming)

@@ -122,7 +122,7 @@ def decode_tick(labels: Sequence[str], data: Sequence[float]) -> TickRecord:
     counts = {name: values[name] for name in SCALAR_FIELDS if kinds[name] is not float}
     acted = {f"action_{i}": values[f"action_{i}"] for i in range(action_dim)}
     for name, value in counts.items():
-        if not abs(value) < LARGEST_COUNT:
+        if not (abs(value) < LARGEST_COUNT and value == int(value)):
             raise MessageError(f"controller/ticks: {name} is {value}; expected a whole number")
     for name, value in acted.items():
         if not math.isfinite(value):

@@ -191,7 +191,8 @@ class BundleSlot:
         if loaded is not None:
             try:
                 # Limits may have been tightened while it was loaded.
-                loaded.obey(self._admission.accept(outcome.path, loaded.guard))
+                manifest = loaded.player.bundle.manifest
+                loaded.obey(self._admission.accept(outcome.path, manifest, loaded.guard))
             except HucrlError as problem:
                 loaded, error = None, shortened(problem, LINE)
         if loaded is None:

@@ -40,7 +40,7 @@ class OfferedBundles:
     def forget(self) -> None:
         """Nothing is known of the robot but what this node was given and told itself."""
         self._admission = self._admission.anew()
-        self._admission.follow(self._own)
+        self._admission.tightened = dict(self._own)
         self._offers: deque[Future[Admitted]] = deque()
 
     def offer(self, name: str) -> None:
@@ -78,5 +78,5 @@ class OfferedBundles:
     def _admit(self, name: str, admission: Admission) -> Admitted:
         path = Path(name)
         manifest, guard = admission.admit(path, self._read(path))
-        admission.accept(path, guard)
+        admission.accept(path, manifest, guard)
         return Admitted(name, manifest)

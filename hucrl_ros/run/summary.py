@@ -198,7 +198,8 @@ def summarise_episode(
         run: The run's folder, for relative paths.
     """
     ticks, names = episode.ticks, played.constraints
-    asked = np.bincount(np.maximum(ticks["filtered"], 0), minlength=len(names) + 2)[1:]
+    most = len(names) + 2  # a bag may say anything
+    asked = np.bincount(np.clip(ticks["filtered"], 0, most), minlength=most)[1:]
     beyond = (task.rooms(episode.states[:-1], episode.actions) < 0.0).sum(axis=0)
     return EpisodeSummary(
         index=index,
