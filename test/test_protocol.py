@@ -533,6 +533,41 @@ def test_a_stop_that_reached_the_supervisor_alone_stops_the_controller(lasts, st
     assert len(notes) == 4
 
 
+def test_paused_during_a_reset_the_episode_begins_after_another_one(stage):
+    call, pauses = stage.robot.call, [True]
+
+    def pausing(client, request):
+        if client == "reset" and pauses:
+            stage.steering.paused = pauses.pop()
+        return call(client, request)
+
+    stage.robot.call = pausing
+    for wait in stage.protocol.script():
+        if stage.progress.phase is Phase.PAUSED:
+            assert stage.robot.log.count("activate") == 0
+            stage.steering.paused = False
+        assert wait.ready()
+    assert stage.robot.log[2:6] == ["record True", "reset", "record True", "reset"]
+
+
+def test_a_controller_that_was_stopped_before_it_began_is_asked_again_later(stage):
+    call, stops = stage.robot.call, [True]
+
+    def stopping(client, request):
+        if client == "state" and TRANSITIONS[request.transition.id] == "activate" and stops:
+            stage.robot.stopped = stops.pop()
+            stage.robot.refused["activate"] = "stopped"
+        return call(client, request)
+
+    stage.robot.call = stopping
+    for wait in stage.protocol.script():
+        if stage.progress.phase is Phase.HELD:
+            stage.robot.stopped = False
+            stage.robot.refused.clear()
+        assert wait.ready()
+    assert len(stage.ledger.episodes) == 2
+
+
 def test_a_robots_reset_takes_as_long_as_it_takes(tmp_path, monkeypatch):
     stage = robots_stage(tmp_path, "service")
     answered = []

@@ -57,6 +57,15 @@ def test_of_older_ticks_nobody_knows_the_surprise():
     assert old._replace(surprise=1.25) == TICK
 
 
+@pytest.mark.parametrize("name", ["step", "filtered", "iterations", "missed"])
+@pytest.mark.parametrize("value", [1.5, -0.1, math.nan, math.inf, 1e300])
+def test_a_count_is_a_whole_number(name, value):
+    labels, data = list(tick_labels(2)), encode_tick(TICK)
+    data[labels.index(name)] = value
+    with pytest.raises(HucrlError, match=f"{name} is .*; expected a whole number"):
+        decode_tick(labels, data)
+
+
 def test_labels_must_match_the_data():
     with pytest.raises(HucrlError, match="15 labels for 16 values"):
         decode_tick(tick_labels(1), encode_tick(TICK))

@@ -96,6 +96,31 @@ def test_the_safe_command_damps_the_last_velocity_and_comes_every_period(robot):
     assert len(robot.efforts) == 5
 
 
+def test_who_knows_no_bundle_says_that_it_sends_nothing(bundle, monkeypatch):
+    with alone(module.Watchdog, mode="real_time") as node:
+        robot = Robot(node, bundle.parent / "nowhere", monkeypatch)
+        assert robot.trips[-1] == (OK, module.UNKNOWING)
+        robot.joint_state()
+        robot.command()
+        for _ in range(3000):
+            robot.now += PERIOD
+            robot.node.ring(1.0)
+            if not robot.node._watch.tripped:
+                robot.joint_state()
+        assert robot.node._watch.tripped and robot.efforts == []
+        level, line = robot.trips[-1]
+        assert level == ERROR and line.endswith("there is no safe command, as no bundle is known")
+        robot.offer(bundle)
+        assert robot.trips[-1] != (OK, module.UNKNOWING)
+
+
+def test_a_bundle_that_is_read_in_an_episode_arms_the_watch(bundle, monkeypatch):
+    with alone(module.Watchdog, mode="real_time") as node:
+        robot = Robot(node, bundle.parent / "nowhere", monkeypatch)
+        robot.offer(bundle)
+        assert robot.trips[-1] == (OK, "armed")
+
+
 def test_damping_is_limited_by_the_motor(robot):
     robot.wait(2.5, velocity=-50.0)
     assert robot.efforts == [[1.0]]

@@ -4,6 +4,8 @@ from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
 
 LABEL = "watchdog"
 """Label in the layout of the watchdog's commands, which tells them from the controller's."""
+SENDING = "sending the safe command"
+"""How the watchdog's line on a trip ends, if a command could be sent."""
 FIRST_PATIENCE = 5.0
 """[s] Before an episode's first command the robot is under no effort, and DDS may need seconds
 to make the watchdog hear commands at all."""

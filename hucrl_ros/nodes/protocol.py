@@ -208,14 +208,15 @@ class Protocol:
         the next one is opened.
         """
         clients, monitor, steps = self._clients, self._monitor, self._progress.steps
-        yield from self._readiness.make_ready(index)
-        stops = clients.stops
-        self._enter(Phase.RESETTING)
-        yield from self._record(True)
-        if reset_of(self._config) == "service":
-            yield from self._reset()
-        if clients.stops > stops:
-            return f"{OUTAGE}: {STOPPED} 'stop' before it began"
+        while True:
+            yield from self._readiness.make_ready(index)
+            stops = clients.stops
+            self._enter(Phase.RESETTING)
+            yield from self._record(True)
+            if reset_of(self._config) == "service":
+                yield from self._reset()
+            if clients.stops == stops and self._steering.holds(clients.stopped) is None:
+                break  # Else somebody held it back meanwhile.
         monitor.start()
         count = clients.activity_count
         self._enter(Phase.RUNNING)
@@ -223,8 +224,7 @@ class Protocol:
         clients.forgive("controller")
         yield Wait(
             lambda: (
-                clients.stops > stops
-                or (clients.activity_count > count and not clients.active)
+                clients.stops > stops or (clients.activity_count > count and not clients.active)
             ),
             STALL_S,
             lambda: f"no tick for {STALL_S:g} s; {self._troubles()}",
@@ -265,6 +265,8 @@ class Protocol:
     def _activate(self) -> Script[None]:
         deadline = time.monotonic() + BEGIN_S
         while not (yield from self._change_state(Transition.TRANSITION_ACTIVATE)):
+            if self._clients.stopped:
+                return
             if time.monotonic() >= deadline:
                 trouble = self._clients.trouble("controller")
                 raise RunError(f"controller: refused to start; {trouble}")

@@ -43,6 +43,7 @@ class RunWishes:
         """Declare them; bundles are judged as the controller will, but not loaded."""
         root = config.control.bundle_root
         self._run = run
+        self._anew = False
         self._trust = Trust(Path(root) if root else run.root, config.control.trusted_keys)
         self._admission = Admission(
             config.task, {}, robot_of_run(node, config.task), origin(node), config.safety
@@ -69,6 +70,8 @@ class RunWishes:
     def show(self, steering: Steering) -> None:
         """Let `steering` be what is wished now."""
         steering.bundle, steering.paused = self._wishes[BUNDLE], self._wishes[PAUSE]
+        if self._anew:  # The same one again: whoever wishes it may have mended it.
+            steering.refused, self._anew = "", False
 
     def _judge(self, name: str) -> None:
         """Raise a `HucrlError` where it is no bundle of the run, or none that may play."""
@@ -87,3 +90,4 @@ class RunWishes:
             if not (path / file).is_file():
                 raise ConfigError(f"{BUNDLE} = {name!r}: {path / file} is missing")
         self._admission.anew().admit(path, manifest)
+        self._anew = True

@@ -13,6 +13,7 @@ from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
 from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.watch import SENDING
 from hucrl_ros.errors import HucrlError, MessageError, RunError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import listen_for_poses, to_reading, to_tick
@@ -247,6 +248,8 @@ class Supervisor(Node):
             return
         if self._expect_trip:
             said = "the watchdog sent the safe command" if trip else "no word from the watchdog"
+            if trip and not trip.endswith(SENDING):
+                said = f"watchdog: {trip}"
             self._reason += f"; {said}"
         self.exit_code = 1
         self._note_or_say(self._reason)

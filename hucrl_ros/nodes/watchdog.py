@@ -16,7 +16,7 @@ from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArra
 
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.state_reader import JointStateReader, velocity_estimator
-from hucrl_ros.controller.watch import LABEL, Watch, patience
+from hucrl_ros.controller.watch import LABEL, SENDING, Watch, patience
 from hucrl_ros.errors import HucrlError, StateError, shortened
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import to_reading
@@ -38,6 +38,8 @@ USES = ("task", "mode", "safety", "driver", "control.realtime_priority", *TRUSTE
 """Settings."""
 OFFERS = 0.05
 """[s] Between two looks whether a bundle has been read, or a controller's process is there."""
+UNKNOWING = "armed, but knows no bundle yet, so it has no safe command to send"
+"""What it says until it has read what the controller plays."""
 COMPANY = 1.0
 """[s] Between two looks at who publishes."""
 
@@ -159,6 +161,8 @@ class Watchdog(Node):
             try_realtime_priority(min(wished + 1, 99))
         self.destroy_timer(self._timer)
         self._timer = self._make_timer(manifest.period / CHECKS)
+        if self._watch.armed and self._trouble.message == UNKNOWING:
+            self._report(Level.OK, "armed")
 
     def _on_limits(self, message: ParameterEvent) -> None:
         """Limits were tightened in the controller: they hold here too."""
@@ -194,7 +198,9 @@ class Watchdog(Node):
                 "the controller's process is not on this machine; only missing commands will "
                 "tell that it has ended, and whoever reaches it by DDS can speak for it"
             )
-        self._report(Level.OK, "armed")
+        self._report(Level.OK, "armed" if self._bundle else UNKNOWING)
+        if not self._bundle:
+            self._trouble = Health(Level.WARN, UNKNOWING)  # in diagnostics; no trip yet
 
     def _on_joint_state(self, message: JointState) -> None:
         if not self._watch.armed:
@@ -242,15 +248,17 @@ class Watchdog(Node):
             stopped = False
             self._watch.excuse(max(now - self._looked - self._period, 0.0), now)
         self._looked = now
-        reason = self._watch.check(now, stopped)
+        reason, sent = self._watch.check(now, stopped), False
         if self._watch.tripped and (reason or now >= self._next):
             # Once a period; what a late look has missed is not made up for.
             on_time = not reason and now < self._next + self._period
             self._next = (self._next if on_time else now) + self._period
-            self._send(lambda guard: guard.safe_command(self._fresh_state(now)))
+            sent = self._send(lambda guard: guard.safe_command(self._fresh_state(now)))
         if reason:
             self._trips += 1
-            self._report(Level.ERROR, f"{reason}; sending the safe command")
+            known = "place of the robot" if self._bundle else "bundle"
+            done = SENDING if sent else f"there is no safe command, as no {known} is known"
+            self._report(Level.ERROR, f"{reason}; {done}")
 
     def _fresh_state(self, now: float) -> Array | None:
         return self._state if now - self._heard <= self._watch.limit_s else None
@@ -258,11 +266,14 @@ class Watchdog(Node):
     def _send_last_command(self) -> None:
         self._send(lambda guard: guard.last_command(self._fresh_state(time.monotonic())))
 
-    def _send(self, choose: Callable[[Guard], Array | None]) -> None:
+    def _send(self, choose: Callable[[Guard], Array | None]) -> bool:
+        """Send what a guard chooses, if there is one, and it finds something."""
         command = None if self._guard is None or not self._bundle else choose(self._guard)
-        if command is not None:
-            self._sent += 1
-            self._commands.publish(Float64MultiArray(layout=self._layout, data=command.tolist()))
+        if command is None:
+            return False
+        self._sent += 1
+        self._commands.publish(Float64MultiArray(layout=self._layout, data=command.tolist()))
+        return True
 
     def _report(self, level: Level, line: str) -> None:
         self._trouble = Health(level, line)
