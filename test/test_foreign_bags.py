@@ -149,6 +149,7 @@ def test_a_run_is_made_of_bags_and_can_go_on(tmp_path, capsys, monkeypatch):
     record(tmp_path / "one", seconds=7.0)
     record(tmp_path / "two", seed=1, seconds=SECONDS, gap=(3.0, 4.0))
     values = {**SETTINGS, "exploration.validation_episodes": 0}
+    values["safety.velocity_limits"] = "[15.0]"
     words = [x for k, v in values.items() for x in ("--set", f"{k}={v}")]
     assert main(["learn", "pendulum", "--from", "one", "two", "--out", "run", *words]) == 0
     shown = capsys.readouterr().out
@@ -160,6 +161,7 @@ def test_a_run_is_made_of_bags_and_can_go_on(tmp_path, capsys, monkeypatch):
     assert "one: joint states from /joint_states, commands from /arm_controller/commands" in shown
     assert f"hucrl up pendulum --out run --resume --no-simulator --episodes {count + 5}" in shown
     assert run.on_robot.exists()
+    assert run.config.safety.filter, "a robot will play its bundles"
     episodes = [read_episode(run.bag(k), ROBOT.spec, ROBOT.steps, run.config) for k in range(3)]
     courses, _ = recovered(tmp_path / "one")
     np.testing.assert_allclose(episodes[0].states, courses[0].states[: ROBOT.steps + 1])
@@ -169,3 +171,11 @@ def test_a_run_is_made_of_bags_and_can_go_on(tmp_path, capsys, monkeypatch):
     assert [e.return_ for e in read_summary(run.summary).episodes] != []
     assert main(["learn", "pendulum", "--from", "one", "--out", "run", *words]) == 1
     assert "a run lies there already" in capsys.readouterr().err
+
+
+def test_a_run_that_a_robot_will_play_needs_limits_before_it_is_made(tmp_path, capsys):
+    record(tmp_path / "bag", seconds=1.0)
+    words = ["--from", str(tmp_path / "bag"), "--out", str(tmp_path / "run")]
+    assert main(["learn", "pendulum", *words]) == 2
+    assert "on a robot something has to limit it, and nothing does" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -30,7 +30,7 @@ def run(
 
     Joint states may come at any rate, with gaps, doubled and out of order; what acted is told by
     their efforts or by the commands in the bag. No episode is played: `hucrl up --resume
-    --no-simulator` goes on with the run on the robot.
+    --no-simulator` goes on with the run on the robot, so something has to limit it already.
     """
     import torch
 
@@ -52,7 +52,7 @@ def run(
     overrides = {**wished, **options.parse_settings(settings)}
     torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
     logging.basicConfig(format="%(message)s")
-    asked = RunOptions(task, config, overrides, out, prefix="bags-")
+    asked = RunOptions(task, config, overrides, out, prefix="bags-", on_robot=True)
     with learning_shown() as progress:
         learned = learn_from_bags(bags, asked, progress)
     for line in learned.report:

@@ -16,6 +16,7 @@ from hucrl_ros.controller.ticks import NANOSECONDS, Source, TickRecord
 from hucrl_ros.controller.topics import ACTIVE, COMMANDS, JOINT_STATES, TICKS
 from hucrl_ros.learning.learner import Learner, Progress
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.on_robot import require_limits
 from hucrl_ros.run.prepare import RunOptions, asked_run, created_run
 from hucrl_ros.run.recording import Recording
 from hucrl_ros.run.summary_writer import Ledger
@@ -41,16 +42,18 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progres
 
     Args:
         bags: At least one.
-        options: Task, settings and folder of the run.
+        options: Task, settings and folder of the run, with `on_robot`.
         progress: Is told how far learning is.
 
     Raises:
         BagError: a bag can't be read, or holds nothing to learn from.
-        ConfigError: a setting is wrong, or the robot's state isn't told by joint states alone.
+        ConfigError: a setting is wrong, nothing limits the robot, or its state isn't told by joint
+            states alone.
         RunError: a run lies in the folder already.
         LearningError: nothing finite came out.
     """
     asked = asked_run(options)
+    require_limits(*asked)  # or the run could never have any: it keeps its settings
     robot = asked.described.robot
     recovered = [read_foreign(bag, robot, asked.config) for bag in bags]
     courses = [course for each in recovered for course in each.courses]
