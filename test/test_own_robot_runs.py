@@ -145,6 +145,34 @@ def test_a_run_goes_on_with_its_own_copy(run, source, tmp_path):
         prepare_run(RunOptions(str(other), **resume))
 
 
+def test_a_run_does_not_go_on_past_what_its_file_says_by_now(tmp_path):
+    settings = {"episodes": 2, "safety": {"effort_limits": [2.0, 0.8]}}
+    before = {**SHORT, "/**": {"ros__parameters": settings}}
+    path = write(tmp_path / "source", before)
+    run = prepare_run(RunOptions(str(path), overrides=TINY, out=tmp_path / "run"))
+
+    def again(task=path, **overrides):
+        return prepare_run(RunOptions(str(task), overrides=overrides, out=run.root, resume=True))
+
+    again()
+    settings["safety"] = {"effort_limits": [1.0, 0.8], "effort_rate": 0.5}
+    write(path.parent, before)
+    line = r"mine\.yaml: safety\.effort_rate = 0\.5, but the run .* 0\.0; .* hucrl up short_arm"
+    with pytest.raises(ConfigError, match=line):
+        again(**{"safety.effort_limits": [2.0, 0.8]})
+    again("short_arm")
+    again(**{"safety.effort_limits": [2.0, 0.8], "safety.effort_rate": 0.0})
+    limit = {"kind": "speed", "joint": "elbow", "largest": 3.0}
+    write(path.parent, {**SHORT, "constraints": [limit]})
+    line = r"mine\.yaml: its robot, .* or constraints differ from .*robot\.yaml; .* new run"
+    with pytest.raises(ConfigError, match=line):
+        again()
+    again(run.robot / "robot.yaml")
+    again("short_arm")
+    path.unlink()
+    again()
+
+
 def test_a_run_that_lost_its_copy_says_so(run, tmp_path):
     moved = tmp_path / "run"
     shutil.copytree(run.root, moved)

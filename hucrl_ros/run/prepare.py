@@ -17,6 +17,7 @@ from hucrl_ros.config.files import (
     dotted,
     load_config,
     override,
+    read_settings,
     task_config_files,
     task_config_path,
 )
@@ -25,6 +26,7 @@ from hucrl_ros.config.stand_in import like_hardware, require_real_time
 from hucrl_ros.config.task_file import (
     Description,
     beside,
+    find_description,
     is_description,
     read_description,
     task_of_path,
@@ -348,9 +350,12 @@ def _continued(options: RunOptions) -> RunFolder:
         )
     stored = run.config
     task = options.task
-    if is_description(task):  # the run's copy counts, whatever became of the file since
+    if is_description(task):
         logger.info("%s: the run goes on with its own copy in %s", task, run.robot)
-        task = read_description(Path(task)).name if Path(task).is_file() else stored.task
+        described = _description(task) if Path(task).is_file() else None
+        task = stored.task if described is None else described.name
+        if described is not None and task == stored.task:
+            _require_unchanged(described, options, run)
     beneath = _beneath(options, None, stored)
     if options.config is None:
         asked = override(stored, dotted(beneath))
@@ -378,6 +383,38 @@ def _continued(options: RunOptions) -> RunFolder:
     if asked != stored:
         run.change(asked)
     return run
+
+
+def _require_unchanged(described: Description, options: RunOptions, run: RunFolder) -> None:
+    """Refuse to go on with limits or a robot of before, as if what a file says now were heard.
+
+    Raises:
+        ConfigError: the file gives other settings of `safety` than the run has, without
+            `--config` or `--set`, or describes another robot, reward or constraint.
+    """
+    stored, file = run.config, Path(options.task)
+    if options.config is None and described.has_settings:
+        given = {k: v for k, v in dotted(read_settings(file)).items() if k.startswith("safety.")}
+        asked = override(stored, given, str(file))
+        before, after = (dotted(config.model_dump(mode="json")) for config in (stored, asked))
+        for key, value in after.items():
+            if value != before[key] and key not in options.overrides:
+                raise ConfigError(
+                    f"{file}: {key} = {value!r}, but the run in {options.out} has "
+                    f"{before[key]!r}; a resumed run keeps its settings: start a new run, or to "
+                    f"go on with the old value name the task: hucrl up {stored.task}"
+                )
+    kept = find_description(run.robot, stored.task)
+    if kept is None or kept.path.resolve() == described.path.resolve():
+        return
+    from hucrl_ros.robots.resolve import resolve  # MuJoCo takes a while
+
+    if not resolve(described).same_as(kept):
+        raise ConfigError(
+            f"{file}: its robot, reward, task or constraints differ from the run's own copy, "
+            f"{kept.path}; a resumed run keeps its copy: start a new run, or to go on with the "
+            "copy name it in place of the file"
+        )
 
 
 def _new_folder(config: Config, prefix: str) -> Path:
