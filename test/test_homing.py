@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import yaml
 from own_robots import write
 
 from hucrl_ros.config.files import override
@@ -12,7 +13,7 @@ from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.homing import HomeMotion, HomePlan
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots import describe
-from hucrl_ros.run.home import check_home, home_plan
+from hucrl_ros.run.home import away_from_window, check_home, home_plan, home_windows
 from hucrl_ros.run.prepare import RunOptions, prepare_run
 
 PERIOD, INERTIA, LIMIT = 0.01, 0.05, 1.0
@@ -181,6 +182,36 @@ def test_the_plan_is_where_episodes_start():
     assert 0.1047 < plan.inertias[0] < 0.1549
     limited = Config(task="cartpole", safety={"position_limits": (-2.0, 2.0, -9.0, 9.0)})
     assert not home_plan(describe("cartpole"), limited).turns.any()
+
+
+def limited(folder, low, high, joint="pole", **robot):
+    document = yaml.safe_load(pole(folder, **robot).read_text())
+    document["constraints"] = [{"kind": "position", "joint": joint, "low": low, "high": high}]
+    return describe(str(write(folder, document, "pole.yaml")))
+
+
+def test_a_joint_that_a_constraint_limits_is_never_led_the_short_way_round(tmp_path):
+    plan = home_plan(describe(str(pole(tmp_path, {}))), Config(task="pole"))
+    assert plan.turns.tolist() == [False, True], "the rail is no angle"
+    plan = home_plan(limited(tmp_path, -2.0, 2.5, start={}), Config(task="pole"))
+    assert plan.turns.tolist() == [False, False]
+
+
+def test_a_start_outside_a_constraint_is_refused(tmp_path):
+    described = limited(tmp_path, 0.5, 2.0, start={})
+    with pytest.raises(ConfigError, match=r"joint 'pole' starts at 0, .* within 0\.5 … 2"):
+        home_plan(described, Config(task="pole"))
+
+
+def test_a_joint_with_motor_outside_a_constraint_is_not_led_home(tmp_path):
+    described = limited(tmp_path, -0.4, 0.4, joint="rail", start={})
+    spec, windows = described.robot.spec, home_windows(described)
+    assert windows.tolist() == [[-0.4, 0.4], [-np.inf, np.inf]]
+    assert away_from_window(spec, windows, np.array([0.44, 9.0])) == ""
+    line = away_from_window(spec, windows, np.array([-0.6, 0.0]))
+    assert (
+        line == "joint 'rail' is at -0.6, and a constraint keeps it within -0.4 … 0.4 [rad or m]"
+    )
 
 
 POLE = """<mujoco><option timestep="0.005"/><worldbody><body><joint name="rail" type="slide"

@@ -43,26 +43,31 @@ HOW = {"begins_at": BEGINS, "gravity": 0.0, "rate": 200.0}
 """The joint turns in a horizontal plane, away from its start."""
 
 
-def robot(folder, command="effort"):
+def robot(folder, command="effort", constraint=None):
     """The driver's joint, as a user describes it; episodes start at 0."""
     (folder / "joint.xml").write_text(JOINT.format(actuator=ACTUATORS[command]))
     described = {"model": "joint.xml", "period": 0.025, "steps": STEPS, "command": command}
     if command == "position":
         described["command_limits"] = [0.2]
     terms = [{"term": "upright", "joint": "pendulum_joint"}]
+    document = {"robot": described, "reward": {"terms": terms}}
+    if constraint is not None:
+        low, high = constraint
+        named = {"joint": "pendulum_joint", "low": low, "high": high}
+        document["constraints"] = [{"kind": "position", **named}]
     path = folder / "joint.yaml"
-    path.write_text(yaml.safe_dump({"robot": described, "reward": {"terms": terms}}))
+    path.write_text(yaml.safe_dump(document))
     return path
 
 
 class Scene:
     """A driver, the node, and who asks it."""
 
-    def __init__(self, harness, folder, command, how, outage_s):
+    def __init__(self, harness, folder, command, how, outage_s, constraint=None):
         self.harness, self.log = harness, folder / "commands.txt"
         patience = {"safety.outage_periods": outage_s / 0.025, "safety.stale_periods": 20.0}
         options = {"driver.reset": "home", "mode": "real_time", **patience}
-        path = str(robot(folder, command))
+        path = str(robot(folder, command, constraint))
         self.run = prepare_run(RunOptions(path, None, options, folder / "run"))
         self.driver = driver(**HOW, interface=command, commands_log=str(self.log), **(how or {}))
         self.active = harness.node.create_publisher(Bool, topics.ACTIVE, topics.LATCHED)
@@ -105,8 +110,8 @@ class Scene:
 def scene(ros_domain, tmp_path):
     with Harness(tmp_path) as harness:
 
-        def scene(command="effort", outage_s=PATIENT_S, **how):
-            return Scene(harness, tmp_path, command, how, outage_s)
+        def scene(command="effort", outage_s=PATIENT_S, constraint=None, **how):
+            return Scene(harness, tmp_path, command, how, outage_s, constraint)
 
         yield scene
 
@@ -194,6 +199,16 @@ def test_a_blocked_joint_is_named_in_one_line(scene):
         assert said.message.endswith("comes no nearer") and "\n" not in said.message
         at.harness.spin_until(lambda: at.commands[-1] == 0.0)
     assert np.abs(at.commands).max() <= 0.5
+
+
+def test_a_joint_outside_a_constraint_is_not_moved(scene):
+    at = scene("effort", constraint=(-1.0, 0.5))
+    with at.driver:
+        _, answer = at.begin()
+        at.harness.spin_until(answer.done)
+        message = answer.result().message
+        assert message.startswith("joint 'pendulum_joint' is at 1.2, and a constraint keeps it")
+        assert not any(at.commands)
 
 
 def test_it_is_silent_from_the_moment_an_episode_begins_and_refuses_in_one(scene):

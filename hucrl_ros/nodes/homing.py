@@ -31,7 +31,7 @@ from hucrl_ros.nodes.stopper import NAME as STOPPER
 from hucrl_ros.nodes.stopper import Stopper
 from hucrl_ros.nodes.topics import ARRIVAL_WAIT, LATCHED, MEASURED, STEADY, STREAM
 from hucrl_ros.robots import describe
-from hucrl_ros.run.home import home_plan
+from hucrl_ros.run.home import away_from_window, home_plan, home_windows
 
 LONGEST_TICK = 0.02
 """[s] Between two looks at the clock."""
@@ -64,6 +64,7 @@ class Homing(Node):
         described = describe(self._config.task, own_run(self).robot)
         self._spec = spec = described.robot.spec
         self._plan = home_plan(described, self._config)
+        self._windows = home_windows(described)
         self._reader = JointStateReader(
             spec.joint_names, estimator=velocity_estimator(self._config.driver, spec.period)
         )
@@ -182,8 +183,11 @@ class Homing(Node):
             self._tick(self._motion, due.stamp_ns / NANOSECONDS)
 
     def _tick(self, motion: HomeMotion, now: float) -> None:
+        places = self._state[: len(self._spec.joint_names)]
         action = motion.act(self._state, now)
-        if motion.problem:
+        if outside := away_from_window(self._spec, self._windows, places):
+            self._end(outside)
+        elif motion.problem:
             self._end(motion.problem)
         elif motion.done:
             self._end("")

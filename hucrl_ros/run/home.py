@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.robot import Draw, sources
+from hucrl_ros.config.constraints import PositionConstraint
+from hucrl_ros.config.robot import Draw, RobotSpec, sources
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.controller.guard import Guard
@@ -39,10 +40,61 @@ def home_plan(described: Description, config: Config) -> HomePlan:
         if speed:
             raise _refusal(f"joint {name!r} starts with a velocity of {speed:g}, not at rest")
     tolerances = np.maximum(widths[: len(targets)], TOLERANCE)
+    windows = home_windows(described)
+    for name, target, (low, high) in zip(spec.joint_names, targets, windows, strict=True):
+        if not low <= target <= high:
+            raise _refusal(
+                f"joint {name!r} starts at {target:g}, and a constraint keeps it within {low:g} "
+                f"… {high:g}"
+            )
     ranges, inertias = _body(described, targets)
-    limited = np.isfinite(ranges).any(axis=1) | bool(config.safety.position_limits)
+    # The short way round may lead through what a joint with limits must never reach.
+    limited = np.isfinite([ranges, windows]).any(axis=(0, 2))
+    limited |= bool(config.safety.position_limits)
     turns = np.array([name in (settings.angles or ()) for name in spec.joint_names]) & ~limited
     return HomePlan(targets, tolerances, turns, inertias)
+
+
+def home_windows(described: Description) -> Array:
+    """Within which positions its constraints keep each joint.
+
+    Args:
+        described: With nothing left to derive.
+
+    Returns:
+        `(n, 2)` lowest and highest, infinite where there is none [rad or m].
+    """
+    joints = described.robot.joints
+    windows = np.tile([-np.inf, np.inf], (len(joints), 1))
+    for limit in described.constraints:
+        if isinstance(limit, PositionConstraint):
+            window = windows[joints.index(limit.joint)]
+            if limit.low is not None:
+                window[0] = max(window[0], limit.low)
+            if limit.high is not None:
+                window[1] = min(window[1], limit.high)
+    return windows
+
+
+def away_from_window(spec: RobotSpec, windows: Array, positions: Array) -> str:
+    """Why a motion to the start may not begin or go on, in one line; empty: it may.
+
+    An end stop gives a little, so a joint may be `TOLERANCE` outside: its way leads back inside.
+
+    Args:
+        spec: The robot.
+        windows: `(n, 2)`, see `home_windows`.
+        positions: `(n,)` [rad or m]; of joints without motor they don't count.
+    """
+    for name in spec.actuated_joints:
+        joint = spec.joint_names.index(name)
+        place, (low, high) = positions[joint], windows[joint]
+        if not low - TOLERANCE <= place <= high + TOLERANCE:
+            return (
+                f"joint {name!r} is at {place:.3g}, and a constraint keeps it within {low:.3g} … "
+                f"{high:.3g} [rad or m]"
+            )
+    return ""
 
 
 def check_home(described: Description, config: Config) -> None:
