@@ -10,6 +10,7 @@ import pytest
 import yaml
 from foreign_process import driver
 from quick_run import Up, quick_arguments
+from rcl_interfaces.msg import ParameterEvent
 from rclpy.serialization import deserialize_message
 from ros_harness import Harness
 from sensor_msgs.msg import JointState
@@ -20,6 +21,7 @@ from waiting import PATIENCE, wait_until
 from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.setting_parameters import limits_message
 from hucrl_ros.robots import describe
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import RunOptions, prepare_run
@@ -63,10 +65,10 @@ def robot(folder, command="effort", constraint=None):
 class Scene:
     """A driver, the node, and who asks it."""
 
-    def __init__(self, harness, folder, command, how, outage_s, constraint=None):
+    def __init__(self, harness, folder, command, how, outage_s, constraint=None, settings=None):
         self.harness, self.log = harness, folder / "commands.txt"
         patience = {"safety.outage_periods": outage_s / 0.025, "safety.stale_periods": 20.0}
-        options = {"driver.reset": "home", "mode": "real_time", **patience}
+        options = {"driver.reset": "home", "mode": "real_time", **patience, **(settings or {})}
         path = str(robot(folder, command, constraint))
         self.run = prepare_run(RunOptions(path, None, options, folder / "run"))
         self.driver = driver(**HOW, interface=command, commands_log=str(self.log), **(how or {}))
@@ -110,8 +112,8 @@ class Scene:
 def scene(ros_domain, tmp_path):
     with Harness(tmp_path) as harness:
 
-        def scene(command="effort", outage_s=PATIENT_S, constraint=None, **how):
-            return Scene(harness, tmp_path, command, how, outage_s, constraint)
+        def scene(command="effort", outage_s=PATIENT_S, constraint=None, settings=None, **how):
+            return Scene(harness, tmp_path, command, how, outage_s, constraint, settings)
 
         yield scene
 
@@ -209,6 +211,22 @@ def test_a_joint_outside_a_constraint_is_not_moved(scene):
         message = answer.result().message
         assert message.startswith("joint 'pendulum_joint' is at 1.2, and a constraint keeps it")
         assert not any(at.commands)
+
+
+def test_limits_told_by_others_make_it_no_looser_than_its_own(scene):
+    at = scene("effort", settings={"safety.effort_limits": [0.02], "safety.effort_rate": 0.5})
+    told = at.harness.node.create_publisher(ParameterEvent, topics.LIMITS, topics.LATCHED)
+    limits = {"safety.effort_limits": [1.0], "safety.effort_rate": 0.25}
+    told.publish(limits_message(limits))
+    with at.driver:
+        at.harness.start("homing", run=at.run.root)
+        at.harness.spin_until(lambda: told.get_subscription_count() > 0)
+        at.harness.spin_for(0.5)
+        said = at.harness.call(Trigger, topics.HOME, Trigger.Request())
+        assert said.success, said.message
+    assert 0.01 < np.abs(at.commands).max() <= 0.02, "what is looser doesn't hold"
+    assert np.abs(np.diff(at.commands)).max() <= 0.005 + 1e-9, "what is stricter does"
+    at.harness.node.destroy_publisher(told)
 
 
 def test_it_is_silent_from_the_moment_an_episode_begins_and_refuses_in_one(scene):

@@ -12,14 +12,14 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray
 from std_srvs.srv import Trigger
 
-from hucrl_ros.config.files import override
+from hucrl_ros.controller.admission import Admission
 from hucrl_ros.controller.guard import Array, Guard
 from hucrl_ros.controller.homing import HomeMotion
 from hucrl_ros.controller.pace import Pace
 from hucrl_ros.controller.state_reader import JointReading, JointStateReader, velocity_estimator
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.controller.timing import STOPPED, outage_limit
-from hucrl_ros.errors import ConfigError, MessageError, StateError
+from hucrl_ros.errors import MessageError, StateError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import to_reading
 from hucrl_ros.nodes.delivery import UNKNOWN
@@ -70,9 +70,11 @@ class Homing(Node):
         )
         self._pace = Pace()
         self._state: Array = np.zeros(spec.state_dim)
-        self._limits: dict[str, object] = {}
         self._motion: HomeMotion | None = None
         self._guard = Guard(spec, self._config.safety)
+        # Only to obey limits as the watchdog does: no bundle is ever offered to it.
+        self._limits = Admission(self._config.task, {}, spec, topics.LIMITS)
+        self._limits.guard = self._guard
         self._stopper: Stopper | None = None
         self._answer: Future | None = None
         self._active = self._stopped = self._moving = self._halted = False
@@ -116,10 +118,8 @@ class Homing(Node):
             return "an episode is under way"
         if self._stopped:
             return self._stop_line
-        try:
-            self._guard = Guard(self._spec, override(self._config, self._limits).safety)
-        except ConfigError as error:
-            return str(error)
+        assert self._limits.guard is not None
+        self._guard = Guard(self._spec, self._limits.guard.safety)
         self._motion = HomeMotion(self._spec, self._plan, self._config)
         self._reader.reset()
         self._pace = Pace()
@@ -145,9 +145,9 @@ class Homing(Node):
         return f"{STOPPED} {self.resolve_topic_name(topics.STOP)!r}"
 
     def _on_limits(self, message: ParameterEvent) -> None:
-        """Limits were tightened in the controller: they hold here, too, from now on."""
+        """Limits were tightened in the controller: where stricter, they hold here from now on."""
         try:
-            self._limits = to_limits(message)
+            self._limits.follow(to_limits(message))
         except MessageError as error:
             self._refused.note(topics.LIMITS, error)
         if self._answer is not None:
