@@ -32,9 +32,8 @@ from launch_ros.event_handlers import OnStateTransition
 from launch_ros.events.lifecycle import ChangeState
 
 from hucrl_ros.controller.manifest import read_manifest
-from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import CONTROLLER, OWN_TOPICS, PACKAGE, NodeSpec, control_graph
-from hucrl_ros.run.prepare import recordings_of
+from hucrl_ros.run.prepare import heard_with, recordings_of
 from hucrl_ros.run.session import PARENT_VARIABLE
 
 
@@ -76,23 +75,23 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         return Path(argument(name)) if argument(name) else None
 
     bundle = Path(argument("bundle"))
-    task = read_manifest(bundle).task
+    manifest, record = read_manifest(bundle), path("record")
+    task, robot, parameter_file = manifest.task, argument("robot"), path("params_file")
+    run = None
+    if record is not None:
+        heard = heard_with(manifest.driver, robot, parameter_file)
+        run = recordings_of(bundle, task, record, heard)
     nodes = control_graph(
         bundle,
         task,
-        robot=argument("robot"),
-        parameter_file=path("params_file"),
+        robot=robot,
+        parameter_file=parameter_file,
         remappings={own: argument(name) for name, own in OWN_TOPICS.items()},
-        run=recordings(path("record"), bundle, task),
+        run=run,
     )
     processes = {node.name: process(node) for node in nodes}
     activate = argument("activate").lower() in ("true", "1")
     return [*lifecycle(processes[CONTROLLER], activate), *processes.values()]
-
-
-def recordings(folder: Path | None, bundle: Path, task: str) -> RunFolder | None:
-    """A folder for recordings, new or continued."""
-    return None if folder is None else recordings_of(bundle, task, folder)
 
 
 def process(node: NodeSpec) -> Node:
