@@ -73,6 +73,19 @@ def test_of_a_good_driver_nothing_is_said_but_that_it_is(rate):
     refuse_faults(examined)
 
 
+def test_who_commands_the_robot_already_has_to_stop_first():
+    evidence = heard()
+    commands = evidence["topics"]["/controller/commands"]
+    commands["publishers"] = topic(EFFORTS, ["joystick", "driver", "watchdog"])["publishers"]
+    commands["subscribers"].append("watchdog")
+    finding = found(evidence, "commands")
+    assert finding.level is Level.FAULT
+    assert finding.found == "joystick, watchdog publishes on /controller/commands, too"
+    assert finding.advice.startswith("stop it first")
+    commands["publishers"] = topic(EFFORTS, ["driver"])["publishers"]
+    assert found(evidence, "commands").level is Level.OK, "it may show what it was told"
+
+
 def test_a_driver_that_is_not_there_is_the_only_thing_said_of_it():
     evidence = heard() | {"messages": [], "topics": {}, "services": []}
     examined = judge(evidence, PENDULUM, settings())

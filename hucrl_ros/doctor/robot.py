@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,8 @@ CLOCK_S = 1.0
 COARSE = 0.02
 """Share of what a velocity is measured in by which it may jump, at most, without a word."""
 TURN = 2 * math.pi
+WATCHDOG = "watchdog"
+"""Node of ours, of another run, that hears commands and publishes some, as a driver may."""
 
 
 def judge(found: Evidence, robot: RobotSettings, config: Config) -> dict[str, Finding]:
@@ -307,6 +310,12 @@ def _commands(found: Evidence, robot: RobotSettings) -> Finding:
                 "make both the same, in the controller's parameters or in the description: "
                 "robot.command",
             )
+    if others := _others(found, about):
+        return Finding.fault(
+            f"{', '.join(others)} publishes on {topic}, too",
+            "stop it first, as the robot would obey both: another run or `control.launch.py`, a "
+            "joystick, a planner of trajectories, `ros2 topic pub`",
+        )
     if about["subscribers"]:
         kind = f"{plural(robot.command)} [{UNITS[robot.command]}]"
         return Finding.ok(f"{kind} on {topic} to {', '.join(about['subscribers'])}")
@@ -322,6 +331,13 @@ def _commands(found: Evidence, robot: RobotSettings) -> Finding:
         if others
         else "start and activate the driver's controller",
     )
+
+
+def _others(found: Evidence, about: Mapping[str, Any]) -> list[str]:
+    """Who publishes commands, but for the driver itself, which may show what it was told."""
+    told = found["topics"].get(found["joint_states"], {}).get("publishers", [])
+    driver = {*about["subscribers"], *(each["node"] for each in told)} - {WATCHDOG}
+    return sorted({each["node"] for each in about.get("publishers", ())} - driver)
 
 
 def _poses_needed(robot: RobotSettings) -> list[str]:
