@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import contextmanager
 
+import numpy as np
 import psutil
 import pytest
 import yaml
@@ -16,6 +17,9 @@ from foreign_process import driver
 from waiting import PATIENCE, wait_until
 
 from hucrl_ros.config.files import share_directory
+from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.doctor.nodes.mover import LONGEST_TICK, guard_of
 
 pytestmark = pytest.mark.ros
 slow = pytest.mark.slow
@@ -293,6 +297,18 @@ def test_whatever_ends_it_the_last_command_is_zero(whom, how, code, log):
         time.sleep(0.3)
         assert len(commands(log)) == count, "nobody sends any more"
     assert any(commands(log))
+
+
+@pytest.mark.parametrize("period", [0.01, 0.02, 0.04, 0.05])
+def test_efforts_rise_no_faster_than_is_allowed_in_a_control_period(period):
+    spec = RobotSpec("one", ("joint",), ("joint",), (2.0,), period)
+    tick = min(period, LONGEST_TICK)
+    guard = guard_of(spec, SafetySettings(effort_rate=0.1), tick)
+    ticks = round(0.2 / tick)
+    sent = [guard.check(np.array([2.0]), np.zeros(2)).action[0] for _ in range(ticks)]
+    assert sent[-1] == pytest.approx(min(2.0, 0.1 * 2.0 * 0.2 / period))
+    free = guard_of(spec, SafetySettings(), tick)
+    assert free.check(np.array([2.0]), np.zeros(2)).action[0] == 2.0
 
 
 @slow

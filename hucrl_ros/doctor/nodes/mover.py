@@ -50,7 +50,8 @@ class Mover(Node):
         super().__init__("hucrl_move")
         spec = RobotSpec(**{k: _tuples(value) for k, value in asked["spec"].items()})
         self._spec, self._period = spec, spec.period
-        self._guard = Guard(spec, SafetySettings(**asked["safety"]))
+        self._tick_s = min(spec.period, LONGEST_TICK)
+        self._guard = guard_of(spec, SafetySettings(**asked["safety"]), self._tick_s)
         self._effort: Array = np.zeros(spec.action_dim)
         self._stale = self._guard.safety.stale_periods * spec.period
         # What measured velocities are worth isn't known yet.
@@ -71,7 +72,7 @@ class Mover(Node):
         self._stopper = Stopper(spec.action_dim)
         self._commands = self.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
         self.create_subscription(JointState, topics.JOINT_STATES, self._on_joint_state, MEASURED)
-        self.create_timer(min(spec.period, LONGEST_TICK), self._tick, clock=STEADY)
+        self.create_timer(self._tick_s, self._tick, clock=STEADY)
 
     def close(self) -> None:
         """Zero effort; then what came of it, unless somebody interrupted."""
@@ -119,7 +120,7 @@ class Mover(Node):
         if self.exit_code is not None:
             return
         now = time.monotonic()
-        late, self._looked = now - self._looked - min(self._period, LONGEST_TICK), now
+        late, self._looked = now - self._looked - self._tick_s, now
         self._last = min(self._last + max(late, 0.0), now)  # meanwhile it could hear nobody
         silence = now - self._last
         if not self._stopper.hold():
@@ -191,6 +192,15 @@ class Mover(Node):
         self._record.sent_ns.append(time.monotonic_ns())
         self._record.commands.append(effort.tolist())
         self._commands.publish(Float64MultiArray(data=effort.tolist()))
+
+
+def guard_of(spec: RobotSpec, safety: SafetySettings, tick: float) -> Guard:
+    """A guard that is asked every `tick` seconds, and counts rates for a call.
+
+    So that efforts rise no faster than the settings allow in a control period.
+    """
+    rate = safety.effort_rate * min(1.0, tick / spec.period)
+    return Guard(spec, safety.model_copy(update={"effort_rate": rate}))
 
 
 def _tuples(value: Any) -> Any:  # noqa: ANN401
