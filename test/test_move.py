@@ -223,6 +223,27 @@ def test_a_robot_that_somebody_else_commands_is_left_alone(log):
     assert commands(log) == []
 
 
+def test_somebody_may_stop_it(log):
+    with driver(commands_log=str(log), rate=200), moving(log) as (process, _):
+        subprocess.run([sys.executable, "-c", STOP], check=True)
+        shown = process.communicate(timeout=PATIENCE)[0]
+    assert process.returncode == 1
+    assert "stopped on the topic '/stop'" in shown
+    assert commands(log)[-1] == 0.0
+
+
+STOP = """
+import rclpy, time
+from std_msgs.msg import Bool
+rclpy.init()
+node = rclpy.create_node("person")
+publisher = node.create_publisher(Bool, "stop", 10)
+while not publisher.get_subscription_count():
+    time.sleep(0.05)
+publisher.publish(Bool(data=True))
+time.sleep(1.0)
+"""
+
 OTHER = """
 import rclpy, time
 from std_msgs.msg import Float64MultiArray

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Float64MultiArray
+from std_msgs.msg import Bool, Float64MultiArray
 
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import DriverSettings, SafetySettings
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.pace import Pace
 from hucrl_ros.controller.state_reader import JointStateReader, velocity_estimator
-from hucrl_ros.controller.timing import outage_limit
+from hucrl_ros.controller.timing import STOPPED, outage_limit
 from hucrl_ros.doctor.evidence import Array
 from hucrl_ros.doctor.pulses import Bounds, Pulses
 from hucrl_ros.doctor.record import Record
@@ -72,6 +72,7 @@ class Mover(Node):
         self._stopper = Stopper(spec.action_dim)
         self._commands = self.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
         self.create_subscription(JointState, topics.JOINT_STATES, self._on_joint_state, MEASURED)
+        self.create_subscription(Bool, topics.STOP, self._on_stop, STREAM)
         self.create_timer(self._tick_s, self._tick, clock=STEADY)
 
     def close(self) -> None:
@@ -103,6 +104,10 @@ class Mover(Node):
         problem = self._pulses.problem(places.tolist(), speeds.tolist())
         if self._moving and problem:
             self._stop(problem)
+
+    def _on_stop(self, message: Bool) -> None:
+        if message.data and self.exit_code is None:
+            self._stop(f"{STOPPED} {self.resolve_topic_name(topics.STOP)!r}")
 
     def _remember(self, message: JointState, places: list[float]) -> None:
         record, spec = self._record, self._spec
