@@ -1,11 +1,13 @@
 """Teach a robot a task: `ros2 launch hucrl_ros learn.launch.py task:=pendulum`.
 
 The same nodes as `hucrl up` starts, from the same list (`hucrl_ros.run.node_list`), with the same
-options. When the supervisor has finished, or has given up, everything ends.
+options. When the supervisor has finished, or has given up, everything ends. So it does at once
+when controller or watchdog has ended, before anybody notices their silence.
 """
 
 import os
 import shlex
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -23,7 +25,14 @@ from launch_ros.actions import Node
 from hucrl_ros.cli.asked import announce, prepared_run
 from hucrl_ros.cli.watch import page_command
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.node_list import PACKAGE, SUPERVISOR, NodeSpec, learning_graph
+from hucrl_ros.run.node_list import (
+    CONTROLLER,
+    PACKAGE,
+    SUPERVISOR,
+    WATCHDOG,
+    NodeSpec,
+    learning_graph,
+)
 from hucrl_ros.run.session import PARENT_VARIABLE, wished_domain
 
 SETTINGS = {
@@ -49,6 +58,8 @@ FLAGS = {
     "remote_learner": "true: wait for `hucrl learner` on another machine, over HTTP",
     "watch": "true: with a live page in the browser, as of `hucrl watch`",
 }
+ENDS = (SUPERVISOR, CONTROLLER, WATCHDOG)
+"""Nodes whose end is that of the run."""
 DISCOVERY = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 
 
@@ -83,8 +94,9 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         HucrlError: an argument is wrong, the robot can't be controlled, or another process plays
             the run; launch shows the line and ends.
     """
-    # The robot is looked for where the nodes will be: launch gives them this environment.
-    os.environ.setdefault(DISCOVERY, "SUBNET")
+    # Nobody in the network hears it unless that is wished, as with `hucrl up`. The robot is looked
+    # for where the nodes will be: launch gives them this environment.
+    os.environ.setdefault(DISCOVERY, "LOCALHOST")
     typed = typed_words(context)
     run, finished, _, listen = prepared_run(typed)
     said = LogInfo(msg=f"run: {run.root}")
@@ -134,7 +146,9 @@ def process(node: NodeSpec) -> Node:
         output="screen",
         # A node ends by itself when this process, which starts it, is gone.
         additional_env={PARENT_VARIABLE: str(os.getpid())},
-        on_exit=OpaqueFunction(function=shut_down) if node.name == SUPERVISOR else None,
+        on_exit=OpaqueFunction(function=partial(shut_down, node.name))
+        if node.name in ENDS
+        else None,
     )
 
 
@@ -147,6 +161,6 @@ def page(run: RunFolder) -> ExecuteProcess:
     )
 
 
-def shut_down(context: LaunchContext) -> list[LaunchDescriptionEntity]:
-    """End all other processes, unless that is why this one has ended."""
-    return [] if context.is_shutdown else [Shutdown(reason="the supervisor has ended")]
+def shut_down(name: str, context: LaunchContext) -> list[LaunchDescriptionEntity]:
+    """End all other processes, unless that is why the one of node `name` has ended."""
+    return [] if context.is_shutdown else [Shutdown(reason=f"{name} has ended")]

@@ -279,13 +279,28 @@ def test_two_launches_do_not_play_the_same_run(fake_launch, tmp_path):
 
 
 @needs_fakes
-def test_only_the_supervisors_end_ends_the_launch_and_only_once(fake_launch, tmp_path):
+def test_the_end_of_who_decides_or_commands_ends_the_launch_and_only_once(fake_launch, tmp_path):
     started = nodes_of(evaluate("learn.launch.py", out=str(tmp_path / "run")))
     ends = {name: n.kwargs["on_exit"] for name, n in started.items() if n.kwargs["on_exit"]}
-    assert list(ends) == ["supervisor"]
-    react = ends["supervisor"].kwargs["function"]
-    assert [part.kind for part in react(FakeContext({}))] == ["Shutdown"]
-    assert react(FakeContext({}, is_shutdown=True)) == []
+    assert list(ends) == ["watchdog", "controller", "supervisor"]
+    for name, end in ends.items():
+        react = end.kwargs["function"]
+        (part,) = react(FakeContext({}))
+        assert (part.kind, part.kwargs["reason"]) == ("Shutdown", f"{name} has ended")
+        assert react(FakeContext({}, is_shutdown=True)) == []
+
+
+@needs_fakes
+@pytest.mark.parametrize(("wished", "got"), [(None, "LOCALHOST"), ("SUBNET", "SUBNET")])
+def test_nobody_in_the_network_hears_a_launch_unless_it_is_wished(
+    fake_launch, tmp_path, monkeypatch, wished, got
+):
+    variable = "ROS_AUTOMATIC_DISCOVERY_RANGE"
+    monkeypatch.setenv(variable, wished or "")  # so that it is put back
+    if wished is None:
+        monkeypatch.delenv(variable)
+    evaluate("learn.launch.py", out=str(tmp_path / "run"))
+    assert os.environ[variable] == got
 
 
 @needs_fakes

@@ -23,6 +23,7 @@ from hucrl_ros.doctor.evidence import (
     stamps_of,
 )
 from hucrl_ros.errors import ConfigError, RunError, StateError
+from hucrl_ros.run.node_list import WATCHDOG
 from hucrl_ros.run.on_robot import require_limits
 
 JOINT_STATE, EFFORTS, POSE = (
@@ -39,8 +40,6 @@ CLOCK_S = 1.0
 COARSE = 0.02
 """Share of what a velocity is measured in by which it may jump, at most, without a word."""
 TURN = 2 * math.pi
-WATCHDOG = "watchdog"
-"""Node of ours, of another run, that hears commands and publishes some, as a driver may."""
 
 
 def judge(found: Evidence, robot: RobotSettings, config: Config) -> dict[str, Finding]:
@@ -336,6 +335,7 @@ def _commands(found: Evidence, robot: RobotSettings) -> Finding:
 def _others(found: Evidence, about: Mapping[str, Any]) -> list[str]:
     """Who publishes commands, but for the driver itself, which may show what it was told."""
     told = found["topics"].get(found["joint_states"], {}).get("publishers", [])
+    # That of another run hears commands and publishes some, as a driver may.
     driver = {*about["subscribers"], *(each["node"] for each in told)} - {WATCHDOG}
     return sorted({each["node"] for each in about.get("publishers", ())} - driver)
 

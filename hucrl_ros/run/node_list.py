@@ -14,6 +14,7 @@ from hucrl_ros.run.folder import RunFolder
 PACKAGE = "hucrl_ros"
 SUPERVISOR = "supervisor"
 CONTROLLER = "controller"
+WATCHDOG = "watchdog"
 SIMULATOR = "simulator"
 HOMING = "homing"
 """Moves the robot to the start, where `driver.reset` is `home`."""
@@ -106,7 +107,7 @@ def learning_graph(
     described = find_description(run.robot, config.task)
     topics = described.robot.topics if described else {}
     learner = "learner" if listen is None else REMOTE_LEARNER
-    names = [SIMULATOR, "recorder", "watchdog", CONTROLLER, learner, SUPERVISOR]
+    names = [SIMULATOR, "recorder", WATCHDOG, CONTROLLER, learner, SUPERVISOR]
     if config.driver.reset == "home" and config.mode == "real_time":
         names.insert(-1, HOMING)
     own: dict[str, dict[str, Value]] = {SUPERVISOR: {"parent_reports": parent_reports}}
@@ -148,7 +149,7 @@ def control_graph(
     settings: dict[str, Value] = {"task": task, "mode": "real_time"}
     told: dict[str, Value] = {"robot": robot} if robot else {}
     own: dict[str, Mapping[str, Value]] = {
-        "watchdog": told,
+        WATCHDOG: told,
         CONTROLLER: {"bundle": str(bundle.absolute()), **told},
     }
     if run is not None:
