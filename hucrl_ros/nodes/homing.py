@@ -73,7 +73,7 @@ class Homing(Node):
         self._motion: HomeMotion | None = None
         self._guard = Guard(spec, self._config.safety)
         # Only to obey limits as the watchdog does: no bundle is ever offered to it.
-        self._limits = Admission(self._config.task, {}, spec, topics.LIMITS)
+        self._limits = Admission(self._config.task, {}, spec, "limits of the controller")
         self._limits.guard = self._guard
         self._stopper: Stopper | None = None
         self._answer: Future | None = None
