@@ -18,6 +18,7 @@ from launch.actions import (
     LogInfo,
     OpaqueFunction,
     Shutdown,
+    TimerAction,
 )
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
@@ -60,6 +61,8 @@ FLAGS = {
 }
 ENDS = (SUPERVISOR, CONTROLLER, WATCHDOG)
 """Nodes whose end is that of the run."""
+FAREWELL_S = 2.0
+"""[s] From the end of the controller to that of all others."""
 DISCOVERY = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 
 
@@ -163,4 +166,8 @@ def page(run: RunFolder) -> ExecuteProcess:
 
 def shut_down(name: str, context: LaunchContext) -> list[LaunchDescriptionEntity]:
     """End all other processes, unless that is why the one of node `name` has ended."""
-    return [] if context.is_shutdown else [Shutdown(reason=f"{name} has ended")]
+    if context.is_shutdown:
+        return []
+    end = Shutdown(reason=f"{name} has ended")
+    # First the watchdog has to send the safe command, and the supervisor to say what was lost.
+    return [TimerAction(period=FAREWELL_S, actions=[end])] if name == CONTROLLER else [end]

@@ -89,6 +89,7 @@ def fake_launch(monkeypatch):
         "OpaqueFunction",
         "RegisterEventHandler",
         "Shutdown",
+        "TimerAction",
     )
     fake.add("launch.event_handlers", "OnProcessStart")
     fake.add("launch.events", "matches_action")
@@ -286,6 +287,9 @@ def test_the_end_of_who_decides_or_commands_ends_the_launch_and_only_once(fake_l
     for name, end in ends.items():
         react = end.kwargs["function"]
         (part,) = react(FakeContext({}))
+        if name == "controller":  # the watchdog sends the safe command first
+            assert part.kind == "TimerAction" and part.kwargs["period"] >= 1.0
+            (part,) = part.kwargs["actions"]
         assert (part.kind, part.kwargs["reason"]) == ("Shutdown", f"{name} has ended")
         assert react(FakeContext({}, is_shutdown=True)) == []
 
