@@ -11,10 +11,21 @@ import torch
 from bundle_factory import fields
 from linear_system import LIMIT, A, B, PushedMass, optimal_gain, transitions
 
-from hucrl_ros.config.schema import Config, ExplorationSettings, PlannerSettings
+from hucrl_ros.config.schema import (
+    Config,
+    ExplorationSettings,
+    PlannerSettings,
+    SafetySettings,
+)
 from hucrl_ros.controller.bundle import load_bundle
-from hucrl_ros.controller.manifest import LearningReport, read_manifest
+from hucrl_ros.controller.manifest import (
+    MANIFEST,
+    LearningReport,
+    dump_manifest,
+    read_manifest,
+)
 from hucrl_ros.controller.signature import new_key
+from hucrl_ros.controller.surprise import Level, Surprise
 from hucrl_ros.controller.trust import Trust
 from hucrl_ros.errors import LearningError
 from hucrl_ros.learning.export import BundleExporter
@@ -144,6 +155,8 @@ class Flights:
 
     def __init__(self, bundles, tmp_path, monkeypatch):
         self._bundles, self._root, self._patch = bundles, tmp_path, monkeypatch
+        self.reports = {}
+        """More of what reports hold, by the number of their bundle."""
 
     def choose(self, scores, earned, promised, missed=(0, 0, 0)):
         """The manifest of what flies in episode 3; `scores` are of new and of 1 and 2."""
@@ -154,6 +167,11 @@ class Flights:
         text = (new / "manifest.yaml").read_text()
         text = text.replace("episode: 2", "episode: 3").replace("-1.0", str(promised), 1)
         (new / "manifest.yaml").write_text(text)
+        for path, number in ((self.bundle(1), 1), (self.bundle(2), 2), (new, 3)):
+            told = read_manifest(path)
+            report = told.report.model_copy(update=self.reports.get(number, {}))
+            told = told.model_copy(update={"report": report})
+            (path / MANIFEST).write_text(dump_manifest(told))
         judge = judge_of(least_gain=0.1)
         judge._key = self.key
         paths = new, self.bundle(1), self.bundle(2)
@@ -210,6 +228,26 @@ def test_the_bundle_that_proved_itself_flies_again_instead_of_a_worse_one(flight
     assert flying.files == read_manifest(flights.bundle(1)).files
     assert "judged 50.0" in caplog.text
     assert "bundle 1 flies" in caplog.text
+
+
+def test_a_bundle_that_flies_again_tells_of_its_own_model(flights):
+    told = {"model_error": 0.5, "nll": 2.0, "coverage": 0.5, "surprise": 3.0}
+    learning = {"complexity": 4.0, "fit_s": 5.0, "search_s": 6.0, "refused": 7}
+    flights.reports = {3: {**told, **learning}}
+    flying = flights.choose((50.0, 60.0, 40.0), {1: 61.0, 2: 39.0}, promised=69.0)
+    report = flying.report.model_dump()
+    assert {name: report[name] for name in told} == dict.fromkeys(told)
+    assert {name: report[name] for name in learning} == learning
+    flying = flying.model_copy(update={"safety": SafetySettings(surprise=2.0)})
+    watch = Surprise(flying)
+    watch.recall(9.0)
+    assert watch.level is Level.WARY, "no model before it was tried on an episode"
+
+
+def test_a_new_bundle_that_flies_tells_of_its_own_learning(flights):
+    flights.reports = {3: {"surprise": 3.0, "nll": 2.0, "fit_s": 5.0}}
+    report = flights.choose((70.0, 60.0, 50.0), {1: 61.0, 2: 52.0}, promised=71.0).report
+    assert (report.surprise, report.nll, report.fit_s) == (3.0, 2.0, 5.0)
 
 
 @pytest.mark.parametrize(("score", "repeats"), [(58.5, None), (57.5, 1)])

@@ -28,8 +28,11 @@ ANOTHER = 7919
 TOLERANCE = 0.02
 """Share of a run's range of returns by which a new bundle may do worse and still fly: a few
 episodes tell no more, and its model has seen more than that of one that flew before."""
-KEPT = ("episode", "data_hash", "report", "planner", "safety")
+KEPT = ("episode", "data_hash", "planner", "safety")
 """What the manifest of a bundle that flies again has of the one that it is preferred to."""
+OF_LEARNING = ("complexity", "fit_s", "search_s", "refused")
+"""What its report has of that one's: what this learning took, and what it tells of the last
+episode. The rest is about its own model; a surprise above all, as by that it was tried or not."""
 logger = logging.getLogger(__name__)
 
 
@@ -170,18 +173,16 @@ class Judge(torch.nn.Module):
             f"bundle {played[best - 1]}" if best else "it",
         )
         flying = read_manifest(rivals[best])
+        report = flying.report
         if best:
             shutil.rmtree(new)
             shutil.copytree(rivals[best], new)
             again = {name: getattr(manifest, name) for name in KEPT}
+            learned = {name: getattr(manifest.report, name) for name in OF_LEARNING}
+            report = report.model_copy(update=learned)
             manifest = flying.model_copy(update={**again, "repeats": played[best - 1]})
-        of_flying = {
-            "judged_return": judged[best].mean,
-            "judged_misses": judged[best].missed,
-            "predicted_return": flying.report.predicted_return,
-        }
-        report = manifest.report.model_copy(update=of_flying)
-        manifest = manifest.model_copy(update={"report": report})
+        found = {"judged_return": judged[best].mean, "judged_misses": judged[best].missed}
+        manifest = manifest.model_copy(update={"report": report.model_copy(update=found)})
         write_atomically(new / MANIFEST, dump_manifest(manifest))
         sign_for_run(new, self._key)
         shutil.rmtree(path, ignore_errors=True)
