@@ -1,5 +1,6 @@
 """The learner: what it writes, that it can be killed and done again, what it refuses."""
 
+import dataclasses
 import logging
 import math
 from typing import ClassVar, NamedTuple, get_args
@@ -12,10 +13,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from tiny_learning import STEPS, random_episode, short_episodes, tiny_config  # noqa: F401
 
+from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.schema import KERNEL_MODELS, ModelName, StrategyName
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.manifest import MANIFEST, BundleFields, dump_manifest, read_manifest
 from hucrl_ros.errors import LearningError
+from hucrl_ros.experiments.train import train
 from hucrl_ros.learning.dataset import RecordedEpisode, hash_of, join_transitions
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.models import FitReport, Quality
@@ -504,6 +507,52 @@ def test_an_episode_at_another_rate_is_refused_and_not_learned_from(learner_of, 
         learner.learn_from([EPISODES[0], RecordedEpisode(*EPISODES[0][:2], kept)], silent)
     assert "\n" not in str(e.value)
     assert learner._exporter.written == {}
+
+
+@pytest.mark.parametrize("usable", [0, 1])
+def test_of_an_episode_that_a_surprise_ended_what_there_is_is_learned_from(learner_of, usable):
+    kept = np.arange(STEPS) < usable
+    cut = RecordedEpisode(*EPISODES[1][:2], kept, cut=True)
+    joined = join_transitions([EPISODES[0], cut], "run")
+    assert len(joined.states) == STEPS + usable
+    learner = learner_of()
+    learned(learner, 1)
+    path = learner.learn_from([EPISODES[0], cut], silent)
+    report = learner._exporter.written[path.name].fields.report
+    assert (report.surprise is None) == (not usable)
+    assert report.model_error is not None
+
+
+def test_a_surprise_at_once_in_a_run_without_other_data_ends_no_learning(learner_of, monkeypatch):
+    learner = learner_of(exploration={"validation_episodes": 2})
+    begun = part(learner, "step.model.")
+    at_once = RecordedEpisode(
+        EPISODES[0].states[:1], np.zeros((0, 1)), np.zeros(0, bool), cut=True
+    )
+    monkeypatch.setattr(learner, "_initial", dict(learner._initial))  # as after --from
+    assert len(join_transitions([at_once], "run").states) == 0
+    path = learner.learn_from([at_once], silent)
+    assert torch.isfinite(learner._exporter.written[path.name].weights).all()
+    assert same(part(learner, "step.model."), begun)
+
+
+def test_a_bag_that_is_refused_is_named_and_moved_away_its_episode_is_played_again(
+    tmp_path, monkeypatch
+):
+    def at_another_rate(*read):
+        whole = read_episode(*read)
+        return dataclasses.replace(whole, contiguous=np.zeros_like(whole.contiguous))
+
+    run = RunFolder.create(tmp_path / "run", tiny_config(episodes=1))
+    with monkeypatch.context() as patch:
+        patch.setattr("hucrl_ros.learning.prior.read_episode", at_another_rate)
+        for _ in range(2):
+            with pytest.raises(LearningError, match=r"move this bag away.*--resume") as caught:
+                train(run.config, run)
+            assert str(caught.value).startswith(f"{run.bag(0)}: 0 of {STEPS} transitions")
+    run.bag(0).rename(tmp_path / "moved")
+    assert len(train(run.config, run).episodes) == 1
+    assert load_bundle(run.bundle(1)).manifest.data_hash
 
 
 def test_a_fit_that_diverged_is_refused(learner_of, monkeypatch):

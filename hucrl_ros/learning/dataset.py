@@ -31,26 +31,34 @@ class RecordedEpisode(NamedTuple):
     """It was ended by a surprise; it counts as an episode, but its return tells nothing."""
     flown: int | None = None
     """Number of the bundle that played it; None: the episode's own."""
+    bag: Path | None = None
+    """Where it was read; None: nowhere."""
 
 
 def join_transitions(episodes: Sequence[RecordedEpisode], origin: Path) -> Transitions:
     """All transitions that took one control period.
+
+    Of an episode that a surprise ended those are taken that there are, if any: it may be over
+    after a few ticks, and nobody will play it again.
 
     Args:
         episodes: In the order of the run.
         origin: Where it comes from, for messages.
 
     Raises:
-        LearningError: too few of an episode did, or one isn't finite.
+        LearningError: too few of a whole episode did, or one isn't finite.
     """
     parts = []
     weighs = any(episode.weight != 1.0 for episode in episodes)
-    for index, (states, actions, kept, weight, *_) in enumerate(episodes):
-        if kept.sum() < max(LEAST_SHARE * len(kept), 1):
+    for index, episode in enumerate(episodes):
+        states, actions, kept, weight = episode[:4]
+        where = episode.bag or f"{origin}: episode {index}"
+        if not episode.cut and kept.sum() < max(LEAST_SHARE * len(kept), 1):
             raise LearningError(
-                f"{origin}: episode {index}: {kept.sum()} of {len(kept)} transitions took one "
+                f"{where}: {kept.sum()} of {len(kept)} transitions took one "
                 f"control period by their stamps; at least {LEAST_SHARE:.0%} must: have joint "
-                "states published once a control period"
+                "states published once a control period; then move this bag away, with all later "
+                "bags and bundles, and go on with --resume"
             )
         arrays = (states[:-1][kept], actions[kept], states[1:][kept])
         part = Transitions(*(torch.as_tensor(array, dtype=torch.float32) for array in arrays))
@@ -58,8 +66,8 @@ def join_transitions(episodes: Sequence[RecordedEpisode], origin: Path) -> Trans
             bad = values[~values.isfinite()]
             if len(bad):
                 raise LearningError(
-                    f"{origin}: episode {index}: {name} hold {float(bad[0])}; only finite "
-                    "numbers can be learned from"
+                    f"{where}: {name} hold {float(bad[0])}; only finite numbers can be learned "
+                    "from"
                 )
         if weighs:
             part = part._replace(weights=torch.full((len(part.states),), weight))

@@ -174,6 +174,7 @@ class Learner:
             return path
         every = [*self._prior, *played]
         transitions = join_transitions(every, self.run.root) if every else self._nothing
+        some = len(transitions.states) > 0
         error = self._error_in(episodes[-1], following) if episodes else None
         if following == 1 and not self._prior:
             self._forget_model()
@@ -185,7 +186,7 @@ class Learner:
         with moved_to(device, self._modules):
             data = transitions.to(device)
             quality = None
-            if every:
+            if some:
                 quality = fit(self.model, data, generator, lambda x: progress("fitting", x))
                 require_finite(quality)
             fitted = time.perf_counter()
@@ -194,7 +195,7 @@ class Learner:
                 data, known, generator, lambda share: progress("searching", share)
             )
         searched = time.perf_counter()
-        if self._judges and every:
+        if self._judges and some:
             self._judge.fit(transitions, following)
         self._save(last)
         self.actor_critic.load_state_dict(found.weights)
@@ -203,7 +204,7 @@ class Learner:
             log_account(self.task, list(returns.values()), report)
         progress("exporting", 0.0)
         flown = {k: k if each.flown is None else each.flown for k, each in enumerate(episodes)}
-        earned = self._earned(returns, flown) if self._judges else {}
+        earned = self._earned(returns, flown) if self._judges and some else {}
         new = path.with_name(f".new_{path.name}") if earned else path
         self._exporter.write(
             new,

@@ -46,7 +46,7 @@ def recorded(run: RunFolder, index: int, task: Task, config: Config) -> list[Rec
         BagError: the episode's bag can't be read.
     """
     attempts = run.interrupted(index) if config.model.interrupted else []
-    parts = [sound_part(path, task.spec, task.steps, config).episode for path in attempts]
+    parts = [(sound_part(path, task.spec, task.steps, config).episode, path) for path in attempts]
     whole = read_episode(run.bag(index), task.spec, task.steps, config)
     return [
         RecordedEpisode(
@@ -56,8 +56,9 @@ def recorded(run: RunFolder, index: int, task: Task, config: Config) -> list[Rec
             finished=each is whole,
             cut=each.cut,
             flown=run.flown(index, each.bundle),
+            bag=path,
         )
-        for each in (*parts, whole)
+        for each, path in (*parts, (whole, run.bag(index)))
         if each is not None
     ]
 
