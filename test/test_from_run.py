@@ -154,15 +154,19 @@ def test_weight_0_leaves_the_policies_alone(source, tmp_path):
     assert prior_episodes(run, make_task("pendulum", 0.2)) == []
 
 
-def test_with_weight_0_the_second_bundle_is_fitted_from_nothing(source, tmp_path, monkeypatch):
-    run = begun(source.root, tmp_path / "real", **{"model.from_weight": 0.0, "episodes": 1})
+@pytest.mark.parametrize(("random", "episodes"), [(0, 1), (1, 1), (2, 2)])
+def test_with_weight_0_the_first_fit_is_one_from_nothing(
+    source, tmp_path, monkeypatch, random, episodes
+):
+    changes = {"model.from_weight": 0.0, "exploration.random_episodes": random}
+    run = begun(source.root, tmp_path / "real", **changes, episodes=episodes)
     fresh = Learner(source.config, RunFolder(tmp_path / "none"))._untrained
     seen = []
 
     def note(model, data, *rest):
         seen.append({k: v.clone() for k, v in model.state_dict().items()})
         assert data.weights is None
-        assert len(data.states) == STEPS
+        assert len(data.states) == episodes * STEPS
         return fit(model, data, *rest)
 
     from hucrl_ros.learning import learner as module

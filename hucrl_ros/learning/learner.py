@@ -176,7 +176,7 @@ class Learner:
         transitions = join_transitions(every, self.run.root) if every else self._nothing
         some = len(transitions.states) > 0
         error = self._error_in(episodes[-1], following) if episodes else None
-        if following == 1 and not self._prior:
+        if following == max(self.config.exploration.random_episodes, 1) and not self._prior:
             self._forget_model()
         returns = {k: self._return_of(each) for k, each in enumerate(episodes) if not each.cut}
         # Where the task's reward is none, returns tell nothing of what is searched.
@@ -228,7 +228,7 @@ class Learner:
         return Transitions(*(torch.zeros(0, width) for width in (state, action, state)))
 
     def _forget_model(self) -> None:
-        """Of a run whose data don't count, the model has played its one episode."""
+        """Of a run whose data don't count, the model has done all that it is for."""
         if self._initial is not self._untrained:
             models = {k: v for k, v in self._untrained.items() if not k.startswith("actors.")}
             self._modules.load_state_dict(models, strict=False)
