@@ -39,7 +39,13 @@ def pose(stamp_ns: int, position: Sequence[float], frame: str = "world") -> Mess
     return messages.pose(stamp_ns, position, frame)
 
 
-def tick(stamp_ns: int, step: int, action: Sequence[float], tick_ms: float = 1.5) -> Message:
+def tick(
+    stamp_ns: int,
+    step: int,
+    action: Sequence[float],
+    tick_ms: float = 1.5,
+    surprise: float = math.nan,
+) -> Message:
     record = TickRecord(
         *divmod(stamp_ns, 10**9),
         step=step,
@@ -53,7 +59,7 @@ def tick(stamp_ns: int, step: int, action: Sequence[float], tick_ms: float = 1.5
         epistemic_std=0.1,
         aleatoric_std=0.2,
         hallucination=0.5,
-        surprise=math.nan,
+        surprise=surprise,
         action=tuple(action),
     )
     return messages.tick(record)

@@ -99,6 +99,24 @@ def test_without_efforts_the_newest_tick_not_after_the_state_counts(tmp_path):
     assert episode.events == ["step 0: the next recorded tick is that of step 3"]
 
 
+@pytest.mark.parametrize(
+    ("surprise", "steps", "cut"),
+    [(1.9, 400, False), (2.0, 400, True), (2.0, 4, False), (np.nan, 400, False)],
+)
+def test_an_episode_is_cut_that_ended_early_at_a_surprise_that_ends_one(
+    surprise, steps, cut, tmp_path
+):
+    recording = Recording(tmp_path / "bag")
+    for k in range(5):
+        add_transition(recording, k, efforts=[0.0])
+        if k < 4:
+            recording.add(TICKS, tick(START_NS + k * PERIOD_NS, k, [0.0], surprise=surprise))
+    recording.writer.close()
+    episode = read_episode(tmp_path / "bag", SPEC, steps)
+    assert episode.cut == cut
+    assert any("its return doesn't count" in event for event in episode.events) == cut
+
+
 def test_missing_first_tick_is_told(tmp_path):
     recording = Recording(tmp_path / "bag")
     add_transition(recording, 2, efforts=[0.0])

@@ -25,7 +25,7 @@ from hucrl_ros.bags.course import (
 from hucrl_ros.bags.messages import Message, RawMessage, deserialize, stamp_ns, to_tick
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.config.robot import RobotSpec
-from hucrl_ros.config.schema import Config, DriverSettings
+from hucrl_ros.config.schema import LEAST_SURPRISE, Config, DriverSettings
 from hucrl_ros.controller.pace import OVERTAKEN
 from hucrl_ros.controller.passage import MAX_GAP_PERIODS, Signal
 from hucrl_ros.controller.state_reader import (
@@ -254,7 +254,8 @@ def _read_episode(
         course, drifted = with_actions(course, spec), _drifted(played, spec.period)
     interrupted = contents.outcome is Outcome.INTERRUPTED
     reached, surprise = int(ticks["step"][-1]) + 1, float(ticks["surprise"][-1])
-    cut = reached < steps and math.isfinite(surprise) and not interrupted
+    # No episode ends at less: this one is of a task with fewer steps, or its last tick was lost.
+    cut = reached < steps and surprise >= LEAST_SURPRISE and not interrupted
     rough = clocked is not None and clocked.driver.velocity == "measured"
     events = [
         *drifted,

@@ -306,6 +306,10 @@ class PlannerSettings(Settings):
         return self
 
 
+LEAST_SURPRISE = 2.0
+"""Least `safety.surprise` that isn't 0 [standard deviations]."""
+
+
 class SafetySettings(Settings):
     """What the guard lets through, and when it takes over."""
 
@@ -348,7 +352,7 @@ class SafetySettings(Settings):
 
     @model_validator(mode="after")
     def _fits(self) -> "SafetySettings":
-        if 0 < self.surprise < 2:
+        if 0 < self.surprise < LEAST_SURPRISE:
             raise ValueError(f"surprise = {self.surprise:g}: expected 0, or 2 to 10")
         return self
 
