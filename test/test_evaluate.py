@@ -4,6 +4,7 @@ from bundle_factory import PLANNER, write_bundle
 
 from hucrl_ros.cli import evaluate as command
 from hucrl_ros.cli import main
+from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.manifest import LearningReport
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings
@@ -64,6 +65,19 @@ def test_guard_settings_reach_the_episode(random):
     limited = with_settings(bundle, {"safety.effort_rate": 0.01})
     (played,) = evaluate(limited, task, episodes=1, seed=0)
     assert played.clamps > 300
+
+
+def test_the_agent_is_told_what_the_guard_sent_instead(random, monkeypatch):
+    told = []
+    monkeypatch.setattr(Agent, "sent", lambda self, action: told.append(action))
+    bundle, task = open_bundle(random)
+    limited = with_settings(bundle, {"safety.effort_rate": 0.01})
+    (played,) = evaluate(limited, task, episodes=1, seed=0)
+    assert len(told) == played.clamps
+    assert {float(action) for (action,) in told} <= set(played.actions.ravel().tolist())
+    told.clear()
+    evaluate(bundle, task, episodes=1, seed=0)
+    assert told == []
 
 
 def test_settings_of_a_bundle_stay_as_they_were(learned):

@@ -17,6 +17,7 @@ from hucrl_ros.config.schema import (
     PlannerSettings,
     SafetySettings,
 )
+from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.manifest import (
     MANIFEST,
@@ -141,6 +142,21 @@ def test_episodes_that_miss_the_goal_are_counted(bundles, monkeypatch):
     monkeypatch.setattr(judge._task, "distance", lambda state: state[0].abs())
     assert judge.play(bundles / "optimal").missed == 0
     assert judge.play(bundles / "idle").missed == 2
+
+
+def test_the_agent_is_told_what_the_guard_lets_through_instead(bundles, tmp_path, monkeypatch):
+    judge = judge_of(validation_episodes=1)
+    judge.fit(Transitions(*transitions(300, torch.Generator().manual_seed(1))), 1)
+    told = []
+    monkeypatch.setattr(Agent, "sent", lambda self, action: told.append(action.tolist()))
+    judge.play(bundles / "optimal")
+    assert told == []
+    shutil.copytree(bundles / "optimal", tmp_path / "slow")
+    manifest = read_manifest(tmp_path / "slow")
+    slow = manifest.model_copy(update={"safety": SafetySettings(effort_rate=1e-3)})
+    (tmp_path / "slow" / MANIFEST).write_text(dump_manifest(slow))
+    judge.play(tmp_path / "slow")
+    assert told and told[0] == pytest.approx([-1e-3 * LIMIT], rel=1e-6)
 
 
 def test_where_functions_disagree_the_worst_counts():

@@ -140,6 +140,8 @@ def _play(agent: Agent, guard: Guard, task: Task, seed: int) -> Played:
         began = time.perf_counter()
         tick = agent.act(state)
         command = guard.check(tick.action, state)
+        if command.clamped or command.safe:
+            agent.sent(command.action)
         ticks.append((tick.iterations, 1e3 * (time.perf_counter() - began), command.clamped))
         return command.action
 

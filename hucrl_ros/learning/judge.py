@@ -117,7 +117,10 @@ class Judge(torch.nn.Module):
             states, efforts = [], []
             for _ in range(task.steps):
                 states.append(state.double().numpy())
-                efforts.append(guard.check(agent.act(states[-1]).action, states[-1]).action)
+                command = guard.check(agent.act(states[-1]).action, states[-1])
+                if command.clamped or command.safe:
+                    agent.sent(command.action)
+                efforts.append(command.action)
                 applied = torch.as_tensor(efforts[-1], dtype=torch.float32)
                 noise = torch.randn(task.spec.predicted_dim, generator=generator)
                 state = self._dynamics(state, applied, applied[:0], noise)
