@@ -173,6 +173,18 @@ def test_ppo_draws_around_what_the_policies_squash():
     )
 
 
+def test_ppo_learns_nothing_in_a_round_without_a_finite_sample():
+    searching, actors, optimiser = begun(settings_of("ppo"))
+    before = [weight.clone() for weight in actors.parameters()]
+    nowhere = math.nan * some_states(64)
+    searching.improve_policies(nowhere, imagination_of(actors), optimiser, generator())
+    after = list(actors.parameters())
+    assert all(torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    searching.improve_policies(some_states(64), imagination_of(actors), optimiser, generator())
+    policies = zip(before, actors.parameters(), strict=True)
+    assert any(not torch.equal(old, new) for old, new in policies)
+
+
 @pytest.mark.parametrize(("gentle", "averaged"), [(False, 4), (True, 4 * GENTLE_ROUNDS)])
 def test_ppo_averages_the_second_half_of_a_search(gentle, averaged, monkeypatch):
     calls, update = [], AveragedModel.update_parameters

@@ -63,11 +63,12 @@ class Ppo(PolicySearch):
         settings = self.settings
         starts = states[torch.randperm(len(states), generator=generator)[: settings.pool]]
         samples = self._imagine(starts, rollout, generator)
-        buffer = _RolloutBuffer(samples, settings.policy_steps, generator)
-        # The library goes through all of it, in batches, and asks it for nothing else.
-        self._algorithm.rollout_buffer = cast(RolloutBuffer, buffer)
-        with drawing_from(generator):
-            self._algorithm.train()
+        if len(samples.actions):  # Else nothing was finite, and the library can't do without.
+            buffer = _RolloutBuffer(samples, settings.policy_steps, generator)
+            # The library goes through all of it, in batches, and asks it for nothing else.
+            self._algorithm.rollout_buffer = cast(RolloutBuffer, buffer)
+            with drawing_from(generator):
+                self._algorithm.train()
         self._done += 1
         if self._done > self.rounds - self.rounds // 2:
             self._average.update_parameters(self._policy.action_net)
@@ -131,6 +132,6 @@ class _RolloutBuffer:
     def get(self, batch_size: int) -> Iterator[RolloutBufferSamples]:
         """`batches` random batches."""
         rows = len(self._samples.actions)
-        for _ in range(self._batches if rows else 0):
+        for _ in range(self._batches):
             index = torch.randint(rows, (batch_size,), generator=self._generator)
             yield RolloutBufferSamples(*(entry[index] for entry in self._samples))
