@@ -523,6 +523,22 @@ def test_of_an_episode_that_a_surprise_ended_what_there_is_is_learned_from(learn
     assert report.model_error is not None
 
 
+def test_the_log_names_the_episode_that_was_learned_from(learner_of, caplog):
+    caplog.set_level(logging.INFO, logger="hucrl_ros.learning.report")
+    cut = EPISODES[1]._replace(cut=True)
+    learner = learner_of()
+    learned(learner, 1)
+    learner.learn_from([EPISODES[0], cut], silent)
+    learner.learn_from([EPISODES[0], cut, EPISODES[2]], silent)
+    lines = [message.partition(", regret")[0] for message in caplog.messages]
+    first, last = (learner._return_of(EPISODES[k]) for k in (0, 2))
+    assert lines == [
+        f"episode 0: return {first:.1f}",
+        "episode 1: return none, as a surprise ended it",
+        f"episode 2: return {last:.1f}",
+    ]
+
+
 def test_a_surprise_at_once_in_a_run_without_other_data_ends_no_learning(learner_of, monkeypatch):
     learner = learner_of(exploration={"validation_episodes": 2})
     begun = part(learner, "step.model.")

@@ -125,6 +125,14 @@ def test_regret_is_what_all_episodes_missed_of_the_optimum():
     assert unknown.regret is None
 
 
+def test_an_episode_that_was_cut_has_no_regret():
+    whole = EpisodeSummary(index=0, return_=200.0, steps=400)
+    cut = EpisodeSummary(index=1, return_=3.0, steps=7, cut=True)
+    found = Summary.of(Config(), optimum=278.1, episodes=[whole, cut], wall_s=1.5, cpu_s=2.5)
+    assert found.regret == pytest.approx(78.1)
+    assert found.best_return == 200.0
+
+
 def test_complexity_of_a_run_is_that_of_its_learned_episodes():
     episodes = [
         EpisodeSummary(index=i, return_=0.0, steps=1, complexity=complexity)

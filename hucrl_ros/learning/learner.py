@@ -200,8 +200,8 @@ class Learner:
         self._save(last)
         self.actor_critic.load_state_dict(found.weights)
         report = report_of(self.model, quality, error, found, fitted - began, searched - fitted)
-        if returns:
-            log_account(self.task, list(returns.values()), report)
+        if episodes:
+            log_account(self.task, last, returns, report)
         progress("exporting", 0.0)
         flown = {k: k if each.flown is None else each.flown for k, each in enumerate(episodes)}
         earned = self._earned(returns, flown) if self._judges and some else {}

@@ -3,7 +3,7 @@
 import logging
 import math
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import hucrl_ros
@@ -54,15 +54,24 @@ def report_of(
     )
 
 
-def log_account(task: Task, returns: Sequence[float], report: LearningReport) -> None:
-    """Say in the log what a run's last episode brought."""
-    optimum = task.optimum
-    regret = None if optimum is None else optimum * len(returns) - sum(returns)
+def log_account(
+    task: Task, last: int, returns: Mapping[int, float], report: LearningReport
+) -> None:
+    """Say in the log what a run's last episode brought.
+
+    Args:
+        task: Its task.
+        last: The episode's number.
+        returns: Of the episodes, by their numbers; those that a surprise ended have none.
+        report: Of the learning that follows it.
+    """
+    optimum, earned = task.optimum, returns.get(last)
+    regret = None if optimum is None else optimum * len(returns) - sum(returns.values())
     gain = report.information_gain
     logger.info(
-        "episode %d: return %.1f, regret of the run %s, complexity %s, information gain %s",
-        len(returns) - 1,
-        returns[-1],
+        "episode %d: return %s, regret of the run %s, complexity %s, information gain %s",
+        last,
+        "none, as a surprise ended it" if earned is None else f"{earned:.1f}",
         "unknown" if regret is None else f"{regret:.1f}",
         "unknown" if report.complexity is None else f"{report.complexity:.3g}",
         "unknown" if gain is None else f"{gain:.1f} nats",

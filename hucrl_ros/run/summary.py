@@ -122,8 +122,8 @@ class Summary(_Record):
     best_return: float | None
     """Best return of the episodes; None before the first."""
     regret: float | None = None
-    """Σ (optimum − return) over all episodes, the random ones included; None where the optimum
-    is unknown."""
+    """Σ (optimum − return) over all episodes but cut ones, the random ones included; None where
+    the optimum is unknown."""
     complexity: float | None = None
     """Σ of the episodes' complexity: what the regret's bound grows with (Theorem 1)."""
     wall_s: float
@@ -161,6 +161,7 @@ class Summary(_Record):
             in_process: The run had no nodes (`hucrl train`).
         """
         complexities = [e.complexity for e in episodes if e.complexity is not None]
+        returns = [e.return_ for e in episodes if not e.cut]
         return cls(
             task=config.task,
             strategy=config.strategy,
@@ -168,8 +169,8 @@ class Summary(_Record):
             seed=config.seed,
             mode="in_process" if in_process else config.mode,
             optimum=optimum,
-            best_return=max((e.return_ for e in episodes if not e.cut), default=None),
-            regret=None if optimum is None else sum(optimum - e.return_ for e in episodes),
+            best_return=max(returns, default=None),
+            regret=None if optimum is None else sum(optimum - earned for earned in returns),
             complexity=sum(complexities) if complexities else None,
             wall_s=round(wall_s, 3),
             cpu_s=round(cpu_s, 3),
