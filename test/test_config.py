@@ -179,6 +179,12 @@ def test_beta_decays_from_the_first_learned_episode_to_its_floor():
     assert [settings.beta_at(episode) for episode in range(5)] == [3.0, 3.0, 1.5, 1.0, 1.0]
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_a_floor_above_beta_does_not_raise_it(beta):
+    settings = ExplorationSettings(beta=beta, beta_decay=0.5, beta_floor=1.0)
+    assert [settings.beta_at(episode) for episode in range(4)] == [beta] * 4
+
+
 @pytest.mark.parametrize("task", ["pendelum", "defaults"])
 def test_a_task_without_a_file_is_named_with_the_known_ones(task):
     with pytest.raises(ConfigError, match=rf"{task!r} is unknown; known tasks: cart.*pendulum"):

@@ -169,7 +169,8 @@ class ExplorationSettings(Settings):
         """Beta of episode `episode`, counted from the first learned one; not for `confidence`."""
         if self.schedule == "constant":
             return self.beta
-        return max(self.beta * self.beta_decay ** max(episode - 1, 0), self.beta_floor)
+        least = min(self.beta_floor, self.beta)  # Whoever asks for less than the floor gets it.
+        return max(self.beta * self.beta_decay ** max(episode - 1, 0), least)
 
 
 class SearchSettings(Settings):
