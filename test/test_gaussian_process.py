@@ -168,6 +168,18 @@ def test_kept_points_are_the_greedy_choice_by_variance():
     assert model.farthest(inputs, 8).tolist() == sorted(chosen)
 
 
+def test_of_very_many_transitions_some_are_candidates(monkeypatch):
+    inputs = problem(61)[0].double()
+    weights = torch.linspace(1.0, 2.0, 61).double()
+    model = make_model(PushedMass(0.0), settings(), generator())
+    expected = 4 * model.farthest(inputs[::4], 8, weights[::4])
+    assert not torch.equal(model.farthest(inputs, 8, weights), expected)
+    monkeypatch.setattr("hucrl_ros.models.gaussian_process.MOST_CANDIDATES", 20)
+    assert torch.equal(model.farthest(inputs, 8, weights), expected)
+    assert model.farthest(inputs, 61).tolist() == list(range(61))
+    assert len(model.farthest(inputs, 30)) == 30, "no fewer candidates than points"
+
+
 def test_copies_of_a_transition_are_the_first_to_go():
     distinct = 20.0 * problem(10)[0]
     inputs = torch.cat([distinct, distinct[:1].repeat(30, 1)]).double()

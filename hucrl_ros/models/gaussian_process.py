@@ -18,6 +18,9 @@ from hucrl_ros.tasks import Task
 LEAST_VARIANCE = 1e-10
 """Least posterior variance, the prior's being 1, that double precision tells from certainty."""
 
+MOST_CANDIDATES = 20_000
+"""Inputs among which a greedy choice is made: it takes memory for each of them and each point."""
+
 
 class GaussianProcess(KernelModel):
     """Exact Gaussian process: independent outputs, squared-exponential kernel.
@@ -118,11 +121,15 @@ class GaussianProcess(KernelModel):
 
         The variance is summed over the kernels and, as that over the noise's is what an
         observation tells, multiplied by its weight `(n,)`. This is a pivoted Cholesky
-        decomposition of the noisy covariance that stops early: O(n count²).
+        decomposition of the noisy covariance that stops early: O(n count²). Of more inputs than
+        `MOST_CANDIDATES` every second, third … is looked at.
         """
         weights = torch.ones_like(inputs[:, 0]) if weights is None else weights
         if len(inputs) <= count:
             return torch.arange(len(inputs))
+        every = min(-(-len(inputs) // MOST_CANDIDATES), len(inputs) // count)
+        if every > 1:
+            return every * self.farthest(inputs[::every], count, weights[::every])
         kernels, noise = len(self.kernel.noise), self.kernel.noise
         columns = torch.zeros(kernels, len(inputs), count, dtype=inputs.dtype)
         variance = torch.ones(kernels, len(inputs), dtype=inputs.dtype)
