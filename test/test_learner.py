@@ -183,6 +183,22 @@ def test_what_an_older_bundle_earned_is_its_own(learner_of, caplog):
     assert list(earned)[-1] == 1, "flew last"
 
 
+def test_a_bundle_whose_newest_flight_a_surprise_ended_flies_no_more(learner_of):
+    learner = learner_of()
+    for number, repeats in ((1, None), (2, None), (3, 1), (4, None)):
+        path = learner.run.bundle(number)
+        manifest = read_manifest(write_manifest(path, number))
+        told = manifest.model_copy(update={"repeats": repeats})
+        (path / MANIFEST).write_text(dump_manifest(told))
+    flown = {k: k for k in range(5)}
+    returns = {0: 0.0, 1: 90.0, 2: 20.0, 3: 70.0, 4: 40.0}
+    assert learner._earned(returns, flown) == {1: 80.0, 2: 20.0, 4: 40.0}
+    del returns[3]  # bundle 1, again
+    assert learner._earned(returns, flown) == {2: 20.0, 4: 40.0}
+    assert learner._earned({0: 0.0, 3: 70.0, 4: 40.0}, flown) == {1: 70.0, 4: 40.0}
+    assert learner._earned({0: 0.0}, flown) == {}
+
+
 def test_complexity_is_of_the_model_that_played(learner_of):
     learner = learner_of()
     learned(learner, 1)

@@ -36,7 +36,7 @@ from hucrl_ros.models import (
 )
 from hucrl_ros.models.exploration import HallucinatedDynamics, make_imagined_dynamics
 from hucrl_ros.run.device import check_device, keep_freed_memory, moved_to
-from hucrl_ros.run.flights import flights
+from hucrl_ros.run.flights import flights, origin_of
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import check_combination
 from hucrl_ros.run.summary import installed_versions
@@ -236,13 +236,18 @@ class Learner:
     def _earned(self, returns: Mapping[int, float], flown: Mapping[int, int]) -> dict[int, float]:
         """Mean return of each bundle by the episode that it was made for; the last one last.
 
+        One whose newest flight a surprise ended is wrong about the robot as it is now. It counts
+        no more, or it would fly, and end so, again and again.
+
         Args:
-            returns: Of the episodes, by their numbers.
+            returns: Of the episodes, by their numbers; those that a surprise ended have none.
             flown: Number of the bundle that played each of them.
         """
         random = self.config.exploration.random_episodes
         found = flights(self.run, random, returns, flown)
-        return {origin: sum(each.values()) / len(each) for origin, each in found.items()}
+        known = {k: v for k, v in flown.items() if self.run.bundle(v).is_dir()}
+        ended = {origin_of(self.run, v): k not in returns for k, v in known.items()}
+        return {k: sum(v.values()) / len(v) for k, v in found.items() if not ended[k]}
 
     def _last_promise(self, episode: int) -> list[float]:
         """Return that the bundle of `episode` promised, if there is one that did.

@@ -31,6 +31,12 @@ class Steady(NamedTuple):
         return -self.missed, self.score
 
 
+def origin_of(run: RunFolder, bundle: int) -> int:
+    """Episode that a bundle was made for, which may be another one than its own."""
+    repeats = read_manifest(run.bundle(bundle)).repeats
+    return bundle if repeats is None else repeats
+
+
 def flights(
     run: RunFolder, random: int, returns: Mapping[int, float], flown: Mapping[int, int]
 ) -> dict[int, dict[int, float]]:
@@ -50,8 +56,7 @@ def flights(
         index = flown[episode]
         if index < random or not run.bundle(index).is_dir():
             continue
-        repeats = read_manifest(run.bundle(index)).repeats
-        origin = index if repeats is None else repeats
+        origin = origin_of(run, index)
         found[origin] = {**found.pop(origin, {}), episode: earned}
     return found
 
