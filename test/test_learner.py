@@ -211,6 +211,25 @@ def test_complexity_is_of_the_model_that_played(learner_of):
     assert learner._error_in(another, 2).surprise == learner._error_in(newest, 2).surprise
 
 
+def test_complexity_of_a_bundle_that_flew_again_is_of_its_own_model(learner_of):
+    learner = learner_of()
+    for count in (1, 2):
+        learned(learner, count)
+    learner.restore(0)
+    played_by_1 = learner._error_in(EPISODES[2], 2).complexity
+    learner.restore(1)
+    newest, weights = learner._error_in(EPISODES[2], 3), part(learner, "step.")
+    path = learner.run.bundle(2)
+    manifest = read_manifest(write_manifest(path, 2))
+    (path / MANIFEST).write_text(dump_manifest(manifest.model_copy(update={"repeats": 1})))
+    again = learner._error_in(EPISODES[2], 3)
+    assert again.complexity == played_by_1 != newest.complexity
+    assert again.surprise == newest.surprise
+    assert same(part(learner, "step."), weights), "learning goes on from the newest model"
+    learner.run.checkpoint(0).unlink()
+    assert learner._error_in(EPISODES[2], 3) == newest._replace(complexity=None)
+
+
 def test_a_missing_checkpoint_is_said_in_the_log(learner_of, caplog):
     with caplog.at_level(logging.WARNING, logger="hucrl_ros.learning.learner"):
         learned(learner_of(), 1)

@@ -330,12 +330,28 @@ class Learner:
         return found
 
     def _error_in(self, played: RecordedEpisode, following: int) -> EpisodeError | None:
-        """Error of the model in the last episode; None where no model had been fitted before."""
+        """Error of the model in the last episode; None where no model had been fitted before.
+
+        Its complexity is under the model of the bundle that played it, which an older one may
+        have been that flew again, or None; what surprises is always the newest model.
+        """
         if self._learned_episode(following) <= 1 or not played.contiguous.any():
             return None
-        found = evaluate_episode(self.model, join_transitions([played], self.run.root))
-        own = played.flown in (None, following - 1)
-        return found if own else found._replace(complexity=None)
+        episode = join_transitions([played], self.run.root)
+        found = evaluate_episode(self.model, episode)
+        newest = following - 1
+        if played.flown not in (None, newest):
+            return found._replace(complexity=None)
+        bundle = self.run.bundle(newest)
+        repeats = read_manifest(bundle).repeats if bundle.is_dir() else None
+        if repeats is None:
+            return found
+        if not self.run.checkpoint(repeats - 1).is_file():
+            return found._replace(complexity=None)
+        self.restore(repeats - 1)
+        of_played = evaluate_episode(self.model, episode).complexity
+        self.restore(newest - 1)
+        return found._replace(complexity=of_played)
 
     def _learned_episode(self, episode: int) -> int:
         """Number of an episode, counted from 1 for the first that isn't random."""
