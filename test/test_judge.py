@@ -181,7 +181,8 @@ class Flights:
         new = self._root / ".new"
         shutil.copytree(self._bundles / "idle", new)
         text = (new / "manifest.yaml").read_text()
-        text = text.replace("episode: 2", "episode: 3").replace("-1.0", str(promised), 1)
+        # With a bonus, which isn't compared with what is earned without one.
+        text = text.replace("episode: 2", "episode: 3").replace("-1.0", "1000.0", 1)
         (new / "manifest.yaml").write_text(text)
         for path, number in ((self.bundle(1), 1), (self.bundle(2), 2), (new, 3)):
             told = read_manifest(path)
@@ -199,7 +200,7 @@ class Flights:
 
         self.played = 0
         self._patch.setattr(judge, "play", play)
-        judge.choose(new, self.bundle(3), earned, self.bundle, span=100.0)
+        judge.choose(new, self.bundle(3), earned, self.bundle, promised, span=100.0)
         assert not new.exists()
         load_bundle(self.bundle(3), PushedMass().spec)
         return read_manifest(self.bundle(3))

@@ -433,6 +433,44 @@ def test_a_promise_of_what_doing_nothing_earns_is_not_believed_at_once(learner_o
     assert len(staged.begun) == 2
 
 
+def test_the_promise_of_a_search_whose_bundle_did_not_fly_is_the_last_one(learner_of, staged):
+    learner = learner_of(exploration={"validation_episodes": 1})
+    path = learner.run.bundle(1)
+    write_manifest(path, 1)
+    chosen = []
+    learner._judge.choose = lambda *told: chosen.append(told[4])
+    staged.promises = [200.0]
+    learner.learn_from(EPISODES[:2], silent)
+    assert chosen == [200.0]
+    manifest = read_manifest(write_manifest(learner.run.bundle(2), 2))
+    report = manifest.report.model_copy(update={"predicted_return": 300.0})
+    again = manifest.model_copy(update={"repeats": 1, "report": report})
+    (learner.run.bundle(2) / MANIFEST).write_text(dump_manifest(again))
+    assert learner._last_promise(2) == [200.0]
+    assert steered(learner, "greedy")._last_promise(2) == []
+    staged.promises, staged.begun[:] = [199.0], []
+    learner.learn_from(EPISODES[:3], silent)
+    assert len(staged.begun) == 1, "300 would be a fall"
+    learner.run.checkpoint(1).unlink()
+    assert learner._last_promise(2) == [], "by an older version: nobody knows"
+
+
+def test_a_bonus_is_not_compared_with_what_was_earned_without_one(learner_of, staged):
+    learner = learner_of(strategy="sombrl", exploration={"validation_episodes": 1, "beta": 1e3})
+    write_manifest(learner.run.bundle(1), 1)
+    chosen = []
+    learner._judge.choose = lambda *told: chosen.append(told[4])
+    path = learner.learn_from(EPISODES[:2], silent)
+    written = learner._exporter.written[f".new_{path.name}"]
+    promised, imagined = written.fields.report.predicted_return, written.imagined
+    of_task = learner.task.rewards(imagined.states[:-1], imagined.actions).sum()
+    assert promised > of_task + 100.0
+    assert chosen == [pytest.approx(of_task, abs=0.1)]
+    assert learner._last_promise(2) == []  # its bundle isn't there
+    write_manifest(path, 2)
+    assert learner._last_promise(2) == chosen
+
+
 def test_a_promise_that_shrinks_a_little_is_taken(learner_of, staged, monkeypatch):
     learner = learner_of()
     monkeypatch.setattr(learner, "_last_promise", lambda episode: [300.0])

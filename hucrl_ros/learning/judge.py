@@ -135,6 +135,7 @@ class Judge(torch.nn.Module):
         path: Path,
         earned: Mapping[int, float],
         bundle_of: Callable[[int], Path],
+        promised: float,
         span: float,
     ) -> None:
         """Let the new bundle fly, or one that flew before, once more.
@@ -149,6 +150,7 @@ class Judge(torch.nn.Module):
             path: What flies.
             earned: Mean return of each bundle that flew, by its episode; the last one last.
             bundle_of: Folder of an episode's bundle.
+            promised: What the new one's search promises of the task's reward, without a bonus.
             span: Largest less least return of the run's episodes.
         """
         manifest = read_manifest(new)
@@ -161,7 +163,6 @@ class Judge(torch.nn.Module):
         no_worse = judged[0].score >= judged[best].score - TOLERANCE * span
         if judged[0].missed <= judged[best].missed and no_worse:
             best = 0
-        promised = manifest.report.predicted_return or 0.0
         if promised - judged[best].mean >= self._settings.least_gain * span:
             best = 0
         logger.info(

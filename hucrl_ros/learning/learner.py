@@ -44,6 +44,7 @@ from hucrl_ros.search import (
     ActorCritic,
     InitialStates,
     SearchResult,
+    Trajectories,
     make_model_rollout,
     make_search,
 )
@@ -61,6 +62,9 @@ FALL = 0.5
 nothing: away from the constraints there is always a little to be had."""
 STRATEGY = "strategy"
 """Key in a checkpoint's metadata: only where it isn't the one of the run's settings."""
+PROMISE = "promise"
+"""Another: what the search promised of the task's reward; only where another bundle may fly than
+the one that it made, or where a bonus is part of what that one promises."""
 START_DRAWS = 8
 """Initial states that are drawn to try policies from."""
 STARTS = 104_729
@@ -88,7 +92,8 @@ class Learner:
         self.config = config
         self.run = run
         # Not the strategy that the run began with: a person chose another one.
-        self._steered = run.config_path.is_file() and config.strategy != run.config.strategy
+        self._strategy = run.config.strategy if run.config_path.is_file() else config.strategy
+        self._steered = config.strategy != self._strategy
         self.task = make_task(config.task, config.action_penalty, run.robot)
         check_combination(config, self.task)
         check_device(config.device)
@@ -194,17 +199,18 @@ class Learner:
             found = self._search(
                 data, known, generator, lambda share: progress("searching", share)
             )
+            promise = self._return_from_task(found.episode)
         searched = time.perf_counter()
         if self._judges and some:
             self._judge.fit(transitions, following)
-        self._save(last)
+        flown = {k: k if each.flown is None else each.flown for k, each in enumerate(episodes)}
+        earned = self._earned(returns, flown) if self._judges and some else {}
+        self._save(last, promise if earned or promise != found.promise else None)
         self.actor_critic.load_state_dict(found.weights)
         report = report_of(self.model, quality, error, found, fitted - began, searched - fitted)
         if episodes:
             log_account(self.task, last, returns, report)
         progress("exporting", 0.0)
-        flown = {k: k if each.flown is None else each.flown for k, each in enumerate(episodes)}
-        earned = self._earned(returns, flown) if self._judges and some else {}
         new = path.with_name(f".new_{path.name}") if earned else path
         self._exporter.write(
             new,
@@ -216,7 +222,8 @@ class Learner:
             # What a difference of returns is worth, the other run's tell, too.
             whole = [each for each in self._prior if each.finished and not each.cut]
             scale = [*returns.values(), *map(self._return_of, whole)]
-            self._judge.choose(new, path, earned, self.run.bundle, max(scale) - min(scale))
+            span = max(scale) - min(scale)
+            self._judge.choose(new, path, earned, self.run.bundle, promise, span)
         return path
 
     def _return_of(self, episode: RecordedEpisode) -> float:
@@ -250,18 +257,33 @@ class Learner:
         return {k: sum(v.values()) / len(v) for k, v in found.items() if not ended[k]}
 
     def _last_promise(self, episode: int) -> list[float]:
-        """Return that the bundle of `episode` promised, if there is one that did.
+        """Return that the search for `episode` promised, if there was one that did.
 
-        One that was learned with another strategy may have promised something else.
+        That is the promise of the episode's bundle, unless an older one flew in it again. A
+        search with another strategy may have promised something else.
         """
         path = self.run.bundle(episode)
         if not path.is_dir():
             return []
-        manifest = read_manifest(path)
+        told, manifest = self._told(self.run.checkpoint(episode - 1)), read_manifest(path)
+        if PROMISE in told:
+            searched = told.get(STRATEGY, self._strategy)
+            return [float(told[PROMISE])] if searched == self.config.strategy else []
         promised = manifest.report.predicted_return
         if promised is None or manifest.strategy != self.config.strategy:
             return []
-        return [promised]
+        return [promised] if manifest.repeats is None else []
+
+    @torch.no_grad()
+    def _return_from_task(self, imagined: Trajectories) -> float:
+        """Mean return of imagined episodes without a bonus, to be compared with what was earned.
+
+        For a strategy without a task it is the bonus.
+        """
+        bonus = self.dynamics.bonus(imagined.states[:-1], imagined.actions)
+        if bonus is None or not self.dynamics.for_task:
+            return imagined.mean_return
+        return imagined.mean_return - float(bonus.sum(dim=0).mean())
 
     def _search(
         self,
@@ -315,16 +337,17 @@ class Learner:
 
         found = search(anew=not settings.warm_start)
         idle = rollout.idle(first)
-        least = rollout.earned(idle).mean_return
-        known = known or [least]
-        span = max(*known, found.promise) - min(*known, least)
+        least = self._return_from_task(rollout.earned(idle))
+        known, promise = known or [least], self._return_from_task(found.episode)
+        span = max(*known, promise) - min(*known, least)
         something = idle.mean_return + NOTHING * span
         # Nothing was paid for constraints in what is known.
-        if found.promise < max(known) - COLLAPSE * span or found.score < something:
+        if promise < max(known) - COLLAPSE * span or found.score < something:
             found = better(found, gentle=False)
+            promise = self._return_from_task(found.episode)
         # Where nothing is paid a gentle search would be another of the same.
         pays = self.dynamics.pays(self.task)
-        fallen = found.score < something or (pays and found.promise < max(known) - FALL * span)
+        fallen = found.score < something or (pays and promise < max(known) - FALL * span)
         if fallen and (self.task.action_penalty > 0 or pays):
             found = better(found, gentle=True)
         return found
@@ -374,18 +397,20 @@ class Learner:
     def _load(self, path: Path, reason: str, other_strategy: bool = False) -> None:
         try:
             weights = load_file(path)
-            if other_strategy or self._steered or self._strategy_in(path) is not None:
+            if other_strategy or self._steered or STRATEGY in self._told(path):
                 weights = self._with_own_policies(weights)
             self._modules.load_state_dict(weights)
         except (SafetensorError, OSError, RuntimeError) as error:
             told = textwrap.shorten(str(error), 200)  # Torch names each weight that differs.
             raise LearningError(f"{path}: {reason}: {told}") from None
 
-    def _strategy_in(self, path: Path) -> str | None:
-        """Strategy that weights were learned with, if a person chose it while the run played."""
+    def _told(self, path: Path) -> dict[str, str]:
+        """What stands beside the weights in a checkpoint."""
+        if not path.is_file():
+            return {}
         with safe_open(path, framework="pt") as file:
             metadata: dict[str, str] = file.metadata() or {}
-        return metadata.get(STRATEGY)
+        return metadata
 
     def _with_own_policies(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """The weights, with untrained ones where another strategy has none, or of another size.
@@ -399,13 +424,15 @@ class Learner:
         }
         return own | {k: v for k, v in weights.items() if not _of_strategy(k)}
 
-    def _save(self, episode: int) -> None:
+    def _save(self, episode: int, promise: float | None) -> None:
         path = self.run.checkpoint(episode)
         temporary = path.with_name(f".{path.name}")
         weights = {k: v.detach().contiguous() for k, v in self._modules.state_dict().items()}
-        about = {STRATEGY: self.config.strategy} if self._steered else None
+        about: dict[str, str] = {STRATEGY: self.config.strategy} if self._steered else {}
+        if promise is not None:
+            about[PROMISE] = repr(promise)
         try:
-            save_file(weights, temporary, about)
+            save_file(weights, temporary, about or None)
         except SafetensorError as error:
             raise LearningError(f"{path}: can't be written: {error}") from None
         temporary.replace(path)
