@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 from own_robots import PENDULUM, write
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny_learning import STEPS, short_episodes, tiny_config  # noqa: F401
 
 from hucrl_ros.cli import main
@@ -191,6 +191,32 @@ def test_a_smaller_effort_limit_is_accepted_and_kept(tmp_path):
     assert read_manifest(run.bundle(0)).effort_limits == (0.5,)
     with pytest.raises(ConfigError, match=r"limit of 0\.5 at 'pendulum_joint', the new run has 1"):
         begun(run.root, tmp_path / "stronger", stick(tmp_path / "c"))
+
+
+def bootstraps(learner):
+    """Of the model's heads and of the judge's."""
+    models = learner.model, learner._judge._dynamics.model
+    return [model.heads.bootstrap(50).tolist() for model in models]
+
+
+def test_heads_that_are_taken_over_keep_their_bootstrap(source, tmp_path):
+    before = bootstraps(Learner(source.config, source))
+    assert bootstraps(Learner(tiny_config(seed=7), RunFolder(tmp_path / "none"))) != before
+    run = begun(source.root, tmp_path / "real", seed=7, episodes=1)
+    assert bootstraps(Learner(run.config, run)) == before
+    train(run.config, run)
+    assert bootstraps(Learner(run.config, run)) == before, "of its own checkpoints"
+    third = begun(run.root, tmp_path / "third", seed=8)
+    assert bootstraps(Learner(third.config, third)) == before
+    forgets = begun(source.root, tmp_path / "new", **{"seed": 7, "model.from_weight": 0.0})
+    learner = Learner(forgets.config, forgets)
+    learner._forget_model()
+    own = bootstraps(Learner(tiny_config(seed=7), RunFolder(tmp_path / "none")))
+    assert bootstraps(learner) == own
+    # By an older version, which drew anew.
+    path = run.checkpoint(0)
+    save_file({k: v.clone() for k, v in weights_of(path).items()}, path)
+    assert bootstraps(Learner(run.config, run)) == own
 
 
 # What is refused, before anything is made

@@ -3,7 +3,7 @@
 import logging
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from hucrl_ros.learning.report import (
 )
 from hucrl_ros.models import (
     EpisodeError,
+    Heads,
     Transitions,
     evaluate_episode,
     fit,
@@ -65,6 +66,9 @@ STRATEGY = "strategy"
 PROMISE = "promise"
 """Another: what the search promised of the task's reward; only where another bundle may fly than
 the one that it made, or where a bonus is part of what that one promises."""
+BOOTSTRAPS = "bootstraps"
+"""Another: the ensembles' `bootstrap_seed`; only where they aren't those of the run's own seed, as
+it began with the heads of another run."""
 START_DRAWS = 8
 """Initial states that are drawn to try policies from."""
 STARTS = 104_729
@@ -116,6 +120,7 @@ class Learner:
             {"step": self.dynamics, "actors": self.actor_critic, "judge": self._judge}
         )
         self._untrained = {k: v.clone() for k, v in self._modules.state_dict().items()}
+        self._own = self._first_bootstraps = _bootstraps(self._modules)
         self._exporter = BundleExporter(
             self.task,
             self.dynamics,
@@ -129,8 +134,15 @@ class Learner:
         inherited = prior_weights(run)
         if inherited is not None:
             # What was taught for a task may be explored from.
-            other = RunFolder(run.prior).config.strategy != config.strategy
-            self._load(inherited, "model or layers aren't those of the run that it is of", other)
+            other = RunFolder(run.prior).config
+            self._load(
+                inherited,
+                "model or layers aren't those of the run that it is of",
+                other.strategy != config.strategy,
+            )
+            if BOOTSTRAPS not in self._told(inherited):
+                self._take_bootstraps(self._bootstraps_of(other))
+            self._first_bootstraps = _bootstraps(self._modules)
             self._initial = {k: v.clone() for k, v in self._modules.state_dict().items()}
         self._recorded: list[RecordedEpisode] = []
         kept = run.newest_checkpoint()
@@ -239,6 +251,7 @@ class Learner:
         if self._initial is not self._untrained:
             models = {k: v for k, v in self._untrained.items() if not k.startswith("actors.")}
             self._modules.load_state_dict(models, strict=False)
+            self._take_bootstraps(self._own)
 
     def _earned(self, returns: Mapping[int, float], flown: Mapping[int, int]) -> dict[int, float]:
         """Mean return of each bundle by the episode that it was made for; the last one last.
@@ -391,18 +404,34 @@ class Learner:
             if self._learned_episode(episode + 1) >= 1:
                 logger.warning("%s is missing: learning starts at untrained weights", path)
             self._modules.load_state_dict(self._initial)
+            self._take_bootstraps(self._first_bootstraps)
             return
         self._load(path, "not this run's weights, or of another version of this program")
 
     def _load(self, path: Path, reason: str, other_strategy: bool = False) -> None:
         try:
             weights = load_file(path)
-            if other_strategy or self._steered or STRATEGY in self._told(path):
+            told = self._told(path)
+            if other_strategy or self._steered or STRATEGY in told:
                 weights = self._with_own_policies(weights)
             self._modules.load_state_dict(weights)
+            seeds = told.get(BOOTSTRAPS)
+            self._take_bootstraps(self._own if seeds is None else map(int, seeds.split()))
         except (SafetensorError, OSError, RuntimeError) as error:
-            told = textwrap.shorten(str(error), 200)  # Torch names each weight that differs.
-            raise LearningError(f"{path}: {reason}: {told}") from None
+            words = textwrap.shorten(str(error), 200)  # Torch names each weight that differs.
+            raise LearningError(f"{path}: {reason}: {words}") from None
+
+    def _bootstraps_of(self, config: Config) -> list[int]:
+        """Those of a run with such settings that has begun with none."""
+        if not self._own:
+            return []
+        generator = torch.Generator().manual_seed(config.seed)
+        model = make_model(self.task, config.model, generator)
+        return [*_bootstraps(model), *_bootstraps(Judge(self.task, config, self.first))]
+
+    def _take_bootstraps(self, seeds: Iterable[int]) -> None:
+        for heads, seed in zip(_heads(self._modules), seeds, strict=True):
+            heads.bootstrap_seed = seed
 
     def _told(self, path: Path) -> dict[str, str]:
         """What stands beside the weights in a checkpoint."""
@@ -429,6 +458,8 @@ class Learner:
         temporary = path.with_name(f".{path.name}")
         weights = {k: v.detach().contiguous() for k, v in self._modules.state_dict().items()}
         about: dict[str, str] = {STRATEGY: self.config.strategy} if self._steered else {}
+        if _bootstraps(self._modules) != self._own:
+            about[BOOTSTRAPS] = " ".join(map(str, _bootstraps(self._modules)))
         if promise is not None:
             about[PROMISE] = repr(promise)
         try:
@@ -458,6 +489,15 @@ class Learner:
             versions=installed_versions(),
             revision=revision(),
         )
+
+
+def _heads(module: torch.nn.Module) -> list[Heads]:
+    return [each for each in module.modules() if isinstance(each, Heads)]
+
+
+def _bootstraps(module: torch.nn.Module) -> list[int]:
+    """Seeds of the bootstraps of all ensembles in it."""
+    return [heads.bootstrap_seed for heads in _heads(module)]
 
 
 def _of_strategy(name: str) -> bool:

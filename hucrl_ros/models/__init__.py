@@ -9,7 +9,7 @@ import torch
 from hucrl_ros.config.plugins import load
 from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.models.base import DynamicsModel, Prediction, Sampled, Transitions
-from hucrl_ros.models.ensemble import DeterministicEnsemble, Ensemble
+from hucrl_ros.models.ensemble import DeterministicEnsemble, Ensemble, Heads
 from hucrl_ros.models.fit import (
     EpisodeError,
     FitReport,
@@ -73,6 +73,7 @@ __all__ = [
     "Ensemble",
     "EpisodeError",
     "FitReport",
+    "Heads",
     "Prediction",
     "Quality",
     "Sampled",

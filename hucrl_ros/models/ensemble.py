@@ -56,7 +56,9 @@ class Heads(nn.Module):
                 uniform = torch.rand(shape, generator=generator)
                 parameters.append(nn.Parameter(bound * (2.0 * uniform - 1.0)))
         self.register_buffer("choice", torch.eye(settings.heads)[0])
-        self._bootstrap_seed = int(torch.randint(2**31, (), generator=generator))
+        self.bootstrap_seed = int(torch.randint(2**31, (), generator=generator))
+        """Of the transitions' weights. It belongs to heads that were learned with it: whoever
+        takes these over takes it as well, or they would see what they were denied."""
         if settings.prior_scale:
             self._add_prior(means, generator)
 
@@ -123,7 +125,7 @@ class Heads(nn.Module):
         """Weight of each transition for each head, `(heads, count)`; more of them change none."""
         weights = torch.ones(count, self._settings.heads, device="cpu")
         if self._settings.bootstrap:
-            own = torch.Generator("cpu").manual_seed(self._bootstrap_seed)
+            own = torch.Generator("cpu").manual_seed(self.bootstrap_seed)
             weights = torch.poisson(weights, generator=own)
         return weights.T
 
