@@ -467,19 +467,21 @@ def test_while_somebody_stops_the_robot_nothing_moves(how, tmp_path):
     assert held == 1 and len(stage.ledger.episodes) == 1
 
 
-def test_stopped_during_a_reset_the_episode_begins_after_another_one(stage):
-    call, stops = stage.robot.call, [True]
+@pytest.mark.parametrize("how", ["stopped", "paused"])
+def test_held_back_during_a_reset_the_episode_begins_after_another_one(how, stage):
+    whose = stage.robot if how == "stopped" else stage.steering
+    call, wishes = stage.robot.call, [True]
 
-    def stopping(client, request):
-        if client == "reset" and stops:
-            stage.robot.stopped = stops.pop()
+    def holding_back(client, request):
+        if client == "reset" and wishes:
+            setattr(whose, how, wishes.pop())
         return call(client, request)
 
-    stage.robot.call = stopping
+    stage.robot.call = holding_back
     for wait in stage.protocol.script():
-        if stage.progress.phase is Phase.HELD:
+        if stage.progress.phase in (Phase.HELD, Phase.PAUSED):
             assert stage.robot.log.count("activate") == 0
-            stage.robot.stopped = False
+            setattr(whose, how, False)
         assert wait.ready()
     assert stage.robot.log[2:6] == ["record True", "reset", "record True", "reset"]
     assert len(stage.ledger.episodes) == 2
@@ -531,23 +533,6 @@ def test_a_stop_that_reached_the_supervisor_alone_stops_the_controller(lasts, st
     assert len(stage.ledger.episodes) == 2
     notes = [n for n in read_summary(stage.run.summary).events if "stopped on the topic" in n]
     assert len(notes) == 4
-
-
-def test_paused_during_a_reset_the_episode_begins_after_another_one(stage):
-    call, pauses = stage.robot.call, [True]
-
-    def pausing(client, request):
-        if client == "reset" and pauses:
-            stage.steering.paused = pauses.pop()
-        return call(client, request)
-
-    stage.robot.call = pausing
-    for wait in stage.protocol.script():
-        if stage.progress.phase is Phase.PAUSED:
-            assert stage.robot.log.count("activate") == 0
-            stage.steering.paused = False
-        assert wait.ready()
-    assert stage.robot.log[2:6] == ["record True", "reset", "record True", "reset"]
 
 
 def test_a_controller_that_was_stopped_before_it_began_is_asked_again_later(stage):
