@@ -391,13 +391,17 @@ def test_bag_without_a_tick_is_refused(tmp_path):
         read_episode(tmp_path / "bag", SPEC, 400)
 
 
-@pytest.mark.parametrize("clocked", [False, True])
-def test_an_episode_whose_first_joint_state_made_no_sense_begins_at_the_next(clocked, tmp_path):
+@pytest.mark.parametrize(
+    ("clocked", "recorded"), [(False, True), (True, True), (True, False)], ids=str
+)
+def test_an_episode_that_lacks_its_first_state_begins_at_the_next(clocked, recorded, tmp_path):
+    """It made no sense; or, of a driver that sends as best it can, the recorder missed it."""
     recording = Recording(tmp_path / "bag")
     for k in range(6):
         stamp = START_NS + k * PERIOD_NS
         place = np.nan if k == 0 else float(k)
-        recording.add(JOINT_STATES, joint_state(stamp, [place], [-place], [0.1 * k]))
+        if k or recorded:
+            recording.add(JOINT_STATES, joint_state(stamp, [place], [-place], [0.1 * k]))
         if k < 5:
             recording.add(COMMANDS, floats([0.1 * (k + 1)]))
             recording.add(TICKS, tick(stamp, k, [0.1 * (k + 1)]))
@@ -406,7 +410,10 @@ def test_an_episode_whose_first_joint_state_made_no_sense_begins_at_the_next(clo
     episode = read_episode(tmp_path / "bag", SPEC, 400, config)
     np.testing.assert_allclose(episode.states[:5, 0], [1, 2, 3, 4, 5])
     assert len(episode.ticks) == 5
-    assert any(event.startswith("0.0000 s: ") for event in episode.events)
+    assert any(event.startswith("0.0000 s: ") for event in episode.events) == recorded
+    assert "the first tick's joint state is missing; the episode begins 12.5 ms later" in " ".join(
+        episode.events
+    )
 
 
 def test_first_tick_without_its_joint_state_is_refused(tmp_path):

@@ -130,7 +130,6 @@ class Homes(Subject):
     def again(self, node):
         if node._answer is None:
             node._active = node._stopped = False
-            node._limits = {}
             self.ready(node)
 
 

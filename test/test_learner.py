@@ -603,7 +603,8 @@ def test_the_log_names_the_episode_that_was_learned_from(learner_of, caplog):
     learned(learner, 1)
     learner.learn_from([EPISODES[0], cut], silent)
     learner.learn_from([EPISODES[0], cut, EPISODES[2]], silent)
-    lines = [message.partition(", regret")[0] for message in caplog.messages]
+    said = [r.message for r in caplog.records if r.name == "hucrl_ros.learning.report"]
+    lines = [message.partition(", regret")[0] for message in said]
     first, last = (learner._return_of(EPISODES[k]) for k in (0, 2))
     assert lines == [
         f"episode 0: return {first:.1f}",

@@ -235,9 +235,12 @@ def _read_episode(
     poses = decode_poses(heard[OBJECT_POSE], heard[GOAL])
     count, driver = (math.inf, clocked.driver) if clocked else (steps + 1, None)
     samples, refused = decode_states(heard[JOINT_STATES], poses, spec, start_ns, count, driver)
-    # One that made no sense was answered all the same, and the episode went on.
-    late = samples and samples[0].stamp_ns != start_ns and _heard_at(start_ns, heard[JOINT_STATES])
-    if not samples or (samples[0].stamp_ns != start_ns and not late):
+    first_ns = samples[0].stamp_ns if samples else None
+    # One that made no sense was answered all the same, and the episode went on; a driver that
+    # sends as best it can may have told the controller alone.
+    may_lack = clocked is not None or _heard_at(start_ns, heard[JOINT_STATES])
+    latest_ns = int(ticks["stamp_ns"][-1]) if may_lack else start_ns
+    if first_ns is None or first_ns > latest_ns:
         reason = f" ({refused[0]})" if refused else ""
         raise BagError(
             f"{path}: no usable joint state with the first tick's stamp "
@@ -259,6 +262,7 @@ def _read_episode(
     rough = clocked is not None and clocked.driver.velocity == "measured"
     events = [
         *drifted,
+        *([] if first_ns == start_ns else [_begins_late(first_ns - start_ns)]),
         *(_rough_velocities(course, spec) if rough else []),
         *decode_trips(_select(contents.messages, TRIPPED)),
         *refused,
@@ -294,6 +298,12 @@ def told_setup(raw: RawMessage) -> dict[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) else None
+
+
+def _begins_late(late_ns: int) -> str:
+    return (
+        f"the first tick's joint state is missing; the episode begins {late_ns / 1e6:.1f} ms later"
+    )
 
 
 def _cut(reached: int, steps: int, surprise: float) -> str:
