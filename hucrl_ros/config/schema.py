@@ -251,6 +251,18 @@ class SearchSettings(Settings):
     """Rounds between two trials of the policies for a whole imagined episode [1]."""
 
 
+class TeachSettings(Settings):
+    """What `hucrl teach` searches by in place of `search`: it has time, and doesn't explore."""
+
+    algorithm: Annotated[
+        SerializeAsAny[Literal["same"] | SearchName],
+        plugins.names_of("searches", ("same", *get_args(SearchName))),
+    ] = "same"
+    """As `search.algorithm`; `same`: that one."""
+    iterations: int = Field(600, ge=1)
+    """As `search.iterations` [1]."""
+
+
 class PlannerSettings(Settings):
     """Planning in the control tick."""
 
@@ -491,6 +503,7 @@ class Config(Settings):
     model: ModelSettings = ModelSettings()
     exploration: ExplorationSettings = ExplorationSettings()
     search: SearchSettings = SearchSettings()
+    teach: TeachSettings = TeachSettings()
     planner: PlannerSettings = PlannerSettings()
     safety: SafetySettings = SafetySettings()
     control: ControlSettings = ControlSettings()

@@ -272,7 +272,8 @@ def _check_choices(task: str, config: Config) -> None:
 def taught_run(source: RunFolder, options: RunOptions) -> RunFolder:
     """A new run's folder `options.out` with copies of all finished bags of `source`.
 
-    To its learner all of them are random episodes: no bundle of it played them.
+    To its learner all of them are random episodes: no bundle of it played them. It searches by
+    `teach`, where `options` don't say `search` itself.
 
     Raises:
         ConfigError: a setting is wrong, or the task has another robot than the run.
@@ -283,8 +284,12 @@ def taught_run(source: RunFolder, options: RunOptions) -> RunFolder:
     count, stored = source.finished_episodes(), source.config
     if not count:
         raise RunError(f"{source.root}: holds no finished episode to learn from")
+    teach = asked_config(options).teach
+    longer: dict[str, Any] = {"search.iterations": teach.iterations}
+    if teach.algorithm != "same":
+        longer["search.algorithm"] = teach.algorithm
     of_bags = {"episodes": count, "exploration.random_episodes": count}
-    options = replace(options, overrides={**options.overrides, **of_bags})
+    options = replace(options, overrides={**longer, **options.overrides, **of_bags})
     asked = asked_run(options)
     theirs, ours = asked.described.robot.spec, describe(stored.task, source.robot).robot.spec
     if theirs != ours:
