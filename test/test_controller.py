@@ -1,6 +1,7 @@
 """The controller as a process of its own, over real DDS."""
 
 import math
+import os
 import shutil
 import signal
 import time
@@ -251,6 +252,15 @@ def test_bundles_are_swapped_without_losing_a_tick(active, bundles):
     assert bench.wait(lambda: len(bench.ticks) == STEPS)
     assert [tick.step for tick in bench.ticks] == list(range(STEPS))
     assert bench.health("controller")["bundle"] == str(bundles[1])
+
+
+def test_the_name_of_a_bundle_says_the_same_in_every_folder(active, bundles):
+    """The watchdog may work in another one than the controller."""
+    bench, _ = active
+    bench.bundles.clear()
+    relative = os.path.relpath(bundles[1])
+    bench.offer(relative)
+    assert bench.wait(lambda: bench.bundles == [str(Path.cwd() / relative)]), bench.bundles
 
 
 def test_a_refused_bundle_is_named_and_the_old_one_stays(active, bundles, tmp_path):

@@ -1,6 +1,8 @@
 """A run that begins with the policies and episodes of another one: `--from RUN`."""
 
 import copy
+import errno
+import os
 import shutil
 
 import pytest
@@ -257,6 +259,34 @@ def test_without_another_run_somebody_has_to_move_the_robot(tmp_path):
     run = RunFolder.create(tmp_path / "run", tiny_config(exploration={"random_episodes": 0}))
     with pytest.raises(ConfigError, match="random_episodes = 0"):
         Learner(run.config, run)
+
+
+@pytest.mark.parametrize("begin", ["from", "teach"])
+def test_a_beginning_that_a_full_disk_interrupts_can_be_made_again(
+    begin, source, tmp_path, monkeypatch
+):
+    def make():
+        if begin == "from":
+            return begun(source.root, tmp_path / "new")
+        return taught_run(source, RunOptions("pendulum", None, tiny(), tmp_path / "new"))
+
+    copied = []
+
+    def copy(*names, **how):
+        if copied:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(names[1]))
+        copied.append(copytree(*names, **how))
+
+    copytree = shutil.copytree
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "copytree", copy)
+        with pytest.raises(RunError, match="No space left"):
+            make()
+    assert copied, "it had begun"
+    assert not (tmp_path / "new" / "config.yaml").exists(), "it isn't a run"
+    run = make()
+    kept = RunFolder(run.prior) if begin == "from" else run
+    assert kept.finished_episodes() == 2
 
 
 def test_a_resumed_run_begins_with_no_other(source, tmp_path):

@@ -352,6 +352,13 @@ def test_an_outage_in_each_try_ends_the_run(stage):
     assert stage.run.finished_episodes() == 0
 
 
+def test_a_stop_is_no_outage_too_many(stage):
+    outages = ["outage: no new joint state for 512 ms"] * protocol.REPLAYS
+    stage.robot.early_ends = [*outages, "outage: stopped on the topic '/stop'", ""]
+    stage.play()
+    assert len(stage.ledger.episodes) == 2
+
+
 def test_an_episode_that_ended_by_a_surprise_counts_as_far_as_it_went(stage):
     stage.robot.early_ends = ["surprise: velocity of joint 'hinge' was 6.1 off", ""]
     stage.play()
@@ -487,14 +494,16 @@ def test_held_back_during_a_reset_the_episode_begins_after_another_one(how, stag
     assert len(stage.ledger.episodes) == 2
 
 
-def test_who_stops_a_motion_to_the_start_has_it_made_again(tmp_path):
+@pytest.mark.parametrize("heard", [True, False])
+def test_who_stops_a_motion_to_the_start_has_it_made_again(heard, tmp_path):
+    """Also where the answer of homing comes before the message that stopped it."""
     stage = robots_stage(tmp_path, "home")
     stage.robot.refused["home"] = "stopped on the topic '/stop'"
     call = stage.robot.call
 
     def stopping(client, request):
         if client == "home" and stage.robot.refused:
-            stage.robot.stopped = True
+            stage.robot.stopped = heard
             answer = call(client, request)
             del stage.robot.refused["home"]
             return answer

@@ -173,6 +173,15 @@ def test_the_control_loop_and_its_planning_stay_on_the_processors_that_are_wishe
     assert set(calls.values()) == {(1,)}
 
 
+def test_what_loads_stays_off_the_loops_processors_where_there_are_others(monkeypatch):
+    calls = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda thread: {0, 1, 2})
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *words: calls.append(words))
+    realtime.leave_processors((1, 2))
+    realtime.leave_processors((0, 1, 2))
+    assert calls == [(0, {0})]
+
+
 def test_without_a_wish_all_processors_are_used(monkeypatch):
     monkeypatch.delattr(os, "sched_setaffinity")
     assert realtime.set_processors(())

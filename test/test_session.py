@@ -16,6 +16,7 @@ from waiting import PATIENCE
 
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run import session
+from hucrl_ros.run.processes import GAVE_UP
 from hucrl_ros.run.session import LARGEST_DOMAIN, Domain, Session, node_environment, wished_domain
 from hucrl_ros.run.summary import Summary, read_summary, write_summary
 
@@ -67,7 +68,7 @@ def test_a_supervisor_that_has_finished_ends_the_session(play, run):
 def test_the_supervisors_event_is_the_error_and_says_how_to_go_on(play, run, monkeypatch):
     monkeypatch.chdir(run.root.parent)
     with pytest.raises(RunError) as caught:
-        play("note('learner: loss is nan'); sys.exit(1)")
+        play(f"note('learner: loss is nan'); sys.exit({GAVE_UP})")
     assert str(caught.value) == (
         "learner: loss is nan; continue with: hucrl up pendulum --out run --resume"
     )
@@ -93,6 +94,21 @@ def test_a_supervisor_that_could_not_speak_is_quoted_from_its_log(play, run):
     )
 
 
+@pytest.mark.parametrize(
+    ("end", "line"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "supervisor was killed by signal 9 (SIGKILL)"),
+        (FAIL, "supervisor ended with exit code 2: no such robot"),
+    ],
+)
+def test_an_event_before_the_supervisor_was_lost_is_not_the_reason(end, line, play, run):
+    event = "episode 3, step 120: by a person: pause of the supervisor = True"
+    with pytest.raises(RunError) as caught:
+        play(f"note({event!r}); {end}")
+    assert str(caught.value).startswith(line)
+    assert read_summary(run.summary).events[-2:] == (event, line)
+
+
 def test_a_supervisor_that_somebody_else_stops_has_not_finished(play, run):
     with pytest.raises(RunError, match="episode 1, step 3: stopped on request; continue with"):
         play("note('episode 1, step 3: stopped on request')")
@@ -100,7 +116,8 @@ def test_a_supervisor_that_somebody_else_stops_has_not_finished(play, run):
 
 def test_the_supervisor_is_told_of_a_lost_node_and_has_the_last_word(play, run):
     with pytest.raises(RunError, match="step 3: controller was killed by signal 9"):
-        play("note('step 3: ' + sys.stdin.readline().strip()); sys.exit(1)", controller=DIE)
+        code = f"note('step 3: ' + sys.stdin.readline().strip()); sys.exit({GAVE_UP})"
+        play(code, controller=DIE)
     assert read_summary(run.summary).events[-1] == (
         "step 3: controller was killed by signal 9 (SIGKILL)"
     )

@@ -114,16 +114,26 @@ def _known_keys(schema: type[BaseModel], location: tuple[int | str, ...]) -> lis
 def write_atomically(path: Path, text: str) -> None:
     """Write a file so that a reader sees the old or the new text, never a part of it.
 
+    Nor does one after a power cut.
+
     Raises:
         OSError: it can't be written; what was there stays, and nothing half-written does.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(text)
+        to_disk(temporary)
         temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def to_disk(*paths: Path) -> None:
+    """Wait until the disk holds files: renamed sooner, they may be empty after a power cut."""
+    for path in paths:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 COMMAND_LINE = "command line"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 from torch import Tensor, nn
 
+from hucrl_ros.config.files import to_disk
 from hucrl_ros.controller.bundle import IMAGINED, PARITY, ImaginedEpisode, load_bundle
 from hucrl_ros.controller.engines.networks import NETWORKS, to_arrays
 from hucrl_ros.controller.manifest import (
@@ -223,6 +224,7 @@ class BundleExporter:
             (temporary / MANIFEST).write_text(dump_manifest(manifest), encoding="utf-8")
             sign_for_run(temporary, self._key)
             load_bundle(temporary, self._task.spec)
+            to_disk(*temporary.iterdir())
             if path.exists():
                 shutil.rmtree(path)
             temporary.rename(path)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hucrl_ros.config.files import write_atomically
+from hucrl_ros.config.files import to_disk, write_atomically
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import load_bundle
@@ -189,5 +189,6 @@ class Judge(torch.nn.Module):
         manifest = manifest.model_copy(update={"report": report.model_copy(update=found)})
         write_atomically(new / MANIFEST, dump_manifest(manifest))
         sign_for_run(new, self._key)
+        to_disk(*new.iterdir())
         shutil.rmtree(path, ignore_errors=True)
         new.rename(path)

@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from hucrl_ros.config.files import to_disk
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import BundleFields, LearningReport, read_manifest
 from hucrl_ros.errors import LearningError
@@ -464,7 +465,8 @@ class Learner:
             about[PROMISE] = repr(promise)
         try:
             save_file(weights, temporary, about or None)
-        except SafetensorError as error:
+            to_disk(temporary)
+        except (SafetensorError, OSError) as error:
             raise LearningError(f"{path}: can't be written: {error}") from None
         temporary.replace(path)
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -145,13 +146,14 @@ class BundleSlot:
             liveness: By which the watchdog is told.
         """
         self.name = ""
-        """Path of the bundle in use."""
+        """Path of the bundle in use, from the root: the watchdog may work in another folder."""
         self._node = node
         self._config = config
         self._admission = admission
         self._planning, self._poses = planning, poses
         self._examiner = Examiner(trust, config.control, config.mode == "lockstep")
         self._loader: BundleLoader = BundleLoader(self._prepare, self._examiner.cancel)
+        self._loader.begin(partial(realtime.leave_processors, config.control.cpus))
         self._ready: Outcome | None = None
         self._echo = ToldPublisher(node, String, topics.LOADED_BUNDLE, LATCHED, liveness)
         self._subscription: Subscription[String] | None = None
@@ -175,7 +177,7 @@ class BundleSlot:
 
     def load_now(self, path: str) -> bool:
         """Load before this returns; False if the bundle was refused."""
-        self._ready = self._loader.load_now(Path(path))
+        self._ready = self._loader.load_now(Path(path).absolute())
         if self._ready.loaded is None:
             self.take()
             return False
@@ -211,7 +213,7 @@ class BundleSlot:
         self._examiner.close()
 
     def _on_bundle(self, message: String) -> None:
-        self._loader.request(Path(message.data))
+        self._loader.request(Path(message.data).absolute())
 
     def _prepare(self, path: Path) -> ControlLoop:
         config = self._config

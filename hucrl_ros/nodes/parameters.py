@@ -23,7 +23,6 @@ OWN = {
     "run": "Folder of the run; its settings hold where no parameter says otherwise.",
     "robot": "YAML of the robot, or a task's name: what bundles are compared with, and settings.",
     "bundle": "What to load when the node is configured.",
-    "command_delay": "In real time, commands act so much later than they come [s].",
     "threads": "Threads that torch may use [1].",
     "parent_reports": "A parent process tells of lost nodes; only for `hucrl up`.",
 }

@@ -187,9 +187,9 @@ class Protocol:
             if failure.startswith(SURPRISE):
                 self._ledger.note(f"{self.place}: {failure}")
                 break
-            if not failure.startswith(OUTAGE) or replays == REPLAYS:
+            replays += STOPPED not in failure  # else somebody wished it, and lets it go on
+            if not failure.startswith(OUTAGE) or replays > REPLAYS:
                 raise RunError(self._stopped_early())
-            replays += STOPPED not in failure  # somebody wished it, and lets it go on
             self._ledger.note(f"{self.place}: {failure}; playing the episode again")
         if not failure:  # else it has deactivated itself
             yield from self._change_state(Transition.TRANSITION_DEACTIVATE)

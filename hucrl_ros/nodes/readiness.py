@@ -8,6 +8,7 @@ from std_srvs.srv import Trigger
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.controller.timing import STOPPED
 from hucrl_ros.errors import BundleError, HucrlError, RunError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.node_clients import NodeClients
@@ -144,7 +145,8 @@ class Readiness:
         """
         how, stops = reset_of(self._config), self._clients.stops
         away = (yield from self._home()) if how == "home" else ""
-        if how == "home" and self._clients.stops > stops:
+        # Its answer may come before the message that stopped it.
+        if how == "home" and (self._clients.stops > stops or STOPPED in away):
             return False
         if away:
             self._ledger.note(f"{self._where()}: homing: {away}; a person has to do it")

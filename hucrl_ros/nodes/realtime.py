@@ -161,6 +161,13 @@ def set_processors(cpus: Sequence[int]) -> bool:
     return error is None
 
 
+def leave_processors(cpus: Sequence[int]) -> None:
+    """Keep the calling thread, and what it starts from now on, off `cpus`, if others are left."""
+    others = os.sched_getaffinity(0) - set(cpus)
+    if others:
+        os.sched_setaffinity(0, others)
+
+
 def lock_memory() -> bool:
     """Keep this process's memory from being paged out: what it uses now, and what it will use.
 

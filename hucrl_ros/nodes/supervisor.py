@@ -34,7 +34,7 @@ from hucrl_ros.nodes.wishes import HeardWishes
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.judged_task import BundledTask, JudgedTask
 from hucrl_ros.run.live_view import make_view
-from hucrl_ros.run.processes import PERSON_IS_READY, STOPPED
+from hucrl_ros.run.processes import GAVE_UP, PERSON_IS_READY, STOPPED
 from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress
 from hucrl_ros.run.summary_writer import Ledger
 
@@ -132,7 +132,9 @@ class Supervisor(Node):
     def close(self) -> None:
         """Leave the summary and the terminal in order."""
         if self.exit_code is None:
-            self._note_or_say(f"{self._protocol.place}: {STOPPED}")
+            # `ros2 launch` stops it where the controller was lost, which the watchdog has told.
+            trip = f"watchdog: {self._others.trip}; " if self._others.trip else ""
+            self._note_or_say(f"{self._protocol.place}: {trip}{STOPPED}")
             self._progress.enter(Phase.STOPPED)
         self._show()
         self._view.close()
@@ -251,15 +253,19 @@ class Supervisor(Node):
             if trip and not trip.endswith(SENDING):
                 said = f"watchdog: {trip}"
             self._reason += f"; {said}"
-        self.exit_code = 1
-        self._note_or_say(self._reason)
+        self.exit_code = GAVE_UP if self._note_or_say(self._reason) else 1
 
-    def _note_or_say(self, line: str) -> None:
-        """The last word; where there is no room for it, whoever reads the log finds it there."""
+    def _note_or_say(self, line: str) -> bool:
+        """The last word; where there is no room for it, whoever reads the log finds it there.
+
+        Returns whether it is in the summary.
+        """
         try:
             self._ledger.note(line)
         except RunError:
             sys.stderr.write(line + "\n")
+            return False
+        return True
 
     # Messages
 

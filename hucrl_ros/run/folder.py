@@ -3,7 +3,7 @@
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -61,14 +61,19 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, root: Path, config: Config, described: Description | None = None
+        cls,
+        root: Path,
+        config: Config,
+        described: Description | None = None,
+        fill: Callable[["RunFolder"], None] = lambda run: None,
     ) -> "RunFolder":
-        """Make a new run's folder and store its settings.
+        """Make a new run's folder and store its settings, which make it a run, last.
 
         Args:
             root: The folder.
             config: The settings.
             described: The complete description of its task, which the run keeps a copy of.
+            fill: Puts into it what it can't go on without.
 
         Raises:
             RunError: a run lies there already.
@@ -80,6 +85,7 @@ class RunFolder:
             folder.mkdir(parents=True, exist_ok=True)
         if described is not None:
             store_description(described, run.robot)
+        fill(run)
         write_atomically(run.config_path, dump_config(config))
         return run
 

@@ -5,9 +5,10 @@
 
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -127,26 +128,25 @@ def prepare_run(options: RunOptions) -> RunFolder:
         if not is_description(options.task):
             _check_choices(options.task, asked.config)
         _check_device(asked.config)
-    run = created_run(options, asked)
     if source is not None:
-        keep_prior(source, run)
-    return run
+        return created_run(options, asked, partial(keep_prior, source))
+    return created_run(options, asked)
 
 
-def created_run(options: RunOptions, asked: AskedRun) -> RunFolder:
-    """The folder of a new run.
+def created_run(
+    options: RunOptions, asked: AskedRun, fill: Callable[[RunFolder], None] = lambda run: None
+) -> RunFolder:
+    """The folder of a new run, in which `fill` puts what it can't go on without.
 
     Raises:
         RunError: a run lies there already, or none can be made.
     """
-    return _created(options.out or _new_folder(asked.config, options.prefix), asked)
-
-
-def _created(folder: Path, asked: AskedRun) -> RunFolder:
+    folder = options.out or _new_folder(asked.config, options.prefix)
     try:
-        return RunFolder.create(folder, asked.config, asked.described)
+        return RunFolder.create(folder, asked.config, asked.described, fill)
     except OSError as error:
-        raise RunError(f"{folder}: can't make a run there: {error.strerror}") from None
+        reason = error.strerror or shortened(error)
+        raise RunError(f"{folder}: can't make a run there: {reason}") from None
 
 
 def asked_run(options: RunOptions) -> AskedRun:
@@ -297,10 +297,12 @@ def taught_run(source: RunFolder, options: RunOptions) -> RunFolder:
             f"{options.task}: its robot {theirs.name!r} differs from {ours.name!r}, that of "
             f"{source.root}: joints, limits, period and what is observed must be the same"
         )
-    run = created_run(options, asked)
-    for index in range(count):
-        shutil.copytree(source.bag(index), run.bag(index))
-    return run
+
+    def copy_bags(run: RunFolder) -> None:
+        for index in range(count):  # Some may be there, if that was interrupted before.
+            shutil.copytree(source.bag(index), run.bag(index), dirs_exist_ok=True)
+
+    return created_run(options, asked, copy_bags)
 
 
 def heard_with(

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from hucrl_ros.config.task_file import Description
-from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.errors import ConfigError, RunError, shortened
 from hucrl_ros.run.folder import RunFolder
 
 
@@ -82,8 +82,9 @@ def keep_prior(source: RunFolder, run: RunFolder) -> None:
             shutil.copyfile(source.checkpoint(newest), kept.checkpoint(newest))
         if source.prior.is_dir():
             shutil.copytree(source.prior, kept.prior)
+        shutil.rmtree(run.prior, ignore_errors=True)  # of a beginning that was interrupted
         unfinished.rename(run.prior)
     except OSError as error:
-        raise RunError(
-            f"--from {source.root}: can't copy {error.filename}: {error.strerror}"
-        ) from None
+        # Of several files there is a list.
+        what = f"{error.filename}: {error.strerror}" if error.strerror else shortened(error)
+        raise RunError(f"--from {source.root}: can't copy {what}") from None

@@ -24,6 +24,8 @@ PERSON_IS_READY = "a person is ready"
 """A line to the supervisor, where others name a process that was lost."""
 STOPPED = "stopped on request"
 """End of the supervisor's last event where somebody has stopped it."""
+GAVE_UP = 3
+"""Exit code of a supervisor whose last event in `summary.json` says why the run can't go on."""
 _PR_SET_PDEATHSIG = 1
 _TAIL_BYTES = 4096
 _NO_ROOM = 2**16

@@ -18,7 +18,7 @@ import hucrl_ros
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import CONTROLLER, SUPERVISOR, learning_graph
-from hucrl_ros.run.processes import PERSON_IS_READY, STOPPED, Exit, ProcessGroup
+from hucrl_ros.run.processes import GAVE_UP, PERSON_IS_READY, STOPPED, Exit, ProcessGroup
 from hucrl_ros.run.remote.contract import LISTEN
 from hucrl_ros.run.summary import Summary, read_summary, write_summary
 
@@ -204,7 +204,7 @@ class Session:
         return lost
 
     def _failure(self, ended: list[Exit], before: Summary | None) -> str | None:
-        """One line on why the run can't go on: the supervisor's last event, if it wrote one."""
+        """One line on why the run can't go on: the supervisor's last event, if it is that."""
         known = len(before.events) if before else 0
         now = _stored_summary(self._run)
         told = now.events[-1] if now and len(now.events) > known else ""
@@ -212,7 +212,9 @@ class Session:
         done = [(exit_.name, exit_.code) for exit_ in ended] == [(SUPERVISOR, 0)]
         if done and not told.endswith(STOPPED):
             return None
-        if told:
+        # The last event of one that was killed, or hangs, is about something else.
+        spoke = any((exit_.name, exit_.code) == (SUPERVISOR, GAVE_UP) for exit_ in ended)
+        if told and (done or spoke):
             return told
         return "; ".join(exit_.description for exit_ in ended)
 
