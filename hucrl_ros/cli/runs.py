@@ -180,7 +180,8 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     if not run_folder.config.exploration.validation_episodes and newest.is_dir():
         print(
             f"newest   {root}/bundles/{newest.name}, which has learned from all episodes, and has "
-            "played none; where each has another goal a best return says little"
+            f"played none; where each has another goal a best return says little; "
+            f"`hucrl teach {root} --out DIR` learns once more from them, without exploring"
         )
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
     player = "" if best.bundle is None else f", by {root}/{best.bundle}"
