@@ -48,6 +48,8 @@ BROKEN = {
     "python": ("a: !!python/name:os.system ''", "could not determine a constructor"),
     "list": ("[1]: 2", "found unhashable key"),
     "two": ("a: 1\n---\na: 2", "expected a single document"),
+    "twice": ("a: 1\nb: 2\n'a': 3", "line 3: key 'a' is given in line 1 already; give it once"),
+    "twice below": ("a:\n  b: 1\n  c: 2\n  b: 1", "line 4: key 'b' is given in line 2 already"),
     "control": ("a: '\x1b[2J'", "special characters are not allowed"),
     "escaped": (r'a: !!int "\e[2J[/red]"', r"'\x1b[2J[/red]' is no int"),
     "half": ('a: !<\\ud800> "x"', "not YAML"),
@@ -100,6 +102,16 @@ def test_a_user_s_own_aliases_are_read_but_do_not_grow_without_end():
     assert parse_mapping(lines(10, 4).encode(), SOURCE, aliases=True)
     assert "keys and values accepted" in refusal(lines(10, 12), aliases=True)
     assert "*x stands for nothing before" in refusal("a: &x [*x]", aliases=True)
+
+
+def test_a_key_may_replace_what_an_alias_brings_but_no_key_beside_it():
+    text = "a: &x {b: 1, c: 1}\nd: &y {b: 2, <<: *x}\ne: {<<: *y, b: 3}\nf: {<<: *y, <<: *x}"
+    found = parse_mapping(text.encode(), SOURCE, aliases=True)
+    assert found["d"] == {"b": 2, "c": 1} and found["e"] == {"b": 3, "c": 1}
+    assert found["f"] == {"b": 1, "c": 1}
+    assert "line 2: key 'b' is given" in refusal(
+        "a: &x {b: 1}\nc: {b: 1, <<: *x, b: 2}", aliases=True
+    )
 
 
 def test_what_is_no_text_is_refused():

@@ -19,10 +19,14 @@ LONGEST_TEXT = 10_000
 LONGEST_NUMBER = 100
 """[letters] Of a number or a date."""
 _NUMBERS = {f"tag:yaml.org,2002:{name}" for name in ("int", "float", "timestamp")}
+_MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Reader(yaml.SafeLoader):
-    """Refuses what takes long or grows without end before it is made; accepts no aliases."""
+    """Refuses what takes long or grows without end before it is made, and keys given twice.
+
+    It accepts no aliases.
+    """
 
     aliases = False
 
@@ -52,6 +56,19 @@ class _Reader(yaml.SafeLoader):
         self._depth -= 1
         if anchor is not None:
             self._sizes[anchor] = self._count - before
+        return node
+
+    def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        found: dict[tuple[str, str], yaml.Node] = {}
+        # Looked at before `<<` brings in keys that those written here may replace.
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                continue
+            first = found.setdefault((key.tag, key.value), key)
+            if first is not key:
+                name, line = shortened(repr(key.value), 40), first.start_mark.line + 1
+                raise _refused(key, f"key {name} is given in line {line} already; give it once")
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
