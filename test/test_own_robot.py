@@ -367,6 +367,39 @@ def test_a_wrong_robot_is_refused_in_one_line(tmp_path, changes, message):
     assert message in refusal(tmp_path, changed(ARM, **changes))
 
 
+def with_elbow(folder, lower, upper, kind="revolute"):
+    """The arm's description, with other limits of its elbow in the URDF."""
+    path = write(folder, ARM)
+    urdf = folder / "planar_arm.urdf"
+    text = urdf.read_text().replace('lower="-2.6" upper="2.6"', f'lower="{lower}" upper="{upper}"')
+    urdf.write_text(text.replace('"elbow" type="revolute"', f'"elbow" type="{kind}"'))
+    return read_description(path)
+
+
+def test_limits_of_a_urdf_in_the_wrong_order_are_refused(tmp_path):
+    for kind in ("revolute", "prismatic"):
+        with pytest.raises(
+            ConfigError, match=r"planar_arm\.urdf: joint 'elbow': <limit>"
+        ) as caught:
+            resolve(with_elbow(tmp_path, 1, -1, kind))
+        assert "lower = 1 above upper = -1; expected" in str(caught.value)
+    # A continuous joint has none, whatever stands there.
+    assert resolve(with_elbow(tmp_path, 1, -1, "continuous")).constraints == ()
+
+
+def test_limits_that_are_many_turns_apart_are_worth_a_warning(tmp_path, caplog):
+    resolve(with_elbow(tmp_path, -9, 9))  # A cable drum
+    assert caplog.messages == []
+    resolve(with_elbow(tmp_path, -180, 180))
+    (line,) = caplog.messages
+    assert line.endswith(
+        "planar_arm.urdf: the limits of joint 'elbow' are 360 rad apart, 57.3 turns; if degrees "
+        "are meant, write radians"
+    )
+    resolve(with_elbow(tmp_path, -180, 180, "prismatic"))
+    assert len(caplog.messages) == 1
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

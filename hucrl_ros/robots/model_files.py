@@ -35,11 +35,7 @@ def _urdf_meshes(path: Path) -> list[str]:
 
     MuJoCo looks for them in the folder `meshdir`, with `strippath` by their bare names.
     """
-    try:
-        root = ElementTree.parse(path).getroot()
-    except ElementTree.ParseError:  # MuJoCo is less strict with an MJCF.
-        return []
-    if root.tag != "robot":
+    if (root := _urdf(path)) is None:
         return []
     compilers = root.findall("mujoco/compiler")
     folder = next((c.get("meshdir", "") for c in compilers if c.get("meshdir")), "")
@@ -48,6 +44,34 @@ def _urdf_meshes(path: Path) -> list[str]:
         f"{folder}/{n}".lstrip("/") for name in sorted(named) for n in (name, Path(name).name)
     ]
     return [place for place in dict.fromkeys(places) if (path.parent / place).is_file()]
+
+
+def check_urdf_limits(path: Path) -> None:
+    """Refuse limits of a URDF that MuJoCo would drop without a word; nothing for an MJCF.
+
+    Raises:
+        ConfigError: names the joint and both limits.
+    """
+    root = _urdf(path)
+    for joint in [] if root is None else root.findall("joint"):
+        limit = joint.find("limit")
+        if limit is None or joint.get("type") not in ("revolute", "prismatic"):
+            continue
+        lower, upper = (float(limit.get(name, "0")) for name in ("lower", "upper"))
+        if lower > upper:
+            raise ConfigError(
+                f"{path}: joint {joint.get('name')!r}: <limit> has lower = {lower:g} above "
+                f"upper = {upper:g}; expected the lesser one as lower"
+            )
+
+
+def _urdf(path: Path) -> ElementTree.Element | None:
+    """The root of a URDF; None: it is an MJCF."""
+    try:
+        root = ElementTree.parse(path).getroot()
+    except ElementTree.ParseError:  # MuJoCo is less strict with an MJCF.
+        return None
+    return root if root.tag == "robot" else None
 
 
 def build_model(path: Path, settings: RobotSettings) -> mujoco.MjModel:

@@ -1,6 +1,7 @@
 """From what a description says to one that says everything."""
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from hucrl_ros.config.task_file import (
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.joint_limits import with_joint_limits
 from hucrl_ros.robots.measured import Measured, measure, round_up
-from hucrl_ros.robots.model_files import build_model, model_dependencies
+from hucrl_ros.robots.model_files import build_model, check_urdf_limits, model_dependencies
 from hucrl_ros.robots.motors import Motor, read_motors
 from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot, joint_ranges
 
@@ -31,7 +32,10 @@ SLIDE_STRETCH = 0.1
 BEYOND = 2.0
 """Share of the largest value seen up to which an entry is imagined."""
 TURN = 2.0 * np.pi
+MOST_TURNS = 3.0
+"""[turns] Range of a joint above which its limits may be meant in degrees."""
 ENDS = tuple(f"_{axis}" for axis in AXES)
+logger = logging.getLogger(__name__)
 
 
 def describe(task: str, folder: Path | None = None) -> Description:
@@ -73,7 +77,9 @@ def resolve(found: Description) -> Description:
     found = dataclasses.replace(found, files=tuple(model_dependencies(found.model)))
     # Motors that are asked for are checked before they are made.
     model = build_model(found.model, found.robot.model_copy(update={"actuated": ()}))
+    check_urdf_limits(found.model)  # Once MuJoCo has read it, they are numbers.
     robot = _with_joints(found, model)
+    _look_for_degrees(found, robot, model)
     robot = _with_motors(found, robot, model)
     _check_period(found, robot, model)
     _check_context(found, robot, model)
@@ -113,6 +119,24 @@ def _with_joints(found: Description, model: mujoco.MjModel) -> RobotSettings:
     angles = usual if robot.angles is None else robot.angles
     _require_known(found, "angles", angles, revolute, "revolute one of robot.joints")
     return robot.model_copy(update={"joints": joints, "angles": angles})
+
+
+def _look_for_degrees(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> None:
+    """Warn of limits that nearly no joint has; not more, as some turn that often."""
+    widths = np.ptp(joint_ranges(model, robot.joints), axis=1).tolist()
+    for joint, width in zip(robot.joints, widths, strict=True):
+        revolute = model.joint(joint).type[0] == mujoco.mjtJoint.mjJNT_HINGE
+        if revolute and MOST_TURNS * TURN < width < np.inf:
+            _warn_of_turns(found.model, joint, width)
+
+
+@cache
+def _warn_of_turns(model: Path, joint: str, width: float) -> None:
+    logger.warning(
+        "%s: the limits of joint %r are %.4g rad apart, %.3g turns; if degrees are meant, write "
+        "radians",
+        *(model, joint, width, width / TURN),
+    )
 
 
 def _with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> RobotSettings:
