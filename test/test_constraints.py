@@ -249,6 +249,39 @@ def test_a_joints_own_constraint_takes_the_place_of_the_default(tmp_path):
     assert task.described.constraints[0].margin == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ({"low": -90, "high": 90}, "low = -90 is beyond the limits of 'elbow', -2.6 … 2.6 (the"),
+        ({"high": 3.0}, "high = 3 is beyond the limits of 'elbow', -2.6 … 2.6 (the model's or"),
+        ({"low": 4.0}, "low = 4 is beyond the limits of 'elbow', -2.6 … 2.6 (the model's or"),
+    ],
+)
+def test_a_joints_own_constraint_is_not_wider_than_the_model(tmp_path, limit, message):
+    own = {"kind": "position", "joint": "elbow", "margin": 0.1, **limit}
+    document = {**ARM, "constraints": [own]}
+    found = refusal(tmp_path, document)
+    assert f"constraints.0 (position): {message}" in found
+    assert found.endswith("expected a value within them, or robot.joint_limits: false")
+    # Where the model's limits are dropped, no more than an order is expected.
+    document = changed(document, joint_limits=False)
+    if limit != {"low": 4.0}:
+        assert len(task_of(tmp_path, document).constraint_names) == 1
+    else:
+        assert "low = 4 isn't less than high = 2.6; which" in refusal(tmp_path, document)
+
+
+def test_limits_as_they_are_in_the_model_are_accepted(tmp_path):
+    own = {"kind": "position", "joint": "elbow", "low": -2.6, "high": 2.6, "margin": 0.1}
+    assert task_of(tmp_path, {**ARM, "constraints": [own]}).constraint_names
+    wider = changed(ARM, limits={"elbow": [-3.0, 3.0]})
+    own = {"kind": "position", "joint": "elbow", "low": -2.9, "high": 2.9}
+    assert task_of(tmp_path, {**wider, "constraints": [own]}).constraint_names
+    # A joint without limits takes any.
+    own = {"kind": "position", "joint": "shoulder", "low": -90.0, "high": 90.0}
+    assert task_of(tmp_path, {**ARM, "constraints": [own]}).constraint_names
+
+
 def test_the_default_can_be_turned_off(tmp_path):
     task = task_of(tmp_path, changed(ARM, joint_limits=False))
     assert task.constraint_names == ()

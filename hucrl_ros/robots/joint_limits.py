@@ -19,6 +19,9 @@ from hucrl_ros.robots.mujoco_robot import MujocoRobot
 Ranges = Mapping[str, tuple[float, float]]
 """By joint, its limits; infinite where it has none [rad or m]."""
 
+ROUNDING = 1e-6
+"""[rad or m] By which a limit may be beyond the model's, which may be degrees."""
+
 
 def with_joint_limits(found: Description, built: MujocoRobot) -> tuple[AnyConstraint, ...]:
     """A description's constraints with limits and margins, then the other joints' limits.
@@ -49,7 +52,7 @@ def _complete(found: Description, number: int, ranges: Ranges) -> AnyConstraint:
             f"{origin}: robot.command = {found.robot.command}; power is known of efforts alone"
         )
     if isinstance(limit, PositionConstraint):
-        limit = _with_limits(limit, origin, ranges)
+        limit = _with_limits(limit, origin, ranges, found.robot.joint_limits)
     margin = limit.usual_margin if limit.margin is None else limit.margin
     if margin is None:
         raise ConfigError(f"{origin}: margin is missing; {limit.limit} has no usual one")
@@ -59,11 +62,21 @@ def _complete(found: Description, number: int, ranges: Ranges) -> AnyConstraint:
     return checked(ConstraintList, told, found.path).constraints[number]
 
 
-def _with_limits(limit: PositionConstraint, origin: str, ranges: Ranges) -> PositionConstraint:
-    """With the model's limits where none are given."""
+def _with_limits(
+    limit: PositionConstraint, origin: str, ranges: Ranges, within: bool
+) -> PositionConstraint:
+    """With the model's limits where none are given; `within`: refuse others beyond them."""
     if limit.joint not in ranges:
         raise ConfigError(f"{origin}: {limit.joint!r} is no joint; known: {', '.join(ranges)}")
-    told = (x if math.isfinite(x) else None for x in ranges[limit.joint])
+    least, most = ranges[limit.joint]
+    for key, given in (("low", limit.low), ("high", limit.high)):
+        if within and given is not None and not least - ROUNDING <= given <= most + ROUNDING:
+            raise ConfigError(
+                f"{origin}: {key} = {given:g} is beyond the limits of {limit.joint!r}, "
+                f"{least:g} … {most:g} (the model's or robot.limits); expected a value within "
+                "them, or robot.joint_limits: false"
+            )
+    told = (x if math.isfinite(x) else None for x in (least, most))
     low, high = (
         given if given is not None else model
         for given, model in zip((limit.low, limit.high), told, strict=True)
@@ -71,5 +84,10 @@ def _with_limits(limit: PositionConstraint, origin: str, ranges: Ranges) -> Posi
     if low is None and high is None:
         raise ConfigError(
             f"{origin}: {limit.joint!r} has no limits in the model; give low or high"
+        )
+    if low is not None and high is not None and low >= high:
+        raise ConfigError(
+            f"{origin}: low = {low:g} isn't less than high = {high:g}; which of them isn't "
+            f"given is the limit of {limit.joint!r} in the model"
         )
     return limit.model_copy(update={"low": low, "high": high})
