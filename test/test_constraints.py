@@ -1,6 +1,7 @@
 """Every constraint against its closed form, its gradient, and its graph."""
 
 import math
+import re
 
 import numpy as np
 import onnxruntime
@@ -396,6 +397,25 @@ def test_a_wrong_constraint_is_one_line(folder, limit, message):
     found = refusal(folder, described(limit, joint_limits=False))
     assert message in found
     assert "mine." in found
+
+
+def test_all_drawn_starts_have_to_keep_a_constraint(tmp_path):
+    own = {"kind": "position", "joint": "elbow", "low": -1.0, "high": 1.0}
+
+    def starting(elbow):
+        start = {**ARM["robot"]["start"], "elbow": elbow}
+        return {**changed(ARM, start=start), "constraints": [own]}
+
+    found = refusal(tmp_path, starting({"low": -2.0, "high": 2.0}))
+    place = "constraints.0 (position): position of elbow -1 … 1: episodes start "
+    beyond, count = re.search(
+        re.escape(place) + r"(\S+) beyond the limit, (\d+) of 501 starts tried; narrow", found
+    ).groups()
+    assert 0.9 < float(beyond) <= 1.0
+    assert 200 < int(count) < 300
+    assert found == refusal(tmp_path, starting({"low": -2.0, "high": 2.0}))
+    assert "episodes start 0.5 beyond" in refusal(tmp_path, starting(1.5))
+    assert task_of(tmp_path, starting({"low": -1.0, "high": 1.0})).constraint_names
 
 
 def test_power_is_of_efforts_alone(folder):

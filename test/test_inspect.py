@@ -126,7 +126,7 @@ def test_units_in_brackets_are_shown(capsys):
 def test_constraints_are_told_with_the_room_at_the_start(capsys):
     code, shown, _ = inspect(capsys, SHORT_RAIL)
     assert code == 0
-    cells = ("position of cart_joint", "-1 … 1", "0.05", "20.0", "the short rail")
+    cells = ("position of cart_joint", "-1 … 1", "0.05", "13.3", "the short rail")
     assert re.search(" +".join(map(re.escape, cells)), shown)
 
 

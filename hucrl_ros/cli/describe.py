@@ -305,10 +305,12 @@ def _entries(described: Description, task: Task) -> Table:
 
 
 def _constraints(task: Task) -> Table:
-    """What must never happen, and how far from it episodes start."""
-    table = Table("must stay", "", "margin", "margins left at the start", "about", box=None)
-    start = task.room(task.start, torch.zeros(task.spec.action_dim)).tolist()
-    for limit, room in zip(task.described.constraints, start, strict=True):
+    """What must never happen, and how far from it episodes start at least."""
+    table = Table("must stay", "", "margin", "least margins at the start", "about", box=None)
+    starts = task.starts
+    rooms = task.room(starts, torch.zeros(len(starts), task.spec.action_dim))
+    least = rooms.amin(dim=0).tolist()
+    for limit, room in zip(task.described.constraints, least, strict=True):
         cells = (limit.subject, limit.limit, f"{limit.margin:g}", f"{room:.1f}", limit.about)
         table.add_row(*map(Text, cells))
     return table

@@ -167,13 +167,13 @@ class Constraints:
             if isinstance(limit, FunctionConstraint)
         ]
 
-    def check(self, states: Tensor, actions: Tensor, start: Tensor) -> None:
+    def check(self, states: Tensor, actions: Tensor, starts: Tensor) -> None:
         """Try all of them.
 
         Args:
             states: `(n, p)`.
             actions: `(n, q)`.
-            start: `(p,)` where episodes start.
+            starts: `(m, p)` where episodes start.
 
         Raises:
             ConfigError: one names what the robot doesn't have, is no finite number for each
@@ -193,11 +193,19 @@ class Constraints:
                 )
             if not room.isfinite().all():
                 raise ConfigError(f"{origin}: the room is {room[~room.isfinite()][0]:g}")
-            left = float(self._room(limit, start[None], 0.0 * actions[:1]))
-            if left < -ROUNDING * _margin(limit):
-                raise ConfigError(
-                    f"{origin}: {limit.name}: episodes start {-left:.4g} beyond the limit"
-                )
+            self._check_starts(limit, origin, starts, actions)
+
+    def _check_starts(
+        self, limit: AnyConstraint, origin: str, starts: Tensor, actions: Tensor
+    ) -> None:
+        room = self._room(limit, starts, actions.new_zeros(len(starts), actions.shape[-1]))
+        beyond = int((room < -ROUNDING * _margin(limit)).sum())
+        if beyond:
+            raise ConfigError(
+                f"{origin}: {limit.name}: episodes start {-float(room.min()):.4g} beyond the "
+                f"limit, {beyond} of {len(starts)} starts tried; narrow robot.start, or widen "
+                "the limit"
+            )
 
     def _room(self, limit: AnyConstraint, state: Tensor, action: Tensor) -> Tensor:
         """`(...)` in the constraint's unit."""

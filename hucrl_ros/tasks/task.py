@@ -27,6 +27,8 @@ from hucrl_ros.tasks.view import (
 )
 
 Bound = float | tuple[float, float]
+STARTS = 500
+"""Drawn starts that constraints have to hold in."""
 RANGE_SAMPLES = 4096
 """Imagined states among which the largest and the least reward are looked for."""
 
@@ -207,6 +209,12 @@ class Task(nn.Module):
         robot = self.described.robot
         return torch.tensor([robot.start[entry].middle for entry in robot.entries])
 
+    @property
+    def starts(self) -> Tensor:
+        """States `(STARTS + 1, p)` in which episodes start: the mean, then the same draws."""
+        generator = torch.Generator().manual_seed(2)
+        return torch.cat([self.start[None], self._drawn_starts(STARTS, generator)])
+
     def imagined_states(self, count: int, generator: torch.Generator) -> Tensor:
         """States `(count, p)` from which imagined trajectories may start.
 
@@ -214,14 +222,18 @@ class Task(nn.Module):
         """
         if self._imagined is not None:
             return self._imagined(count, generator, self.view)
-        entries, joints = self.described.robot.entries, len(self.spec.joint_names)
-        states = torch.stack(
-            [_drawn(self.described.robot.start[e], count, generator) for e in entries], dim=-1
-        )
+        joints = len(self.spec.joint_names)
+        states = self._drawn_starts(count, generator)
         anywhere = self.view.anywhere(count, generator)
         moving = torch.cat([anywhere, states[:, 2 * joints :]], dim=-1)
         first = (torch.arange(count) < count - count // 2)[:, None]
         return torch.where(first, states, moving)
+
+    def _drawn_starts(self, count: int, generator: torch.Generator) -> Tensor:
+        robot = self.described.robot
+        return torch.stack(
+            [_drawn(robot.start[entry], count, generator) for entry in robot.entries], dim=-1
+        )
 
     def rewards(self, states: Array, actions: Array) -> Array:
         """`reward` for numpy arrays: `(T, p)` and `(T, q)` to `(T,)`."""
@@ -299,7 +311,7 @@ class Task(nn.Module):
             self.distance(states)
         except ConfigError as error:
             raise ConfigError(f"{self.described.path}: reward.success: {error}") from None
-        self._constraints.check(states, actions, self.start)
+        self._constraints.check(states, actions, self.starts)
 
     def _range_of_rewards(self) -> float:
         generator = torch.Generator().manual_seed(1)
