@@ -361,10 +361,20 @@ def test_the_name_is_that_of_the_file_and_the_settings_lie_next_to_it(tmp_path):
         ({"observed": ["forearm_x"]}, "can be observed"),
         ({"observed": ["puck_x"]}, "'puck_x': the MJCF has no such body or joint"),
         ({"context": ["a_x", "b_x"]}, "'b_x' has no topic; expected"),
+        *(
+            ({"topics": {"commands": name}}, f"robot.topics.commands: {name!r}: expected the name")
+            for name in ("/x y", "", "/", "x/", "//x", "/9x", "a:=b", "/é", "x\n")
+        ),
     ],
 )
 def test_a_wrong_robot_is_refused_in_one_line(tmp_path, changes, message):
     assert message in refusal(tmp_path, changed(ARM, **changes))
+
+
+@pytest.mark.parametrize("name", ["commands", "/arm/joint_states", "_x/y9"])
+def test_a_topic_may_have_any_name_that_ros_takes(tmp_path, name):
+    found = read_description(write(tmp_path, changed(ARM, topics={"commands": name})))
+    assert found.robot.topics == {"commands": name}
 
 
 def with_elbow(folder, lower, upper, kind="revolute"):

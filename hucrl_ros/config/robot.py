@@ -175,6 +175,15 @@ def _usable(name: str) -> str:
     return name
 
 
+def _topic(name: str) -> str:
+    if not re.fullmatch(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", name, re.ASCII):
+        raise ValueError(
+            f"{name!r}: expected the name of a topic, e.g. /arm/commands: parts of letters, "
+            "digits and _, no digit first, with / between"
+        )
+    return name
+
+
 def _ordered(limits: tuple[float, float]) -> tuple[float, float]:
     if limits[0] >= limits[1]:
         raise ValueError(f"{list(limits)}: expected [lower, upper]")
@@ -326,7 +335,7 @@ class RobotSettings(Settings):
     """How entries are drawn for an episode; a number alone is the mean."""
     draw_fixed: bool = True
     """Draw a number also for entries that don't vary; it decides what start a seed gives."""
-    topics: dict[Topic, str] = Field(default_factory=dict)
+    topics: dict[Topic, Annotated[str, AfterValidator(_topic)]] = Field(default_factory=dict)
     """Other names of topics."""
 
     @model_validator(mode="after")
