@@ -5,6 +5,7 @@ import os
 import pytest
 import yaml
 from linear_system import PushedMass
+from own_robots import PENDULUM, write
 
 from hucrl_ros.cli import main
 from hucrl_ros.config.files import dump_config, load_config, override, task_config_path
@@ -42,6 +43,43 @@ def test_a_new_run_stores_the_files_settings_with_the_overrides(tmp_path):
     config = prepare_run(options).config
     assert (config.seed, config.planner.horizon) == (7, 11)
     assert config.planner.particles == asked_config(RunOptions("pendulum")).planner.particles
+
+
+def test_a_second_task_has_safety_and_driver_of_its_robots_file(tmp_path):
+    def settings(**groups):
+        return {"/**": {"ros__parameters": groups}}
+
+    guarded = settings(
+        safety={"velocity_limits": [5.0], "effort_rate": 0.2},
+        driver={"velocity": "derived"},
+        seed=9,
+    )
+    first = write(tmp_path, {**PENDULUM, **guarded}, "first.yaml")
+    (tmp_path / "tasks").mkdir()
+    second = {"robot": "../first.yaml", "task": {"name": "two"}, "reward": PENDULUM["reward"]}
+    mine = write(tmp_path / "tasks", second)
+
+    found = asked_config(RunOptions(str(mine)))
+    assert (found.safety, found.driver) == tuple(
+        getattr(asked_config(RunOptions(str(first))), group) for group in ("safety", "driver")
+    )
+    assert (found.safety.velocity_limits, found.driver.velocity) == ((5.0,), "derived")
+    assert (found.task, found.seed) == ("two", 0), "the rest is a task's own"
+
+    # What the second says itself goes before; a run keeps it.
+    write(tmp_path / "tasks", {**second, **settings(safety={"velocity_limits": [4.0]}, seed=3)})
+    found = asked_config(RunOptions(str(mine)))
+    assert (found.safety.velocity_limits, found.safety.effort_rate) == ((4.0,), 0.2)
+    assert (found.driver.velocity, found.seed) == ("derived", 3)
+    again = RunOptions(str(mine), out=tmp_path / "run", resume=True)
+    prepare_run(RunOptions(str(mine), out=tmp_path / "run"))
+    assert prepare_run(again).config.safety == found.safety
+
+    looser = settings(safety={"velocity_limits": [5.0], "effort_rate": 0.5})
+    write(tmp_path, {**PENDULUM, **looser}, "first.yaml")
+    refused(ConfigError, again, "mine.yaml: safety.effort_rate = 0.5", "has 0.2")
+    write(tmp_path, {**PENDULUM, **settings(safety={"effort_rte": 0.5})}, "first.yaml")
+    refused(ConfigError, RunOptions(str(mine)), "first.yaml: unknown key 'safety.effort_rte'")
 
 
 def test_unnamed_runs_of_the_same_second_get_different_folders(tmp_path, monkeypatch):

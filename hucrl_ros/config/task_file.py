@@ -52,6 +52,8 @@ class Description:
     """There are settings of runs next to it."""
     files: tuple[Path, ...] = ()
     """The model's and all that it includes: meshes, textures, other models; empty: not known."""
+    other: Path | None = None
+    """The file whose robot it is; None: this one."""
 
     @property
     def name(self) -> str:
@@ -145,6 +147,8 @@ def read_description(path: Path) -> Description:
     task = _section(TaskSettings, {"task": {}, **document}, "task", path)
     constraints = _constraints(document, path)
     found = Description(path.absolute(), robot, reward, task, constraints, SETTINGS in document)
+    if isinstance(other := document["robot"], str):
+        found = replace(found, other=found.folder / other)
     _require_file(found.model, f"{path}: robot.model = {robot.model!r}")
     for key, function in (("reward.function", reward.function), ("task.imagined", task.imagined)):
         if function:

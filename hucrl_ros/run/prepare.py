@@ -17,6 +17,7 @@ from hucrl_ros.config.files import (
     COMMAND_LINE,
     dotted,
     load_config,
+    merge,
     override,
     read_settings,
     task_config_files,
@@ -25,6 +26,7 @@ from hucrl_ros.config.files import (
 from hucrl_ros.config.schema import Config, DriverSettings
 from hucrl_ros.config.stand_in import like_hardware, require_real_time
 from hucrl_ros.config.task_file import (
+    SETTINGS,
     Description,
     beside,
     find_description,
@@ -49,6 +51,8 @@ logger = logging.getLogger(__name__)
 
 RUNS = Path("runs")
 """Where new runs go, below the working directory."""
+OF_ROBOT = ("safety", "driver")
+"""Groups of settings that a robot's other tasks have from its file, too."""
 
 
 @dataclass(frozen=True)
@@ -222,12 +226,30 @@ def _base(options: RunOptions, described: Description | None) -> Config:
             f"{options.task}: {described.name!r} is a task of the paper; give the robot another "
             "robot.name"
         )
-    elif options.config is None and not described.has_settings:
-        base = override(Config(task=described.name), dotted(beneath))
     else:
         own = {"task": described.name}
-        base = load_config(options.config or Path(options.task), own, beneath)
+        if options.config is None:
+            beneath = merge(beneath, _of_robot(described))
+        if options.config is None and not described.has_settings:
+            base = override(Config(**own), dotted(beneath))
+        else:
+            base = load_config(options.config or Path(options.task), own, beneath)
     return base
+
+
+def _of_robot(described: Description) -> dict[str, Any]:
+    """Settings of the file whose robot it is that hold for each of its tasks, by dotted keys.
+
+    Raises:
+        ConfigError: they are wrong.
+    """
+    other = described.other
+    if other is None or SETTINGS not in read_mapping(other):
+        return {}
+    settings = dotted(read_settings(other))
+    found = {key: x for key, x in settings.items() if key.partition(".")[0] in OF_ROBOT}
+    override(Config(), found, str(other))  # Later, the wrong file would be named.
+    return found
 
 
 def _complete(described: Description, config: Config) -> Description:
@@ -436,8 +458,10 @@ def _require_unchanged(described: Description, options: RunOptions, run: RunFold
             `--config` or `--set`, or describes another robot, reward or constraint.
     """
     stored, file = run.config, Path(options.task)
-    if options.config is None and described.has_settings:
-        given = {k: v for k, v in dotted(read_settings(file)).items() if k.startswith("safety.")}
+    if options.config is None:
+        own = dotted(read_settings(file)) if described.has_settings else {}
+        given = {**_of_robot(described), **own}
+        given = {key: value for key, value in given.items() if key.startswith("safety.")}
         asked = override(stored, given, str(file))
         before, after = (dotted(config.model_dump(mode="json")) for config in (stored, asked))
         for key, value in after.items():
