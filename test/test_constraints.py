@@ -385,6 +385,23 @@ def test_the_example_keeps_the_cart_within_a_metre():
             {"kind": "outside", "of": "hand", "region": {**BOX, "half_sizes": [1, 0, 1]}},
             "constraints.0.outside.region.box.half_sizes: [1.0, 0.0, 1.0]: expected three pos",
         ),
+        (
+            {"kind": "outside", "of": [0, 0], "region": BALL},
+            "constraints.0.outside.of: [0, 0]: expected the name of a site or body, or three "
+            "numbers [m], 2 given",
+        ),
+        (
+            {"kind": "outside", "of": "hand", "region": {**PIPE, "ends": ["hand", 3]}},
+            "constraints.0.outside.region.capsule.ends.1: 3: expected the name of a site or body,",
+        ),
+        *(
+            (
+                {"kind": "apart", "of": "hand", "to": place, "distance": 0.1},
+                f"constraints.0.apart.to: {place!r}: expected the name of a site or body, three "
+                "numbers [m], or two of these",
+            )
+            for place in ([0, 0], ["hand"] * 3, ["hand", [0, 0]], 3)
+        ),
         ({"kind": "function", "function": "no.py:f"}, "constraints.0.function = 'no.py:f': no s"),
         ({"kind": "function", "function": "mine.py:f"}, "mine.py: has no function 'f'"),
         ({"kind": "function", "function": "mine.py:two"}, "the room of 64 states is (64, 2)"),

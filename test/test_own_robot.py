@@ -352,6 +352,13 @@ def test_the_name_is_that_of_the_file_and_the_settings_lie_next_to_it(tmp_path):
         ({"start": {"gaol_x": 1.0}}, "robot.start: 'gaol_x' is no entry of the state"),
         ({"start": {"elbow": {"low": 1}}}, "robot.start.elbow: low and high belong together"),
         ({"start": {"elbow": {"low": 1, "high": 0}}}, "low = 1 exceeds high = 0"),
+        ({"start": {"elbow": {"std": 1e308}}}, "start.elbow.std = 1e+308: Input should be less"),
+        ({"start": {"elbow": -1e6}}, "start.elbow.mean = -1000000.0: Input should be greater"),
+        (
+            {"timestep": 1e-9},
+            "robot.timestep = 1e-09 s divides robot.period = 0.04 s into 4e+07 steps; at most "
+            "10000 accepted, a timestep of at least 4e-06 s",
+        ),
         (
             {"sites": {"hand": {"body": "foot"}}},
             "robot.sites.hand.body = 'foot': the model has no",
@@ -375,6 +382,12 @@ def test_a_wrong_robot_is_refused_in_one_line(tmp_path, changes, message):
 def test_a_topic_may_have_any_name_that_ros_takes(tmp_path, name):
     found = read_description(write(tmp_path, changed(ARM, topics={"commands": name})))
     assert found.robot.topics == {"commands": name}
+
+
+def test_a_place_may_be_of_numbers_that_yaml_reads_as_text(tmp_path):
+    terms = [{"term": "distance", "of": "hand", "to": ["1e-3", 0, 0.5]}]
+    found = task_of(tmp_path, changed(ARM, "reward", function=None, terms=terms))
+    assert found.described.reward.terms[0].to == (0.001, 0.0, 0.5)
 
 
 def with_elbow(folder, lower, upper, kind="revolute"):
@@ -432,6 +445,15 @@ def test_a_wrong_reward_is_refused_in_one_line(tmp_path, changes, message):
     [
         ([{"term": "nearr"}], "terms.0: unknown 'nearr'; did you mean 'near'? known here: "),
         ([{"term": "near", "of": "hand", "to": "goal"}], "reward.terms.0.near.length is missing"),
+        (
+            [{"term": "near", "of": "hand", "to": [0, 0], "length": 1}],
+            "reward.terms.0.near.to: [0, 0]: expected the name of a site or body, or three "
+            "numbers [m], 2 given",
+        ),
+        (
+            [{"term": "distance", "of": "hand", "to": [0, 0, "x"]}],
+            "terms.0.distance.to: [0, 0, 'x",
+        ),
         ([{"term": "speed", "joints": "hip"}], "joint is missing; is it the unknown key 'jo"),
         ([{"term": "speed", "joint": "hip"}], "reward.terms.0 (speed): "),
         ([{"term": "effort"}, {"term": "height", "of": "toe"}], "reward.terms.1 (height): "),

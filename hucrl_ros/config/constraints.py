@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from hucrl_ros.config.reward import Coordinates, Function, Point
+from hucrl_ros.config.reward import Coordinates, Function, Point, is_place
 from hucrl_ros.config.schema import Settings
 
 MARGIN_OF_RANGE = 0.02
@@ -71,7 +71,18 @@ Region = Annotated[
     BoxSettings | SphereSettings | CapsuleSettings | HalfSpaceSettings,
     Field(discriminator="shape"),
 ]
-Link = Point | tuple[Point, Point]
+
+
+def _point_or_ends(value: object) -> object:
+    line = isinstance(value, (list, tuple)) and len(value) == 2 and all(map(is_place, value))
+    if not line and not is_place(value):
+        raise ValueError(
+            f"{value!r}: expected the name of a site or body, three numbers [m], or two of these"
+        )
+    return value
+
+
+Link = Annotated[Point | tuple[Point, Point], BeforeValidator(_point_or_ends)]
 """A point, or the line between two."""
 
 

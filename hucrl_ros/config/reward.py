@@ -1,8 +1,10 @@
 """Schema of a reward that a user describes: a Python function, or a sum of given terms."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import (
+    BeforeValidator,
     Field,
     SerializeAsAny,
     ValidatorFunctionWrapHandler,
@@ -21,7 +23,32 @@ if TYPE_CHECKING:
 Coordinates = tuple[float, float, float]
 Function = Annotated[str, Field(pattern=r"^$|^[^:]+\.py:[A-Za-z_]\w*$")]
 """`file.py:name`; the file's path is relative to the description."""
-Point = str | Coordinates
+
+
+def is_place(value: object) -> bool:
+    """Whether it is a name, or three finite numbers, of which YAML reads `1e-3` as a text."""
+    if isinstance(value, str):
+        return True
+    try:
+        return (
+            isinstance(value, (list, tuple))
+            and len(value) == 3
+            and all(math.isfinite(float(x)) for x in value)
+        )
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _place(value: object) -> object:
+    if not is_place(value):
+        count = f", {len(value)} given" if isinstance(value, (list, tuple)) else ""
+        raise ValueError(
+            f"{value!r}: expected the name of a site or body, or three numbers [m]{count}"
+        )
+    return value
+
+
+Point = Annotated[str | Coordinates, BeforeValidator(_place)]
 """Name of a site, or of a body among the state's entries; or world coordinates [m]."""
 
 

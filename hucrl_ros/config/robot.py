@@ -193,21 +193,24 @@ def _ordered(limits: tuple[float, float]) -> tuple[float, float]:
 Name = Annotated[str, AfterValidator(_usable)]
 Limits = Annotated[tuple[float, float], AfterValidator(_ordered)]
 StateBound = Annotated[float | tuple[float, float] | None, BeforeValidator(_bound)]
+LARGEST_START = 1e5
+"""Absolute value in a start: above it, no unit of a robot's is meant."""
+Start = Annotated[float, Field(ge=-LARGEST_START, le=LARGEST_START)]
 Topic = Literal["joint_states", "commands", "goal", "object_pose"]
 
 
 class Draw(Settings):
     """Distribution of one entry of the state at the start of an episode."""
 
-    mean: float | None = None
+    mean: Start | None = None
     """None: as the model has it [the entry's unit]."""
-    std: float = Field(0.0, ge=0)
+    std: float = Field(0.0, ge=0, le=LARGEST_START)
     """Of a normal distribution [the entry's unit]."""
-    low: float | None = None
+    low: Start | None = None
     """With `high`: of a uniform distribution [the entry's unit]."""
-    high: float | None = None
+    high: Start | None = None
     """With `low`: of a uniform distribution [the entry's unit]."""
-    origin: float = 0.0
+    origin: Start = 0.0
     """Added to what is drawn [the entry's unit]."""
 
     @model_validator(mode="after")

@@ -31,6 +31,8 @@ SLIDE_STRETCH = 0.1
 """Share of its larger limit by which an imagined prismatic joint may get into its stop."""
 BEYOND = 2.0
 """Share of the largest value seen up to which an entry is imagined."""
+MOST_PHYSICS_STEPS = 10_000
+"""In a control period; with more, nothing would come of a robot for minutes."""
 TURN = 2.0 * np.pi
 MOST_TURNS = 3.0
 """[turns] Range of a joint above which its limits may be meant in degrees."""
@@ -195,6 +197,13 @@ def _check_servos(
 def _check_period(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> None:
     timestep = float(model.opt.timestep)
     steps = robot.period / timestep
+    if steps > MOST_PHYSICS_STEPS:
+        key = "the model's timestep" if robot.timestep is None else "robot.timestep"
+        raise ConfigError(
+            f"{found.path}: {key} = {timestep:g} s divides robot.period = {robot.period:g} s into "
+            f"{steps:.3g} steps; at most {MOST_PHYSICS_STEPS} accepted, a timestep of at least "
+            f"{robot.period / MOST_PHYSICS_STEPS:g} s"
+        )
     if round(steps) < 1 or abs(steps - round(steps)) > 1e-6:
         near = max(round(steps), 1) * timestep
         raise ConfigError(
