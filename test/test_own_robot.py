@@ -549,6 +549,32 @@ def test_a_model_without_motors_and_limits_asks_for_them(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("motor", "joint", "most"),
+    [
+        ('ctrlrange="-1 5"', "", 1.0),
+        ('ctrlrange="-1 5" gear="3"', 'actuatorfrcrange="-50 50"', 1.0),
+        ('ctrlrange="0 5"', "", 0.0),
+        ('gear="-2"', 'actuatorfrcrange="-9 8"', 4.0),
+    ],
+)
+def test_an_uneven_limit_of_a_motor_is_one_both_ways(tmp_path, motor, joint, most):
+    model = f"""<mujoco><worldbody><body><joint name="turn" {joint}/><geom size="0.1"/></body>
+      </worldbody><actuator><motor joint="turn" {motor}/></actuator></mujoco>"""
+    (tmp_path / "uneven.xml").write_text(model)
+    robot = {"model": "uneven.xml", "period": 0.02, "steps": 10}
+    reward = {"terms": [{"term": "effort"}]}
+    message = refusal(tmp_path, {"robot": robot, "reward": reward})
+    assert "robot.effort_limits is missing: uneven.xml has no symmetric limit for joint" in message
+    assert message.endswith(f"'turn'; at most {most:g} is accepted")
+    robot["effort_limits"] = [most + 0.5]
+    message = refusal(tmp_path, {"robot": robot, "reward": reward})
+    assert message.endswith(f"joint 'turn' exceeds the limit of uneven.xml, {most:g}")
+    if most:
+        robot["effort_limits"] = [most]
+        assert task_of(tmp_path, {"robot": robot, "reward": reward}).spec.effort_limits == (most,)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a: [", "not YAML"),

@@ -162,11 +162,15 @@ def _with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel
     limits = []
     for k, joint in enumerate(actuated):
         most = motors[joint].limit if joint in motors else None
-        if not given and most is None:
+        both_ways = _both_ways(model, robot, joint, motors)
+        uneven = both_ways < (np.inf if most is None else most) - 1e-9
+        if not given and (most is None or uneven):
+            at_most = f"; at most {both_ways:g} is accepted" if uneven else ""
             raise ConfigError(
                 f"{found.path}: robot.{key} is missing: {found.model.name} has no "
-                f"symmetric limit for joint {joint!r}"
+                f"symmetric limit for joint {joint!r}{at_most}"
             )
+        most = both_ways if uneven else most
         if given and most is not None and given[k] > most + 1e-9:
             raise ConfigError(
                 f"{found.path}: robot.{key}: {given[k]:g} for joint {joint!r} exceeds the "
@@ -174,6 +178,22 @@ def _with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel
             )
         limits.append(given[k] if given else most)
     return robot.model_copy(update={"actuated": actuated, key: tuple(limits)})
+
+
+def _both_ways(
+    model: mujoco.MjModel, robot: RobotSettings, joint: str, motors: Mapping[str, Motor]
+) -> float:
+    """The largest command that the model takes in both directions; infinite: any."""
+    number = model.joint(joint).id
+    accepted = []
+    for k in range(model.nu if robot.command != "position" else 0):
+        moves = model.actuator_trntype[k] == mujoco.mjtTrn.mjTRN_JOINT
+        if moves and model.actuator_trnid[k, 0] == number and model.actuator_ctrllimited[k]:
+            accepted.append(model.actuator_ctrlrange[k])
+    gear = abs(motors[joint].gear) if joint in motors else 1.0
+    if robot.command == "effort" and model.jnt_actfrclimited[number] and gear:
+        accepted.append(model.jnt_actfrcrange[number] / gear)
+    return min((max(0.0, min(-float(low), float(high))) for low, high in accepted), default=np.inf)
 
 
 def _check_servos(
