@@ -255,7 +255,7 @@ class TeachSettings(Settings):
     """What `hucrl teach` searches by in place of `search`: it has time, and doesn't explore."""
 
     algorithm: Annotated[
-        SerializeAsAny[Literal["same"] | SearchName],
+        SerializeAsAny[Literal["same", SearchName]],
         plugins.names_of("searches", ("same", *get_args(SearchName))),
     ] = "same"
     """As `search.algorithm`; `same`: that one."""
