@@ -100,6 +100,17 @@ def test_a_signed_bundle_is_taken_and_is_otherwise_what_it_was(bundle, key):
     assert sorted(path.name for path in bundle.iterdir()) == [MANIFEST, SIGNATURE]
 
 
+@pytest.mark.parametrize("name", [SIGNATURE, f".{SIGNATURE}"])
+def test_signing_writes_through_no_link_of_a_bundle(bundle, key, tmp_path, name):
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (bundle / name).symlink_to(precious)
+    sign(bundle, key[0])
+    assert precious.read_text() == "mine"
+    assert sorted(path.name for path in bundle.iterdir()) == [MANIFEST, SIGNATURE]
+    assert not (bundle / SIGNATURE).is_symlink()
+
+
 def test_an_unsigned_bundle_is_refused(bundle, key):
     assert "nobody has signed it" in refusal(Trust(None, [key[1]]), bundle)
 

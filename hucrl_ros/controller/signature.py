@@ -69,7 +69,10 @@ def sign(bundle: Path, key: Path) -> str:
     text = json.dumps({"key": public, "signature": signature}, indent=1)
     unfinished = bundle / f".{SIGNATURE}"
     try:
-        unfinished.write_text(f"{text}\n", encoding="utf-8")
+        unfinished.unlink(missing_ok=True)  # a stranger's bundle may hold a link of that name
+        made = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+        with os.fdopen(made, "w", encoding="utf-8") as opened:
+            opened.write(f"{text}\n")
         unfinished.replace(bundle / SIGNATURE)
     except OSError as error:
         raise BundleError(f"{bundle / SIGNATURE}: {error.strerror}") from None
