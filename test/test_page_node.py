@@ -14,6 +14,10 @@ from rclpy.parameter import Parameter
 from ros_harness import Harness, tick_message
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, String
+from waiting import PATIENCE
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
 from hucrl_ros.cli.watch import page_beside
 from hucrl_ros.nodes import topics
@@ -168,6 +172,18 @@ def test_a_page_beside_a_run_serves_and_ends_with_it(ros_domain, run_folder, tmp
             urlopen(f"{address}%2e%2e/index.html")
     with pytest.raises(URLError):
         urlopen(address)
+
+
+def test_browsers_of_another_version_hold_up_no_page(ros_domain, run_folder, tmp_path, capsys):
+    version = Subprotocol(f"viser-v{2**12 * '0'}")
+    with page_beside(run_folder.root, tmp_path / "page.log", port=0):
+        address = capsys.readouterr().out.split()[1]
+        there = address.replace("http", "ws")
+        for _ in range(2 * 2**16 // len(version)):  # more than what a pipe holds
+            browser = connect(there, subprotocols=[version], open_timeout=PATIENCE)
+            with pytest.raises(ConnectionClosed):
+                browser.recv(PATIENCE)
+        assert urlopen(address, timeout=PATIENCE).status == 200
 
 
 def test_no_thread_of_a_page_takes_a_processor_away(ros_domain, run_folder, tmp_path):

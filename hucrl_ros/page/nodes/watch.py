@@ -6,6 +6,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import FrameType
 
@@ -82,11 +83,14 @@ def watch(
     # What was loaded stays: else collecting what browsers leave behind would look at all of it.
     gc.collect()
     gc.freeze()
-    try:
-        while not ended:
-            _listen(page, here if root is None else None, ended)
-    finally:
-        page.close()
+    # viser prints a line for each browser of another version: whoever reads our lines may have
+    # stopped after the token, and in a full pipe that line would wait with the page, for good.
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        try:
+            while not ended:
+                _listen(page, here if root is None else None, ended)
+        finally:
+            page.close()
     return 0
 
 
