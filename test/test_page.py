@@ -4,12 +4,16 @@ import gc
 import re
 import shutil
 import threading
+import time
 import weakref
+from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
+import msgspec
 import numpy as np
 import pytest
+import viser
 from bundle_factory import write_bundle
 from fabricated_run import fabricate_run, play_random
 from fabricated_run import record as record_bag
@@ -18,8 +22,10 @@ from hypothesis import strategies as some
 from manifest_factory import write_manifest
 from own_robots import ARM, changed, resolved
 from waiting import wait_until
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
-from hucrl_ros.benchmarks.page import Browser
+from hucrl_ros.benchmarks.page import CAMERA, Browser
 from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.page import plots, stage, timeline, visitors, words
@@ -292,7 +298,7 @@ def test_play_goes_on_where_it_was_held_and_from_the_end_at_the_beginning(monkey
     monkeypatch.setattr(timeline, "time", SimpleNamespace(monotonic=lambda: now[0]))
     client, memory = MagicMock(), MagicMock(period=0.5)
     episode, step, play = (
-        SimpleNamespace(value="live", options=()),
+        SimpleNamespace(value="live", options=("live", "episode 0")),
         SimpleNamespace(value=0),
         SimpleNamespace(value=False),
     )
@@ -320,6 +326,59 @@ def test_play_goes_on_where_it_was_held_and_from_the_end_at_the_beginning(monkey
         True,
         True,
     ]
+
+
+@pytest.mark.parametrize("sent", ["episode x", "episode 7", "", "1"])
+def test_a_choice_that_was_not_offered_is_live(monkeypatch, sent):
+    monkeypatch.setattr(timeline, "Figure", MagicMock())
+    client, memory = MagicMock(), MagicMock(period=0.5)
+    episode = SimpleNamespace(value="live", options=())
+    client.gui.add_dropdown.return_value = episode
+    line = TimeLine(client, MagicMock(), memory)
+    line.offer(3, alive=True)
+    episode.value = sent
+    line.advance()
+    assert episode.value == "live"
+    memory.episode.assert_not_called()
+
+
+@contextmanager
+def browsing(page, **camera):
+    """A browser whose camera is said to be so."""
+    address = f"ws://127.0.0.1:{page._server.get_port()}"
+    told = {**msgspec.msgpack.decode(CAMERA), **camera}
+    version = Subprotocol(f"viser-v{viser.__version__}")
+    with connect(address, subprotocols=[version], max_size=None) as browser:
+        browser.send(msgspec.msgpack.encode(told))
+        yield
+
+
+def test_a_browser_that_cannot_be_drawn_for_keeps_nobody_out(tmp_path, caplog, monkeypatch):
+    def refuse_wide(client, kinematics):
+        assert client.camera.image_width == 1
+
+    monkeypatch.setattr(visitors, "show_narrow", refuse_wide)
+    page = Page(fabricate_run(tmp_path / "run", steps=40), "127.0.0.1", 0, "token")
+    try:
+        with browsing(page, image_width=2):
+            wait_until(lambda: caplog.messages)
+            with browsing(page):
+                wait_until(lambda: len(page._server.get_clients()) == 2)
+                wait_until(lambda: page._visitors._known)
+                time.sleep(4 * visitors.ADVANCE_S)
+        wait_until(lambda: not page._visitors._odd)
+    finally:
+        page.close()
+    assert caplog.messages == ["a browser is drawn for no longer"]
+
+
+def test_a_window_of_no_size_is_not_narrow():
+    for width, height in ((1, 0), (0, 0), (0, 1)):
+        size = {"image_width": width, "image_height": height}
+        camera = MagicMock(**size, position=None)
+        type(camera).aspect = property(lambda _: width / height)  # noqa: B023 - at once
+        stage.show_narrow(MagicMock(camera=camera), Kinematics(describe("pendulum")))
+        assert camera.position is None
 
 
 def test_wishes_are_taken_once_in_their_order():
@@ -403,7 +462,8 @@ def test_the_robot_is_beside_the_panel(aside):
 
 @pytest.mark.parametrize(("aspect", "moved"), [(1.6, False), (0.46, True)])
 def test_only_in_a_narrow_window_the_camera_stands_further_away(aspect, moved):
-    client = SimpleNamespace(camera=SimpleNamespace(aspect=aspect, position=None, look_at=None))
+    size = {"image_width": aspect * 1000, "image_height": 1000, "aspect": aspect}
+    client = SimpleNamespace(camera=SimpleNamespace(**size, position=None, look_at=None))
     kinematics = Kinematics(describe("pendulum"))
     stage.show_narrow(client, kinematics)
     assert (client.camera.position is not None) == moved

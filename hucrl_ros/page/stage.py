@@ -44,8 +44,8 @@ def set_stage(server: ViserServer, kinematics: Kinematics) -> None:
 
 def show_narrow(client: ClientHandle, kinematics: Kinematics) -> None:
     """Where a window is narrow, move its camera: the panel lies over its lower part."""
-    if client.camera.aspect >= 1.0:
-        return
+    if not 0 < client.camera.image_width < client.camera.image_height:
+        return  # also in a window of no size
     centre, reach = kinematics.reach()
     client.camera.position, client.camera.look_at = view(
         centre, reach / client.camera.aspect, ABOVE * client.camera.aspect

@@ -50,6 +50,8 @@ class TimeLine:
 
     def advance(self) -> None:
         """Draw what is asked for, if that isn't what is seen already."""
+        if self._episode.value not in self._episode.options:  # a browser may send any text
+            put(self._episode, LIVE)
         if self._episode.value == LIVE:
             if self._shown != (LIVE,):
                 self._go_live()

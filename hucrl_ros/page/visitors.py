@@ -1,6 +1,7 @@
 """The browsers that look at the page, and what each has of its own."""
 
 import gc
+import logging
 import math
 import time
 
@@ -19,6 +20,8 @@ from hucrl_ros.page.repeated import Repeated
 from hucrl_ros.page.stage import show_narrow
 from hucrl_ros.page.timeline import TimeLine
 from hucrl_ros.page.wishes import Wishes
+
+logger = logging.getLogger(__name__)
 
 ADVANCE_S, LOOK_S = 0.05, 1.0
 """[s] Between two looks at what browsers want to see, and at what the run's folder has."""
@@ -59,6 +62,7 @@ class Visitors:
         self._kinematics = Kinematics(described)
         self._memory = Memory(past, Kinematics(described), heard.rhythm)
         self._known: dict[int, Visitor] = {}
+        self._odd: set[int] = set()
         self._looked, self._sweep = -LOOK_S, math.inf
         self._finished, self._bundles = 0, list[str]()
         self._thread = Repeated(self._advance, ADVANCE_S, "visitors", heard.rhythm)
@@ -87,7 +91,8 @@ class Visitors:
     def _advance(self) -> None:
         # Looked up rather than told of: one that is gone before it is welcome is never known.
         clients, before = self._server.get_clients(), self._known
-        self._known = {i: before.get(i) or self._welcome(clients[i]) for i in clients}
+        self._known = {i: before[i] for i in clients if i in before}
+        self._odd &= clients.keys()
         now = time.monotonic()
         if before.keys() - clients.keys():
             self._sweep = min(self._sweep, now + SWEEP_S)
@@ -101,8 +106,19 @@ class Visitors:
         if now > self._looked + LOOK_S:
             self._looked = now
             self._finished, self._bundles = self._past.finished, self._past.bundles()
-        used = self._heard.now.bundle
-        for visitor in self._known.values():
-            visitor.time.offer(self._finished, self._wishes.connected)
-            visitor.time.advance()
-            visitor.controls.advance(self._bundles, used.name if used is not None else "")
+        for number in clients.keys() - self._odd:
+            try:
+                self._draw_for(number, clients[number])
+            except Exception:
+                # Of what a browser sent; others are drawn for as before.
+                logger.exception("a browser is drawn for no longer")
+                self._known.pop(number, None)
+                self._odd.add(number)
+
+    def _draw_for(self, number: int, client: ClientHandle) -> None:
+        if number not in self._known:
+            self._known[number] = self._welcome(client)
+        visitor, used = self._known[number], self._heard.now.bundle
+        visitor.time.offer(self._finished, self._wishes.connected)
+        visitor.time.advance()
+        visitor.controls.advance(self._bundles, used.name if used is not None else "")
