@@ -32,7 +32,7 @@ from hucrl_ros.page import plots, stage, timeline, visitors, words
 from hucrl_ros.page.belief import imagined
 from hucrl_ros.page.door import FIRST_WAIT, Door
 from hucrl_ros.page.figure import Figure
-from hucrl_ros.page.heard import KEPT_TICKS, Event, Heard
+from hucrl_ros.page.heard import KEPT_SOURCES, KEPT_TICKS, LONGEST_NAME, Event, Heard
 from hucrl_ros.page.kinematics import Kinematics
 from hucrl_ros.page.memory import Memory
 from hucrl_ros.page.page import LocalServer, Page
@@ -210,6 +210,22 @@ def test_a_line_is_news_once():
     heard.calm("watchdog")
     heard.note("watchdog", "no command")
     assert [event.text for event in heard.events()] == ["no command"] * 2
+
+
+def test_what_strangers_say_takes_no_more_and_more_room():
+    heard = Heard(describe("pendulum").robot.spec)
+    for number in range(2 * KEPT_SOURCES):
+        heard.note("steady", "no command")
+        heard.note(f"{number}{10**5 * 'x'}", "hello")
+    assert len(heard._said) == KEPT_SOURCES
+    assert "steady" in heard._said
+    assert max(map(len, heard._said)) <= LONGEST_NAME
+    heard.calm(f"{number}{10**5 * 'x'}")
+    assert len(heard._said) == KEPT_SOURCES - 1
+    heard.learner(10**5 * "x", "0.5")
+    assert len(heard.now.phase) < 2 * LONGEST_NAME
+    heard.supervisor(10**5 * "x")
+    assert len(heard.now.phase) <= LONGEST_NAME
 
 
 def test_words_of_strangers_are_no_html():

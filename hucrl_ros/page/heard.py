@@ -30,7 +30,9 @@ KEPT_TICKS = 4000
 """Of the present episode."""
 PLOTTED = ("step", "tick_ms", "hallucination", "epistemic_std")
 """What is kept of a tick."""
-KEPT_EVENTS = 200
+KEPT_EVENTS, KEPT_SOURCES = 200, 400
+LONGEST_NAME = 80
+"""Letters of a source's name, or of what is being done."""
 LEARNING = {
     phase.value for phase in (Phase.FITTING, Phase.SEARCHING, Phase.EXPORTING, Phase.JUDGING)
 }
@@ -191,25 +193,28 @@ class Heard:
         """What the learner does, and how far it is."""
         with self._lock:
             share = float(progress) if _is_share(progress) else math.nan
+            phase = shortened(phase, LONGEST_NAME)
             self._phase = phase if math.isnan(share) else f"{phase} {share:.0%}"
 
     def supervisor(self, stage: str) -> None:
         """What the run does."""
         with self._lock:
-            self._stage = stage
+            self._stage = shortened(stage, LONGEST_NAME)
 
     def note(self, source: str, text: str) -> None:
         """One line that `source` says; said again it is no news."""
-        line = shortened(" ".join(text.split()), 300)
+        source, line = shortened(source, LONGEST_NAME), shortened(text, 300)
         with self._lock:
-            if self._said.get(source) != line:
-                self._said[source] = line
+            if self._said.pop(source, None) != line:
                 self._events.append(Event(time.time(), source, line))
+            self._said[source] = line  # the newest one
+            if len(self._said) > KEPT_SOURCES:
+                del self._said[next(iter(self._said))]
 
     def calm(self, source: str) -> None:
         """What `source` said is over: it is news when it is said again."""
         with self._lock:
-            self._said.pop(source, None)
+            self._said.pop(shortened(source, LONGEST_NAME), None)
 
     @property
     def now(self) -> Now:
