@@ -71,6 +71,18 @@ def test_an_episode_falls_in_two_at_a_gap_and_nothing_leads_across(data):
     )
 
 
+def test_all_that_is_left_out_is_said(run, data, tmp_path):
+    also = RunFolder(shutil.copytree(run.root, tmp_path / "run"))
+    also.prior.mkdir()
+    shutil.copytree(run.interrupted(1)[0], also.next_unfinished_name(3))
+    also.bag(3).mkdir()
+    first, *others, attempt, last = read_trajectories(also).left_out
+    assert first == "prior: episodes of the run that this one began with"
+    assert tuple(others) == data.left_out
+    assert attempt == "episode_003_interrupted_1: interrupted"
+    assert last == "episode_003: not finished"
+
+
 def test_each_entry_has_its_name_and_unit():
     arm, cart = make_task("pusher", 0.0), make_task("cartpole", 0.0)
     names, units = observations_of(arm)

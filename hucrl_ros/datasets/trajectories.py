@@ -113,17 +113,27 @@ def read_trajectories(run: RunFolder) -> Trajectories:
     task = make_task(config.task, config.action_penalty, run.robot)
     parts: list[Trajectory] = []
     left_out: list[str] = []
-    for index in range(run.finished_episodes()):
-        left_out += [f"{path.name}: interrupted" for path in run.interrupted(index)]
+    if run.prior.is_dir():
+        left_out.append(f"{run.prior.name}: episodes of the run that this one began with")
+    finished = run.finished_episodes()
+    for index in range(finished):
+        left_out += _attempts(run, index)
         episode = read_episode(run.bag(index), task.spec, task.steps, config)
         parts += _parts(index, episode, task)
         if gaps := int(np.count_nonzero(~episode.contiguous)):
             left_out.append(f"episode {index}: {gaps} transitions over a gap")
+    left_out += _attempts(run, finished)
+    if run.bag(finished).exists():
+        left_out.append(f"{run.bag(finished).name}: not finished")
     if not parts:
         raise RunError(f"{run.root}: no finished episode with a transition, so nothing to export")
     return Trajectories(
         task, config, observations_of(task), actions_of(task), tuple(parts), tuple(left_out)
     )
+
+
+def _attempts(run: RunFolder, index: int) -> list[str]:
+    return [f"{path.name}: interrupted" for path in run.interrupted(index)]
 
 
 def observations_of(task: Task) -> Columns:
