@@ -3,6 +3,7 @@
 import html.parser
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from hucrl_ros.controller.signature import SIGNATURE, new_key, sign, signer_of
 from hucrl_ros.errors import BundleError
 from hucrl_ros.experiments import card_pages
 from hucrl_ros.experiments.card import card_of
+from hucrl_ros.experiments.card_sections import Section
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle
 from hucrl_ros.run.summary import read_summary, write_summary
 
@@ -135,9 +137,15 @@ def test_a_signature_is_told_and_one_of_something_else_is_refused(bundle, tmp_pa
     sign(signed, tmp_path / "key")
     assert pairs(card_of(signed, 0, SEED), "Origin")["Signed by"] == public
     manifest = signed / "manifest.yaml"
+    before = manifest.read_bytes()
     manifest.write_text(manifest.read_text() + "\n# changed\n")
     with pytest.raises(BundleError, match="not of this manifest"):
         signer_of(signed)
+    manifest.write_bytes(before)
+    told = json.loads((signed / SIGNATURE).read_text())
+    told["key"] += " the maker of robots"
+    (signed / SIGNATURE).write_text(json.dumps(told))
+    assert signer_of(signed) == public
     (signed / SIGNATURE).write_text(json.dumps({"key": "ssh-rsa AAAA", "signature": "AAAA"}))
     with pytest.raises(BundleError, match="no Ed25519 key"):
         signer_of(signed)
@@ -190,6 +198,15 @@ def test_markdown_shows_what_a_bundle_says_and_never_takes_it_for_markup(card):
     assert len(tables) > 30
     for section in card.sections:
         assert f"## {section.title}" in text
+
+
+@pytest.mark.parametrize("begin", ["", "ssh-ed25519 "])
+def test_what_a_run_noted_stays_one_printable_line_of_the_card(card, begin):
+    evil = f"{begin}fell\n## Signed by you\x1b[2J"
+    told = replace(card, about=evil, sections=(Section("Known failures", evil, (), ((evil,),)),))
+    text = card_pages.markdown(told)
+    assert "\n## Signed" not in text
+    assert text.replace("\n", "").isprintable()
 
 
 def test_the_command_prints_or_writes_and_overwrites_nothing(bundle, tmp_path, capsys):

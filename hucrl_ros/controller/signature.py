@@ -141,6 +141,8 @@ def require_signed(folder: Path, manifest: bytes, trusted: Sequence[str]) -> Non
 def signer_of(folder: Path) -> str | None:
     """Public key with which a bundle was signed, whoever's it is; None: nobody signed it.
 
+    Without its comment, which isn't signed.
+
     Raises:
         BundleError: its signature isn't one of its manifest.
     """
@@ -155,7 +157,7 @@ def signer_of(folder: Path) -> str | None:
     if not isinstance(key, Ed25519PublicKey):
         raise BundleError(f"{line}: its key {shortened(name)} is no Ed25519 key")
     require_signed(folder, manifest_bytes(folder), [name])
-    return name
+    return " ".join(_bare(name))
 
 
 def _read_signature(folder: Path, line: str) -> tuple[str, bytes]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import jinja2
 
 import hucrl_ros
+from hucrl_ros.errors import LONGEST, shortened
 from hucrl_ros.experiments.card import Card
 from hucrl_ros.experiments.card_sections import Section
 from hucrl_ros.experiments.report import learning_curve
@@ -82,7 +83,7 @@ PAGE = """<!doctype html>
 </html>
 """
 CURVE = "Learning curve"
-_HASH = re.compile(r"[0-9a-f]{40,}|ssh-ed25519 .*")
+_HASH = re.compile(r"[0-9a-f]{40,}|ssh-ed25519 [A-Za-z0-9+/=]+")
 _SPECIAL = re.compile(r"([\\|<>*_`\[\]])")
 
 
@@ -121,7 +122,7 @@ def _cell(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", text)
+    return _SPECIAL.sub(r"\\\1", shortened(text, LONGEST))
 
 
 def _curve(card: Card) -> str:
