@@ -12,7 +12,7 @@ from hucrl_ros.controller.manifest import (
 NOTHING_LEARNED = LearningReport()
 
 
-def write_manifest(folder, episode, report=NOTHING_LEARNED, command="effort"):
+def write_manifest(folder, episode, report=NOTHING_LEARNED, command="effort", task="pendulum"):
     """A folder with the manifest of the bundle that plays `episode`."""
     manifest = Manifest(
         strategy="greedy",
@@ -27,7 +27,7 @@ def write_manifest(folder, episode, report=NOTHING_LEARNED, command="effort"):
         versions={},
         revision="test",
         schema_version=SCHEMA_VERSION,
-        task="pendulum",
+        task=task,
         action_penalty=0.2,
         discount=0.99,
         steps=400,

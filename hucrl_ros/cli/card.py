@@ -37,8 +37,10 @@ def run(
 
     Task, data, settings, learning curve, calibration, what it achieves from fresh starts in
     simulation, limits, known failures, hashes, and who signed it. The bundle is checked first, as
-    the controller checks it. Files are not overwritten.
+    the controller checks it. Files are not overwritten. The Python functions that the YAML of its
+    robot names are run, which is said before.
     """
+    from hucrl_ros.cli.functions import say_functions_of
     from hucrl_ros.datasets.target import require_free, whole
     from hucrl_ros.experiments import card_pages
     from hucrl_ros.experiments.card import card_of
@@ -46,6 +48,7 @@ def run(
     for target in (html, out):
         if target is not None:
             require_free(target)
+    say_functions_of("card", bundle, robot)
     card = card_of(bundle, starts, seed, robot)
     pages = {html: card_pages.html, out: card_pages.markdown}
     for target, page in pages.items():

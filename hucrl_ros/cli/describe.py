@@ -16,6 +16,7 @@ from hucrl_ros.bags.interrupted import sound_part
 from hucrl_ros.bags.messages import RawMessage, deserialize
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import Episode, read_episode
+from hucrl_ros.cli.functions import say_functions
 from hucrl_ros.config.robot import Draw, RobotSpec, StateBound, plural, sources
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description, dump_description, known_tasks
@@ -163,6 +164,7 @@ def _run(path: Path) -> tuple[Task, Config] | tuple[None, None]:
         try:
             run = RunFolder.open(folder)
             config = run.config
+            say_functions("inspect", config.task, run.robot)
             return make_task(config.task, config.action_penalty, run.robot), config
         except HucrlError:
             continue

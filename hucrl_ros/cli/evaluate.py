@@ -45,10 +45,12 @@ def run(
     """Play bundles in the simulator.
 
     They are played in MuJoCo, in one process and without a time limit for planning. Returns and
-    tick times are printed. Of the settings planner.* and safety.* can be others.
+    tick times are printed. Of the settings planner.* and safety.* can be others. The Python
+    functions that the YAML of their robot names are run, which is said before.
     """
     import numpy as np
 
+    from hucrl_ros.cli.functions import say_functions_of
     from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings  # torch
 
     if videos is not None and robot is not None:
@@ -60,6 +62,7 @@ def run(
         changes["planner.algorithm"] = planner
     films: list[tuple[Path, Task, Played]] = []
     for path in bundles:
+        say_functions_of("evaluate", path, robot)
         bundle, task = open_bundle(path, robot)
         if films and task.name != films[0][1].name:
             raise ConfigError(f"{path}: for task {task.name!r}, but others {films[0][1].name!r}")

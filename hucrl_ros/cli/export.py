@@ -37,8 +37,10 @@ def run(
     States, actions and rewards are those that the run's own learner sees. Left out are
     interrupted attempts, transitions over a gap, and episodes that came with --from. Nothing is
     overwritten. Each format has an extra: pip install '.[lerobot]', hdf5, minari, rerun, or all
-    of them: export.
+    of them: export. The Python functions that the YAML of the run's robot names are run, which is
+    said before.
     """
+    from hucrl_ros.cli.functions import say_functions
     from hucrl_ros.datasets import hdf5 as hdf5_file
     from hucrl_ros.datasets import lerobot as lerobot_dataset
     from hucrl_ros.datasets import minari as minari_dataset
@@ -61,7 +63,9 @@ def run(
         raise ConfigError("no format: expected --lerobot, --hdf5, --minari or --rerun")
     for target in writers:
         require_free(target)
-    data = read_trajectories(RunFolder.open(folder))
+    source = RunFolder.open(folder)
+    say_functions("export", source.config.task, source.robot)
+    data = read_trajectories(source)
     for line in data.left_out:
         print(f"left out: {line}")
     for target, write in writers.items():

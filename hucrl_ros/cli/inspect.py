@@ -1,13 +1,12 @@
 """`hucrl inspect`: what is in a bundle, a bag or a robot's description, after checking it."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from hucrl_ros.errors import ConfigError, HucrlError, shortened
+from hucrl_ros.errors import ConfigError, HucrlError
 
 
 def run(
@@ -24,12 +23,14 @@ def run(
     """Check a bundle, a bag or a robot of your own and say what is in it.
 
     Of a bundle hashes, shapes and agreement with torch's outputs are checked; a bag may have been
-    cut off. Of a robot's YAML the Python functions that it names are run, which is said before.
+    cut off. The Python functions that a robot's YAML names are run, which is said before: of the
+    YAML, or of the run that a bag lies in.
     """
     from hucrl_ros.bags.metadata import FILE_NAME
     from hucrl_ros.bags.writer import repair as repaired
     from hucrl_ros.cli.describe import describe_bag, describe_bundle, describe_robot
-    from hucrl_ros.config.task_file import is_description, read_description
+    from hucrl_ros.cli.functions import say_functions
+    from hucrl_ros.config.task_file import is_description
     from hucrl_ros.controller.bundle import load_bundle
     from hucrl_ros.controller.manifest import MANIFEST
     from hucrl_ros.run.terminal import Terminal
@@ -37,9 +38,7 @@ def run(
     if not os.path.exists(path):  # noqa: PTH110  # Path's raises of too long a name
         raise _is_nothing(path)
     if is_description(str(path)):
-        if functions := read_description(path).functions:
-            named = ", ".join(dict.fromkeys(str(function) for function in functions))
-            print(f"hucrl inspect: runs {shortened(named, 500)}", file=sys.stderr)
+        say_functions("inspect", str(path))
         described = describe_robot(path)
     elif (path / MANIFEST).exists() or any(path.glob("*.onnx")):
         if repair:
