@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from bundle_factory import learned, shake
+from bundle_factory import STRATEGIES, learned, shake
 from bundle_factory import write_bundle as write
 
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
-from hucrl_ros.config.schema import ModelSettings
+from hucrl_ros.config.schema import ExplorationSettings, ModelSettings
 from hucrl_ros.controller.backup import Backup, Joints, backups
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines.compiled_fan import CompiledFans
@@ -120,7 +120,34 @@ SMALL = {
 @pytest.mark.parametrize("task", ["pendulum", "cartpole", "reacher"])
 def test_every_model_has_fans_and_they_agree(tmp_path, kind, task):
     settings = ModelSettings(kind=kind, **SMALL[kind])
-    bundle = untrained_bundle(tmp_path / "bundle", task, settings)
+    agree(untrained_bundle(tmp_path / "bundle", task, settings))
+
+
+@pytest.mark.parametrize("kind", SMALL)
+@pytest.mark.parametrize(
+    ("strategy", "exploration"),
+    [
+        *((name, ExplorationSettings()) for name in STRATEGIES if name != "greedy"),
+        ("optimistic", ExplorationSettings(hallucinate="total")),
+    ],
+)
+def test_fans_doubt_alike_whatever_the_plan_believes(tmp_path, strategy, exploration, kind):
+    """What is safe is asked of the whole model, not of what a strategy imagines with it."""
+    settings = ModelSettings(kind=kind, **SMALL[kind])
+    of_plan, of_model = (
+        untrained_bundle(
+            tmp_path / name, "pendulum", settings, strategy=name, exploration=exploration
+        )
+        for name in (strategy, "optimistic")
+    )
+    assert of_plan.networks is not None
+    spread = agree(of_plan)
+    assert spread > 0.0
+    assert spread == pytest.approx(agree(of_model), rel=1e-2)
+
+
+def agree(bundle):
+    """Check that both engines imagine the same; how far η leads their trajectories apart."""
     spec = bundle.manifest.spec
     rng = np.random.default_rng(0)
     state = 0.1 * rng.standard_normal(spec.state_dim)
@@ -136,16 +163,20 @@ def test_every_model_has_fans_and_they_agree(tmp_path, kind, task):
         }
         return bundle.run("dynamics", **inputs)[0].astype(float)
 
+    spread = 0.0
     for backup in backups(spec, joints, state, state[joints.positions], expect):
-        found, graph = (
-            make_fans(bundle, HORIZON, joints, limits, compiled)(
-                state, first, backup, patterns, BETA
+        for beta in (BETA, 0.0):
+            found, graph = (
+                make_fans(bundle, HORIZON, joints, limits, compiled)(
+                    state, first, backup, patterns, beta
+                )
+                for compiled in (True, False)
             )
-            for compiled in (True, False)
-        )
-        lanes = found.states[:, -len(patterns) :]
-        np.testing.assert_allclose(lanes, graph.states, 5e-3, 5e-3)
-        assert np.isfinite(found.states).all()
+            lanes = found.states[:, -len(patterns) :]
+            np.testing.assert_allclose(lanes, graph.states, 5e-3, 5e-3)
+            assert np.isfinite(found.states).all()
+            spread = max(spread, float(np.ptp(lanes, axis=1).max()))
+    return spread
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])

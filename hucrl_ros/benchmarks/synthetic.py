@@ -12,6 +12,7 @@ from hucrl_ros.config.schema import (
     PlannerSettings,
     SafetySettings,
     SearchSettings,
+    StrategyName,
 )
 from hucrl_ros.controller.bundle import Bundle, load_bundle
 from hucrl_ros.controller.manifest import BundleFields
@@ -51,6 +52,8 @@ def untrained_bundle(
     model: ModelSettings,
     planner: PlannerSettings | None = None,
     search: SearchSettings | None = None,
+    strategy: StrategyName = "optimistic",
+    exploration: ExplorationSettings | None = None,
 ) -> Bundle:
     """Write and load a bundle of random networks that plans as a learned one does.
 
@@ -60,15 +63,18 @@ def untrained_bundle(
         model: Kind and size of the dynamics model.
         planner: Planning in the tick; None: the default.
         search: Sizes of the policies; None: the default.
+        strategy: What the tick imagines.
+        exploration: How; None: the default.
     """
     task = make_task(task, 0.1) if isinstance(task, str) else task
     generator = torch.Generator().manual_seed(0)
     planner, search = planner or PlannerSettings(), search or SearchSettings()
     dynamics = make_model(task, model, generator)
-    step = make_imagined_dynamics("optimistic", dynamics, ExplorationSettings())
+    step = make_imagined_dynamics(strategy, dynamics, exploration or ExplorationSettings())
+    step.start_episode(1, generator)
     actor_critic = ActorCritic(task, step.hallucination_dim, search, generator)
     fields = BundleFields(
-        strategy="optimistic",
+        strategy=strategy,
         seed=0,
         episode=1,
         random=False,

@@ -153,9 +153,8 @@ def make_fans(
 ) -> FanEngine:
     """Fans over `horizon` periods, by the kernel where it plays the bundle and may be used."""
     networks = bundle.networks
-    process = None if networks is None else networks.process
-    # A function that was drawn from a Gaussian process tells nothing of what else is possible.
-    if not compiled or networks is None or (process is not None and not process.whitener.size):
+    # A function that was drawn from the model tells nothing of what else is possible.
+    if not compiled or networks is None or bundle.manifest.strategy == "thompson":
         return GraphFans(bundle, horizon, joints, limits)
     from hucrl_ros.controller.engines.compiled_fan import CompiledFans
 
