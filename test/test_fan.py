@@ -123,11 +123,15 @@ def test_every_model_has_fans_and_they_agree(tmp_path, kind, task):
     agree(untrained_bundle(tmp_path / "bundle", task, settings))
 
 
+SHARED = ExplorationSettings(hallucinate="shared", beta=0.1, beta_floor=0.1)
+
+
 @pytest.mark.parametrize("kind", SMALL)
 @pytest.mark.parametrize(
     ("strategy", "exploration"),
     [
-        *((name, ExplorationSettings()) for name in STRATEGIES if name != "greedy"),
+        *((name, ExplorationSettings()) for name in STRATEGIES),
+        *((name, SHARED) for name in ("optimistic", "opax")),
         ("optimistic", ExplorationSettings(hallucinate="total")),
     ],
 )

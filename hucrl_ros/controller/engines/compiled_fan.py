@@ -34,7 +34,9 @@ class CompiledFans:
         alone = networks.process is None and not len(networks.whitener)
         mean = networks.constants | {
             "choice": np.full(heads, 1.0 / heads, np.float32),
+            # What the model doesn't know is η's alone, whatever the strategy makes of it.
             "total": np.zeros((), np.float32),
+            "unchosen": np.zeros((), np.float32),
             "limits": limits.astype(np.float32),
         }
         base = networks._replace(policy=[self._policy], hallucination=[held], constants=mean)
