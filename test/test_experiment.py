@@ -7,10 +7,13 @@ import yaml
 from test_sweep import PRETENDED, read_rows
 
 from hucrl_ros.cli import main
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments import workers
 from hucrl_ros.experiments.grid import read_grid
 from hucrl_ros.experiments.workers import LocalWorkers
+from hucrl_ros.models import MODELS, kind_of
+from hucrl_ros.tasks import make_task
 
 TWO_TASKS = {
     "tasks": {
@@ -46,6 +49,39 @@ def test_cells_are_all_combinations_task_by_task(tmp_path):
         follows = cell.value == "policy"
         assert (cell.config.planner.algorithm == "policy") == follows
         assert (cell.config.search.algorithm == "mpo") == follows
+
+
+ENSEMBLES = "probabilistic_ensemble"
+NAMED = {kind: kind for kind in MODELS} | {
+    "RFF": "rff",
+    "QFF": "qff",
+    "no bootstrap": ENSEMBLES,
+    "geometric rff": "rff",
+    "confidence rff": "rff",
+}
+
+
+KINDS = {
+    "ablation": {ENSEMBLES},
+    "beta": {"rff", "gp", ENSEMBLES},
+    "models": set(MODELS),
+    "thompson": {ENSEMBLES, "rff", "qff"},
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_experiments_models_are_those_that_it_names(name):
+    seen = set()
+    for cell in read_grid(share_directory() / "config" / "experiments" / f"{name}.yaml").cells():
+        kind = kind_of(cell.config.model, make_task(cell.config.task, 0.0))
+        if cell.value in NAMED:
+            assert kind == NAMED[cell.value]
+        elif cell.value.endswith(" heads") or name == "ablation":
+            assert kind == ENSEMBLES
+        if cell.value.endswith(" heads"):
+            assert cell.config.model.heads == int(cell.value.removesuffix(" heads"))
+        seen.add(kind)
+    assert seen == KINDS[name]
 
 
 def test_a_strategy_may_be_tried_with_the_first_variant_only(tmp_path):
