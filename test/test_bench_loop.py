@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from bundle_factory import learned, shake, write_bundle
 
-from hucrl_ros.benchmarks.loop import paced, play_loop
+from hucrl_ros.benchmarks.loop import LAYERS, paced, play_loop, untrained
 from hucrl_ros.benchmarks.report import LOOPS
 from hucrl_ros.benchmarks.results import LoopRow, Tail, numbers
 from hucrl_ros.cli import main
@@ -93,6 +93,12 @@ def test_a_paced_copy_runs_at_another_rate_and_the_original_as_before(folder, tm
     manifest = load_bundle(copy).manifest
     assert (manifest.period, manifest.steps) == (1 / 250, 77)
     assert load_bundle(folder).manifest.period == 1 / 80
+
+
+@pytest.mark.parametrize("task", LAYERS)
+def test_an_untrained_bundle_has_an_ensemble_of_the_size_that_is_told(task, tmp_path):
+    layers = load_bundle(untrained(task, tmp_path / "bundle")).networks.model
+    assert tuple(layer.weights.shape[-1] for layer in layers[:-1]) == LAYERS[task]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from bundle_factory import PLANNER, write_bundle
 from PIL import Image
 
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
-from hucrl_ros.benchmarks.tick import Size, Timing, parse_size, tick_gflop
+from hucrl_ros.benchmarks.tick import SYSTEMS, Size, Timing, _bundles, parse_size, tick_gflop
 from hucrl_ros.cli import main
 from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.controller.bundle import load_bundle
@@ -56,6 +56,15 @@ def test_operations_are_those_of_the_matrix_products(folder):
     assert tick_gflop(fourier, settings) == pytest.approx(expected * (1 + 36 / 2 / weights))
     settings = settings.model_copy(update={"noise_draws": 4})
     assert tick_gflop(networks, settings) == pytest.approx(4 * expected)
+
+
+def test_untrained_bundles_are_the_ensembles_that_the_table_names(tmp_path):
+    """Whatever `auto` takes for the task."""
+    for system, bundle in _bundles(None, tmp_path):
+        shapes = [layer.weights.shape for layer in bundle.networks.model]
+        assert {shape[0] for shape in shapes} == {system.heads}
+        assert tuple(shape[-1] for shape in shapes[:-1]) == system.layers
+    assert len(list(tmp_path.iterdir())) == len(SYSTEMS)
 
 
 def test_the_rate_is_that_of_the_median_tick():

@@ -160,7 +160,8 @@ def run(
 def untrained(task: str, folder: Path) -> Path:
     """A bundle of random networks."""
     made = make_arm(0.1) if task == "arm" else task
-    return untrained_bundle(folder, made, ModelSettings(layers=LAYERS[task])).path
+    model = ModelSettings(kind="probabilistic_ensemble", layers=LAYERS[task])
+    return untrained_bundle(folder, made, model).path
 
 
 def paced(bundle: Path, copy: Path, rate: float, steps: int) -> Path:

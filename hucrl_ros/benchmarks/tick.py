@@ -249,5 +249,7 @@ def _bundles(path: Path | None, folder: Path) -> Iterator[tuple[System, Bundle]]
         yield System(bundle.manifest.task, heads, hidden), bundle
         return
     for index, system in enumerate(SYSTEMS):
-        model = ModelSettings(heads=system.heads, layers=system.layers)
+        model = ModelSettings(
+            kind="probabilistic_ensemble", heads=system.heads, layers=system.layers
+        )
         yield system, untrained_bundle(folder / str(index), system.name, model)
