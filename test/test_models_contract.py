@@ -11,6 +11,7 @@ from linear_system import LIMIT, PushedMass, next_state, transitions
 from numpy_engine import NumpyEngine
 from safetensors.torch import load_file, save_file
 
+from hucrl_ros.config.files import load_config, task_config_files
 from hucrl_ros.config.schema import (
     KERNEL_MODELS,
     ExplorationSettings,
@@ -337,6 +338,26 @@ def test_auto_takes_a_kernel_model_for_few_entries_and_says_so(task, kind, caplo
     assert type(model) is type(make_model(task, ModelSettings(kind=kind), generator()))
     assert kind_of(settings, task) == kind
     assert f"model.kind = auto: {kind}, for {task.spec.predicted_dim} entries" in caplog.text
+    assert "ignored" not in caplog.text
+
+
+@pytest.mark.parametrize("task", ["pendulum", "cartpole", "reacher"])
+def test_what_is_for_ensembles_is_said_to_be_ignored_where_auto_takes_another(task, caplog):
+    settings, task = ModelSettings(heads=2, layers=(8,), max_points=9), make_task(task, 0.1)
+    kind = kind_of(settings, task)
+    with caplog.at_level("INFO"):
+        make_model(task, settings, generator())
+    line = f"model.heads, model.layers: for ensembles, ignored by {kind}"
+    assert caplog.messages.count(line) == ("ensemble" not in kind)
+    assert caplog.text.count("ignored") == ("ensemble" not in kind)
+
+
+def test_what_tasks_say_of_their_models_is_not_ignored(caplog):
+    for name, file in task_config_files().items():
+        with caplog.at_level("INFO"):
+            make_model(make_task(name, 0.1), load_config(file).model, generator())
+    assert "model.kind = auto: rff" in caplog.text
+    assert "ignored" not in caplog.text
 
 
 def test_efforts_are_shares_of_their_limit_for_models_with_a_prior():

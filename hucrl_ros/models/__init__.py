@@ -35,6 +35,19 @@ MODELS: dict[str, Maker] = {
 
 ONE_JOINT, TWO_JOINTS = 2, 4
 """Predicted entries of the state up to which `auto` takes Fourier features, a Gaussian process."""
+OF_ENSEMBLES = (
+    "heads",
+    "layers",
+    "activation",
+    "prior_units",
+    "prior_scale",
+    "fit_steps",
+    "batch_size",
+    "learning_rate",
+    "weight_decay",
+    "bootstrap",
+)
+"""Settings that models with a prior don't look at."""
 logger = logging.getLogger(__name__)
 
 
@@ -59,6 +72,11 @@ def make_model(task: Task, settings: ModelSettings, generator: torch.Generator) 
     if kind != settings.kind:
         entries = task.spec.predicted_dim
         logger.info("model.kind = auto: %s, for %d entries of the state", kind, entries)
+        default = ModelSettings()
+        ignored = [k for k in OF_ENSEMBLES if getattr(settings, k) != getattr(default, k)]
+        if ignored and kind != "probabilistic_ensemble":
+            names = ", ".join(f"model.{name}" for name in ignored)
+            logger.info("%s: for ensembles, ignored by %s", names, kind)
     make = MODELS.get(kind)
     if make is None:
         plugin = load("models", kind, MODELS, DynamicsModel)  # type: ignore[type-abstract]
