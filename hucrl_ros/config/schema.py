@@ -142,8 +142,9 @@ class ExplorationSettings(Settings):
     covariance: Literal["diagonal", "full"] = "diagonal"
     """Σ of `greedy` and `optimistic`: deviations, or a Cholesky factor of the covariance."""
     hallucinate: Literal["epistemic", "total", "shared"] = "epistemic"
-    """`optimistic`: the deviation that η chooses from; of the `total` one, nothing is left to be
-    noise; `shared`: of the epistemic variance, 1 − beta² is noise where beta is less than 1."""
+    """`optimistic`, `opax`; others have no η and ignore it: the deviation that η chooses from; of
+    the `total` one, nothing is left to be noise; `shared`: of the epistemic variance, 1 − beta² is
+    noise where beta is less than 1."""
     constraint_penalty: float = Field(0.2, ge=0)
     """What a step costs in imagination that comes a margin nearer to a constraint than two margins
     inside, three at most; 0: nothing [range of the task's rewards]."""
