@@ -19,7 +19,7 @@ from searching import (
 from torch import nn
 
 from hucrl_ros.errors import LearningError
-from hucrl_ros.search import SEARCHES, ModelRollout, make_search
+from hucrl_ros.search import SEARCHES, ModelRollout, base, make_search
 from hucrl_ros.search.base import GuardedAdam
 from hucrl_ros.tasks.terms import tolerance
 
@@ -129,6 +129,27 @@ def test_rewards_that_are_no_numbers_are_left_out_and_reported(algorithm, caplog
     assert "imagined trajectories left out" in caplog.text
     fresh = actors_of(tiny(algorithm), task=Patchy(0.0))
     assert not torch.equal(flat(fresh.state_dict()), flat(actors.state_dict()))  # it went on
+
+
+class Timid(PushedMass):
+    """No number for what fresh policies never do, but a search tries."""
+
+    steps = 5
+
+    def reward(self, state, action):
+        known = action[..., 0].abs() < 0.5 * LIMIT
+        return super().reward(state, action).where(known, math.nan)
+
+
+@pytest.mark.parametrize("algorithm", ["lookahead", "mpo", "sac", "td3", "ppo"])
+def test_what_is_tried_and_gives_no_number_is_counted(algorithm, monkeypatch):
+    whole = []
+    monkeypatch.setattr(base, "finite_part", lambda imagined: whole.append(imagined) or imagined)
+    settings = tiny(algorithm, iterations=1, candidate_noise=0.5)
+    actors, result = search(settings, task=Timid(0.0))
+    assert len(whole) == 1 and whole[0].rewards.isfinite().all()
+    assert is_finite(actors)
+    assert result.refused > 0
 
 
 class Cornered(ExactStep):

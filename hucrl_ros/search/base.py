@@ -68,7 +68,8 @@ class SearchResult(NamedTuple):
     weights: Weights
     """State of the `ActorCritic` that played them."""
     refused: int = 0
-    """Gradient steps refused and imagined trajectories left out: something was not finite."""
+    """Gradient steps refused, and imagined trajectories, steps and candidates left out: something
+    was not finite."""
     paid: float = 0.0
     """Mean over the episodes of what was paid for coming near constraints."""
 
@@ -156,12 +157,12 @@ class PolicySearch(ABC):
         others = self.begin(rollout, starts, policy_optimiser)
         pool = RolloutPool(starts, settings, generator)
         best = _Best(rollout, first)
-        left_out = 0
+        before = rollout.left_out
         for done in range(1, rounds + 1):
             share = _ramp((done - 1) / rounds)
             with dynamics.counting(actor_critic.task, share) if gentle else nullcontext():
                 imagined = finite_part(pool.advance(rollout))
-                left_out += settings.pool - imagined.rewards.shape[1]
+                rollout.left_out += settings.pool - imagined.rewards.shape[1]
                 self._round(imagined, rollout, critic_optimiser, policy_optimiser, generator)
             critic_schedule.step()
             policy_schedule.step()
@@ -171,10 +172,12 @@ class PolicySearch(ABC):
         for _ in self.alternatives():
             best.consider()
         refused = sum(each.refused for each in (critic_optimiser, policy_optimiser, *others))
+        left_out = rollout.left_out - before
         if refused or left_out:
             logger.warning(
                 "policy search: %d gradient steps were refused and %d imagined trajectories left "
-                "out, because they were not finite; the last good policy stayed",
+                "out (or steps, or candidates), because they were not finite; the last good "
+                "policy stayed",
                 refused,
                 left_out,
             )

@@ -67,6 +67,8 @@ class ModelRollout:
     def __init__(self, actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> None:
         self.actor_critic = actor_critic
         self.dynamics = dynamics
+        self.left_out = 0
+        """What was imagined for a search so far and left out, because it was not finite."""
 
     @torch.no_grad()
     def imagine(
@@ -182,7 +184,10 @@ class ModelRollout:
         returns = (weights[:, None] * rewards).sum(dim=0)
         values = returns + discount**steps * self._values(visited[-1])
         values = values.reshape(-1, tried, count).mean(dim=0)
-        return values if values.isfinite().all() else _worst_where_not_finite(values)
+        if values.isfinite().all():
+            return values
+        self.left_out += int((~values.isfinite()).sum())
+        return _worst_where_not_finite(values)
 
     def _values(self, states: Tensor) -> Tensor:
         """The critic `(n,)` of states `(n, p)`."""

@@ -77,6 +77,7 @@ class Replay:
         finite = rewards.isfinite() & following.isfinite().all(dim=-1)
         data = Data(states, joint, following, rewards)
         self._rounds.append(Data(*(entry[finite] for entry in data)))
+        self._rollout.left_out += len(states) - len(self._rounds[-1].states)
         self._imagined = Data(*(torch.cat(entry) for entry in zip(*self._rounds, strict=True)))
 
     def sample(self, batch_size: int, env: object = None) -> ReplayBufferSamples:
@@ -118,6 +119,7 @@ class Replay:
             states, rewards = self._step(states, joint)
             total = total + self._settings.discount**t * (rewards + bonus)
             rows, states, total = _finite(rows, states, total)
+        self._rollout.left_out += len(data.states) - len(rows)
         return rows, states, total
 
     def _draw(self, count: int) -> Data:

@@ -110,6 +110,7 @@ class Ppo(PolicySearch):
         advantages = ((targets - values[:-1]) / scale).flatten()
         finite = advantages.isfinite() & observations.isfinite().all(dim=-1)
         observations, actions = observations[finite], actions[finite]
+        rollout.left_out += len(finite) - len(actions)
         _, log_prob, _ = self._policy.evaluate_actions(observations, actions)
         return RolloutBufferSamples(
             observations=observations,
