@@ -93,6 +93,14 @@ def pushing(folder: Path, geom: str) -> dict:
     return {"robot": robot, "reward": reward}
 
 
+def modelled(folder: Path, model: str, **robot) -> dict:
+    """A robot of an MJCF or URDF, as short as can be."""
+    path = folder / f"model.{'urdf' if model.lstrip().startswith('<robot') else 'xml'}"
+    path.write_text(model)
+    robot = {"model": str(path), "period": 0.02, "steps": 50, **robot}
+    return {"robot": robot, "reward": {"terms": [{"term": "effort"}]}}
+
+
 def refusal(folder: Path, document: dict) -> str:
     """The one line with which a description is refused."""
     with pytest.raises(ConfigError) as caught:

@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from own_robots import ARM, EXAMPLES, PENDULUM, changed, pushing, refusal, resolved, task_of, write
+from own_robots import (
+    ARM,
+    EXAMPLES,
+    PENDULUM,
+    changed,
+    modelled,
+    pushing,
+    refusal,
+    resolved,
+    task_of,
+    write,
+)
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import find_description, read_description
@@ -170,6 +181,23 @@ def test_motors_are_put_into_the_order_that_is_asked_for(tmp_path):
     assert robot.spec.effort_limits == (1.0, 2.0)
     driven = [robot.model.joint(int(k)).name for k in robot.model.actuator_trnid[:, 0]]
     assert driven == ["elbow", "shoulder"]
+
+
+GANTRY = """<mujoco><worldbody><body pos="1 2 3">
+  <body name="tool"><joint name="tool_x" type="slide" axis="1 0 0"/>
+    <joint name="tool_y" type="slide" axis="0 1 0"/><geom size="0.05"/>
+    <site name="tool" pos="0 0 -1"/></body></body></worldbody>
+<actuator><motor joint="tool_x" ctrlrange="-3 3"/>
+<motor joint="tool_y" ctrlrange="-3 3"/></actuator></mujoco>"""
+
+
+def test_a_joint_named_like_a_coordinate_is_none(tmp_path):
+    task = task_of(tmp_path, modelled(tmp_path, GANTRY))
+    assert task.view.point(torch.tensor([[0.1, 0.2, 0.0, 0.0]]), "tool").tolist() == [
+        pytest.approx([1.1, 2.2, 2.0])
+    ]
+    with pytest.raises(ConfigError, match="body 'tool' isn't in the state; known: tool"):
+        task.view.body(torch.zeros(1, 4), "tool")
 
 
 # What a run keeps

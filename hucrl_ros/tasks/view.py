@@ -45,6 +45,9 @@ class RobotView(nn.Module):
         """ρ of the run's settings."""
         self.entries = settings.entries
         """Names of the state's entries `(p,)`."""
+        # Without the joints: one called `tool_x` is no coordinate of a body `tool`.
+        others = (*settings.observed, *settings.context)
+        self._places = {name: index for index, name in enumerate(others, 2 * len(settings.joints))}
         self._model = robot.model
         self._ranges = robot.ranges
         self._sites = nn.ModuleDict()
@@ -103,12 +106,14 @@ class RobotView(nn.Module):
         if index < 0 or not self.is_in_state(name):
             raise ConfigError(f"body {name!r} isn't in the state; known: {self._known_points()}")
         names = [f"{name}_{axis}" for axis in AXES]
-        found = [self.entries.index(entry) for entry in names if entry in self.entries]
+        found = [self._places[entry] for entry in names if entry in self._places]
         if found == list(range(found[0], found[0] + len(AXES))):  # One slice is cheaper.
             return state[..., found[0] : found[0] + len(AXES)]
         fixed = torch.tensor(self._model.body_pos[index], dtype=state.dtype)
         columns = [
-            self.entry(state, entry) if entry in self.entries else stays.expand(state.shape[:-1])
+            state[..., self._places[entry]]
+            if entry in self._places
+            else stays.expand(state.shape[:-1])
             for entry, stays in zip(names, fixed, strict=True)
         ]
         return torch.stack(columns, dim=-1)
@@ -127,8 +132,8 @@ class RobotView(nn.Module):
         return ((self.point(state, of) - there) ** 2).sum(dim=-1)
 
     def is_in_state(self, body: str) -> bool:
-        """Whether a coordinate of it is; else a point is a site."""
-        return any(f"{body}_{letter}" in self.entries for letter in AXES)
+        """Whether a coordinate of it is observed or a goal's; else a point is a site."""
+        return any(f"{body}_{letter}" in self._places for letter in AXES)
 
     def _kinematics(self, site: str) -> ForwardKinematics:
         if mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_SITE, site) < 0:
@@ -140,7 +145,7 @@ class RobotView(nn.Module):
 
     def _known_points(self) -> str:
         sites = [self._model.site(k).name for k in range(self._model.nsite)]
-        bodies = {e[:-2] for e in self.entries if e[-2:] in ("_x", "_y", "_z")}
+        bodies = {e[:-2] for e in self._places if e[-2:] in ("_x", "_y", "_z")}
         return ", ".join(sorted({*filter(None, sites), *bodies})) or "none"
 
     def _index(self, name: str, known: tuple[str, ...], kind: str) -> int:
