@@ -186,6 +186,25 @@ def test_a_velocity_is_that_of_the_observed_body_not_of_a_joint_with_its_name():
     assert Extras(model, ("puck_x_velocity",)).read(data, qpos, qvel)[0] == 2.0
 
 
+TURNED = """<mujoco><worldbody><body name="puck" pos="1 2 3" euler="30 -20 90">
+  <joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>
+  <joint type="slide" axis="0 0 1"/><geom size="0.1"/>
+</body></worldbody></mujoco>"""
+
+
+def test_an_object_of_a_turned_body_is_where_its_state_says():
+    model = mujoco.MjModel.from_xml_string(TURNED)
+    data = mujoco.MjData(model)
+    names = [f"puck_{axis}" for axis in "xyz"]
+    state = np.array([0.3, -0.2, 0.1, 0.5, -1.0, 2.0])
+    extras = Extras(model, [*names, *(f"{name}_velocity" for name in names)])
+    extras.write(data, state)
+    mujoco.mj_forward(model, data)
+    np.testing.assert_allclose(data.body("puck").xpos, state[:3], atol=1e-12)
+    np.testing.assert_allclose(data.body("puck").cvel[3:], state[3:], atol=1e-12)
+    np.testing.assert_allclose(extras.read(data, data.qpos, data.qvel), state, atol=1e-12)
+
+
 def test_a_link_of_the_robot_is_no_observed_body():
     with pytest.raises(ValueError, match="of body 'r_wrist_roll_link': only a mocap body"):
         Extras(make_robot("reacher").model, ("r_wrist_roll_link_x",))

@@ -76,7 +76,7 @@ class _SlidingVelocity(_Entry):
     def __init__(self, model: mujoco.MjModel, body: int, axis: int) -> None:
         joints = np.array(joints_of(model, body), dtype=np.intp)
         self._addresses = model.jnt_dofadr[joints]
-        self._directions = model.jnt_axis[joints, axis]
+        self._directions = _directions(model, body, axis)
 
     def read(self, data: mujoco.MjData, qpos: Array, qvel: Array) -> Array | float:
         return np.asarray(qvel[..., self._addresses] @ self._directions)
@@ -103,7 +103,7 @@ class _Sliding(_Entry):
     def __init__(self, model: mujoco.MjModel, body: int, axis: int) -> None:
         joints = np.array(joints_of(model, body), dtype=np.intp)
         self._addresses = model.jnt_qposadr[joints]
-        self._directions = model.jnt_axis[joints, axis]
+        self._directions = _directions(model, body, axis)
         self._offset = float(
             model.body_pos[body, axis] - self._directions @ model.qpos0[self._addresses]
         )
@@ -143,6 +143,14 @@ def _find(model: mujoco.MjModel, name: str, bodies: Collection[str]) -> _Entry:
             "by prismatic joints can be observed"
         )
     return _SlidingVelocity(model, body, axis) if moves else _Sliding(model, body, axis)
+
+
+def _directions(model: mujoco.MjModel, body: int, axis: int) -> Array:
+    """What each joint of a body moves it along an axis of the world: the body may be turned."""
+    turned = np.empty((int(model.body_jntnum[body]), len(AXES)))
+    for row, joint in zip(turned, joints_of(model, body), strict=True):
+        mujoco.mju_rotVecQuat(row, model.jnt_axis[joint], model.body_quat[body])
+    return turned[:, axis]
 
 
 def joints_of(model: mujoco.MjModel, body: int) -> list[int]:
