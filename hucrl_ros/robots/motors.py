@@ -25,7 +25,7 @@ class Motor(NamedTuple):
     gains: tuple[float, float] = (0.0, 0.0)
     """kp and kv of a servo."""
     force: tuple[float, float] | None = None
-    """Least and largest effort of a servo; None: any, or the joint's [N m or N]."""
+    """Least and largest effort before the gear; None: any, or the joint's [N m or N]."""
     places: tuple[float, float] | None = None
     """Least and largest position that a servo accepts; None: any [rad or m]."""
 
@@ -37,12 +37,16 @@ def read_motors(model: mujoco.MjModel, path: Path, settings: RobotSettings) -> d
     settings.
 
     Raises:
-        ConfigError: a joint is driven by something that takes other commands.
+        ConfigError: a joint is driven by something that takes other commands, or by two motors; or
+            what is driven is no joint.
     """
     motors: dict[str, Motor] = {}
     for index in range(model.nu):
         if model.actuator_trntype[index] != mujoco.mjtTrn.mjTRN_JOINT:
-            continue
+            raise ConfigError(
+                f"{path}: actuator {model.actuator(index).name or index!r} drives no joint "
+                "(tendon, site, ...): expected a joint's motor; change it, or take it out"
+            )
         moved = int(model.actuator_trnid[index, 0])
         joint = model.joint(moved).name
         kind = _kind(model, index)
@@ -52,6 +56,8 @@ def read_motors(model: mujoco.MjModel, path: Path, settings: RobotSettings) -> d
                 f"{path}: actuator {model.actuator(index).name!r} of joint {joint!r} is no {tag}; "
                 f"robot.command = {settings.command}: make it a <{tag}>, or take it out"
             )
+        if joint in motors:
+            raise ConfigError(f"{path}: joint {joint!r} has two actuators; expected one at most")
         if kind == "effort":
             motors[joint] = _motor(model, index, moved)
         else:
@@ -83,8 +89,15 @@ def _kind(model: mujoco.MjModel, index: int) -> str:
 def _motor(model: mujoco.MjModel, index: int, joint: int) -> Motor:
     gear = float(model.actuator_gear[index, 0])
     limited = bool(model.actuator_ctrllimited[index])
-    limit = _even(model.actuator_ctrlrange[index]) if limited else None
-    return Motor(gear, _least(limit, _joint_limit(model, joint), gear), True)
+    force = _force(model, index)
+    effort = _joint_limit(model, joint)
+    limits = (
+        _even(model.actuator_ctrlrange[index]) if limited else None,
+        _even(force) if force else None,
+        None if effort is None or not gear else effort / abs(gear),
+    )
+    known = [limit for limit in limits if limit is not None]
+    return Motor(gear, min(known, default=None), True, force=force)
 
 
 def _servo(model: mujoco.MjModel, index: int, command: Command, path: Path) -> Motor:
@@ -97,10 +110,15 @@ def _servo(model: mujoco.MjModel, index: int, command: Command, path: Path) -> M
     gain, bias = float(model.actuator_gainprm[index, 0]), model.actuator_biasprm[index]
     limited = bool(model.actuator_ctrllimited[index])
     accepted = _pair(model.actuator_ctrlrange[index]) if limited else None
-    force = _pair(model.actuator_forcerange[index]) if model.actuator_forcelimited[index] else None
+    force = _force(model, index)
     if command == "position":
         return Motor(1.0, None, True, (gain, -float(bias[2])), force, accepted)
     return Motor(1.0, _even(accepted) if accepted else None, True, (0.0, gain), force)
+
+
+def _force(model: mujoco.MjModel, index: int) -> tuple[float, float] | None:
+    limited = bool(model.actuator_forcelimited[index])
+    return _pair(model.actuator_forcerange[index]) if limited else None
 
 
 def _pair(bounds: NDArray[np.float64]) -> tuple[float, float]:
@@ -115,12 +133,6 @@ def _joint_limit(model: mujoco.MjModel, joint: int) -> float | None:
 def _even(bounds: NDArray[np.float64] | tuple[float, float]) -> float | None:
     low, high = float(bounds[0]), float(bounds[1])
     return high if abs(low + high) < TOLERANCE else None
-
-
-def _least(command: float | None, effort: float | None, gear: float) -> float | None:
-    limits = [command, None if effort is None or not gear else effort / abs(gear)]
-    known = [limit for limit in limits if limit is not None]
-    return min(known) if known else None
 
 
 def replace_motors(spec: mujoco.MjSpec, settings: RobotSettings, motors: dict[str, Motor]) -> None:

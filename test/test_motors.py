@@ -1,0 +1,56 @@
+"""What drives the joints of a user's model, and what of it the simulator keeps."""
+
+import numpy as np
+import pytest
+from own_robots import modelled, refusal, resolved
+
+from hucrl_ros.robots import MujocoRobot
+
+CART = """<mujoco><option timestep="0.01"/><worldbody>
+  <body><joint name="rail" type="slide" axis="1 0 0"/><geom size="0.1"/><site name="tip"/>
+    <body><joint name="swing" axis="0 1 0"/><geom size="0.05" pos="0 0 0.3"/></body></body>
+</worldbody><tendon><fixed name="belt"><joint joint="swing" coef="1"/></fixed></tendon>
+<actuator>{motors}</actuator></mujoco>"""
+RAIL = '<motor name="drive" joint="rail" ctrlrange="-3 3" {more}/>'
+SWING = '<motor name="turn" joint="swing" ctrlrange="-1 1"/>'
+
+
+def cart(motors, more="", **robot):
+    """The arguments of a description whose model has these motors."""
+    return {"model": CART.format(motors=RAIL.format(more=more) + motors), **robot}
+
+
+@pytest.mark.parametrize(
+    ("motors", "message"),
+    [
+        ('<motor joint="rail" gear="2"/>', "joint 'rail' has two actuators; expected one at most"),
+        ('<motor name="pull" tendon="belt"/>', "actuator 'pull' drives no joint (tendon, site"),
+        ('<motor site="tip" gear="0 0 1 0 0 0"/>', "actuator 1 drives no joint (tendon, site"),
+    ],
+)
+@pytest.mark.parametrize("actuated", [(), ("rail",)])
+def test_a_motor_that_would_be_lost_is_refused(tmp_path, motors, message, actuated):
+    found = refusal(tmp_path, modelled(tmp_path, **cart(motors, actuated=list(actuated))))
+    assert message in found
+    assert "model.xml" in found
+
+
+@pytest.mark.parametrize("actuated", [["rail", "swing"], ["swing", "rail"]])
+def test_a_motors_least_limit_counts_in_any_order(tmp_path, actuated):
+    document = modelled(tmp_path, **cart(SWING, 'forcerange="-2 2"', actuated=actuated))
+    found = resolved(tmp_path, document)
+    assert dict(zip(actuated, found.robot.effort_limits, strict=True)) == {"rail": 2, "swing": 1}
+    robot = MujocoRobot(found)
+    robot.set_state(np.zeros(4))
+    robot.data.ctrl[:] = 3.0
+    robot.substep(np.full(2, 3.0))
+    drive = actuated.index("rail")
+    assert robot.model.actuator_forcerange[drive].tolist() == [-2.0, 2.0]
+    assert robot.data.actuator_force[drive] == 2.0
+
+
+def test_an_uneven_largest_force_is_kept_though_it_is_no_limit(tmp_path):
+    uneven = cart(SWING, 'forcerange="-2 1"', actuated=["swing", "rail"])
+    found = resolved(tmp_path, modelled(tmp_path, **uneven))
+    assert found.robot.effort_limits == (1.0, 3.0)
+    assert MujocoRobot(found).model.actuator_forcerange[1].tolist() == [-2.0, 1.0]
