@@ -7,7 +7,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from own_robots import ARM, EXAMPLES, PENDULUM, changed, refusal, task_of, write
+from own_robots import ARM, EXAMPLES, PENDULUM, changed, modelled, refusal, task_of, write
 
 from hucrl_ros.config.task_file import find_description, read_description, store_description
 from hucrl_ros.robots.resolve import resolve
@@ -119,6 +119,19 @@ def test_the_room_is_the_signed_distance_in_margins(folder, limit, expected, mon
     # Some of them don't hold where episodes start.
     monkeypatch.setattr("hucrl_ros.tasks.constraints.ROUNDING", math.inf)
     assert room(limited(folder, limit)) == [pytest.approx(expected, abs=1e-9)]
+
+
+GEARED = """<mujoco><worldbody><body>
+  <joint name="rail" type="slide" axis="1 0 0"/><geom size="0.1"/>
+</body></worldbody>
+<actuator><motor joint="rail" ctrlrange="-3 3" gear="-100"/></actuator></mujoco>"""
+
+
+def test_power_is_what_reaches_the_joint_through_a_gear(tmp_path):
+    document = modelled(tmp_path, GEARED)
+    limit = {"kind": "power", "joint": "rail", "largest": 400.0, "margin": 20.0}
+    task = task_of(tmp_path, {**document, "constraints": [limit]})
+    assert room(task, (0.0, 1.0), (3.0,)) == [pytest.approx((400.0 - 3.0 * 100.0) / 20.0)]
 
 
 def test_every_kind_has_a_case():

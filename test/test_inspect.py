@@ -123,6 +123,12 @@ def test_units_in_brackets_are_shown(capsys):
     assert "over the joints [(rad/s)² or (m/s)²]: move" in shown
 
 
+def test_what_a_gear_makes_of_a_command_is_told(capsys):
+    code, shown, _ = inspect(capsys, SHORT_RAIL)
+    assert code == 0
+    assert re.search(r"efforts +cart_joint ±3 \(gear 100: ±300 at the joint\)", shown)
+
+
 def test_constraints_are_told_with_the_room_at_the_start(capsys):
     code, shown, _ = inspect(capsys, SHORT_RAIL)
     assert code == 0

@@ -1,7 +1,7 @@
 """What bundles, bags and descriptions of robots hold, as tables."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -249,11 +249,10 @@ def describe_robot(path: Path) -> RenderableType:
     config, described = asked_run(RunOptions(str(path)))
     robot, task = described.robot, Task(described, config.action_penalty)
     physics = f", physics in steps of {1e3 * robot.timestep:g} ms" if robot.timestep else ""
-    limits = zip(robot.actuated, robot.action_limits, strict=True)
     facts = {
         "model": str(described.model),
         "control": f"{robot.steps} steps of {1e3 * robot.period:g} ms{physics}",
-        plural(robot.command): ", ".join(f"{joint} ±{limit:g}" for joint, limit in limits),
+        plural(robot.command): ", ".join(_commands(task)),
         **_reward(described),
         **_geometry(task),
         **{f"topic {name}": other for name, other in robot.topics.items()},
@@ -270,6 +269,16 @@ def describe_robot(path: Path) -> RenderableType:
         Text("All of it, as a run keeps it", style="italic"),
         Text(dump_description(described)),
     )
+
+
+def _commands(task: Task) -> Iterator[str]:
+    """The largest of each motor, and what it comes to at the joint if that is something else."""
+    robot = task.described.robot
+    for joint, limit in zip(robot.actuated, robot.action_limits, strict=True):
+        gear = task.view.gear(joint)
+        yield f"{joint} ±{limit:g}" + (
+            "" if gear == 1.0 else f" (gear {gear:g}: ±{abs(gear) * limit:g} at the joint)"
+        )
 
 
 def _reward(described: Description) -> dict[str, str]:

@@ -51,9 +51,9 @@ def speed(limit: SpeedConstraint, robot: RobotView, state: Tensor, _: Tensor) ->
 
 
 def power(limit: PowerConstraint, robot: RobotView, state: Tensor, action: Tensor) -> Tensor:
-    """Largest − |u q̇| [W]."""
+    """Largest − |g u q̇|, where g is the motor's gear [W]."""
     effort, velocity = robot.effort(action, limit.joint), robot.velocity(state, limit.joint)
-    return limit.largest - (effort * velocity).abs()
+    return limit.largest - abs(robot.gear(limit.joint)) * (effort * velocity).abs()
 
 
 def inside(limit: InsideConstraint, robot: RobotView, state: Tensor, _: Tensor) -> Tensor:

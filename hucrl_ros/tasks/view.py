@@ -87,8 +87,13 @@ class RobotView(nn.Module):
         return state[..., joints : 2 * joints]
 
     def effort(self, action: Tensor, joint: str) -> Tensor:
-        """Effort `(...)` of an actuated joint [N m or N]."""
+        """Effort `(...)` of an actuated joint's motor, before its gear [N m or N]."""
         return action[..., self._index(joint, self.spec.actuated_joints, "actuated joint")]
+
+    def gear(self, joint: str) -> float:
+        """What reaches an actuated joint of an effort of 1 of its motor [1]."""
+        motor = self._index(joint, self.spec.actuated_joints, "actuated joint")
+        return float(self._model.actuator_gear[motor, 0])
 
     def site(self, state: Tensor, name: str) -> Tensor:
         """World coordinates `(..., 3)` [m] of a site of the model."""
