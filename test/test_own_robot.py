@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import shutil
 
 import mujoco
@@ -198,6 +199,29 @@ def test_a_joint_named_like_a_coordinate_is_none(tmp_path):
     ]
     with pytest.raises(ConfigError, match="body 'tool' isn't in the state; known: tool"):
         task.view.body(torch.zeros(1, 4), "tool")
+
+
+STIFF = """<mujoco><option timestep="0.01"/><worldbody><body><joint name="turn"/>
+  <geom type="capsule" size="0.02" fromto="0 0 0 0.3 0 0" mass="0.2"/></body></worldbody>
+<actuator><position joint="turn" kp="3000" kv="1"/></actuator></mujoco>"""
+
+
+def test_a_simulation_that_is_unstable_is_refused_or_ends(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes a log.
+    stiff = modelled(tmp_path, STIFF, command="position", command_limits=[0.3])
+    line = (
+        r"mine\.yaml: the simulation is unstable in steps of 10 ms: take a smaller robot\.timestep"
+    )
+    assert re.search(line, refusal(tmp_path, stiff))
+    known = {"scales": {"turn_velocity": 1.0}, "state_bounds": {"turn_velocity": 1.0}}
+    robot = MujocoRobot(resolved(tmp_path, changed(stiff, **known)))
+    robot.reset(np.random.default_rng(0))
+    with pytest.raises(ConfigError, match=line):
+        for _ in range(100):
+            robot.step(np.array([0.3]))
+    robot.reset(np.random.default_rng(0))
+    robot.step(np.zeros(1))  # Whatever comes after a reset counts anew.
+    assert resolved(tmp_path, changed(stiff, timestep=0.0005))
 
 
 # What a run keeps

@@ -15,6 +15,7 @@ from waiting import PATIENCE, wait_until
 
 from hucrl_ros.config.robot import Draw
 from hucrl_ros.config.task_file import known_tasks
+from hucrl_ros.errors import ConfigError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.pacing import Lockstep, RealTime
 from hucrl_ros.robots import MujocoRobot, describe, make_robot
@@ -159,16 +160,19 @@ def test_real_time_catches_up_after_a_late_wake_up_and_counts_it():
     assert pacing.overruns >= 10 and pacing.failure is None
 
 
-def test_failure_of_the_physics_is_not_silent():
+@pytest.mark.parametrize("error", [RuntimeError, ConfigError])
+def test_failure_of_the_physics_is_not_silent(error, caplog):
     def publish(sample):
         if sample.stamp_ns > PERIOD_NS:
-            raise RuntimeError("no")
+            raise error("no")
 
     pacing = RealTime(Plant(make_robot("pendulum"), seed=0), publish)
     pacing.start()
     wait_until(lambda: pacing.failure is not None)
     assert str(pacing.failure) == "no"
     pacing.stop()
+    (record,) = caplog.records
+    assert bool(record.exc_info) == (error is RuntimeError)  # What a user can mend is one line.
 
 
 @pytest.mark.ros

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from hucrl_ros.errors import HucrlError
 from hucrl_ros.robots.mujoco_robot import Array, Plant, Sample
 
 logger = logging.getLogger(__name__)
@@ -127,6 +128,9 @@ class RealTime:
                     wait = self._advance()
                 if wait > 0:
                     time.sleep(wait)
+        except HucrlError as error:
+            logger.error("the physics thread ended: %s", error)
+            self.failure = error
         except BaseException as error:
             logger.exception("the physics thread ended")
             self.failure = error

@@ -34,6 +34,9 @@ def measure(robot: MujocoRobot, steps: int) -> Measured:
     Args:
         robot: To be moved.
         steps: Control periods in an episode.
+
+    Raises:
+        ConfigError: the simulation is unstable.
     """
     rng = np.random.default_rng(0)
     visited = []

@@ -18,6 +18,8 @@ from hucrl_ros.robots.model_files import build_model
 Array = NDArray[np.float64]
 ROUNDING = 1e-9
 """Share of a physics step that isn't worth another one."""
+UNSTABLE = slice(int(mujoco.mjtWarning.mjWARN_BADQPOS), int(mujoco.mjtWarning.mjWARN_BADQACC) + 1)
+"""MuJoCo's warnings of positions, velocities and accelerations that are no numbers, or huge."""
 GOAL_ROUNDING = 1e-6
 """[m] By which a goal may be outside of what is drawn, or beside what is fixed."""
 
@@ -43,6 +45,9 @@ class MujocoRobot:
         self.spec = settings.spec
         self.model = build_model(described.model, settings)
         self.data = mujoco.MjData(self.model)
+        # A view of MuJoCo's counters, which a reset sets to 0.
+        self._unstable = self.data.warning.number[UNSTABLE]
+        self._origin = described.path
         self.substeps = round(self.spec.period / self.model.opt.timestep)
         # Only MuJoCo knows which positions a servo accepts.
         limited = self.spec.command != "position"
@@ -147,16 +152,30 @@ class MujocoRobot:
         return np.array(self.data.actuator_force)
 
     def substep(self, command: Array) -> None:
-        """One physics step under `command` `(q,)`, efforts and velocities within the limits."""
+        """One physics step under `command` `(q,)`, efforts and velocities within the limits.
+
+        Raises:
+            ConfigError: the simulation is unstable.
+        """
         self.data.ctrl[:] = np.clip(command, -self._limits, self._limits)
         if self._drive is not None:
             self._drive.act(self.data)
         mujoco.mj_step(self.model, self.data)
+        # MuJoCo has then begun anew from the model's pose, so the state doesn't tell.
+        if any(self._unstable.tolist()):
+            raise ConfigError(
+                f"{self._origin}: the simulation is unstable in steps of "
+                f"{1e3 * self.model.opt.timestep:g} ms: take a smaller robot.timestep, smaller "
+                'gains (kp, kv, stiffness), or <option integrator="implicitfast"/> in the model'
+            )
 
     def step(self, action: Array) -> Array:
         """One control period under a constant `action` `(q,)`; returns the next state `(p,)`.
 
         In it an object's velocity is that of the whole period, as two poses tell it through ROS.
+
+        Raises:
+            ConfigError: the simulation is unstable.
         """
         before = self._places.read(self.data, self.data.qpos, self.data.qvel)
         command = self.spec.to_command(action, self.state)
