@@ -35,6 +35,32 @@ def test_a_motor_that_would_be_lost_is_refused(tmp_path, motors, message, actuat
     assert "model.xml" in found
 
 
+LINK = """<link name="{0}"><inertial><mass value="1"/><origin xyz="0.1 0 0"/>
+  <inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial></link>"""
+HAND = f"""<robot name="hand"><link name="base"/>{LINK.format("one")}{LINK.format("two")}
+<joint name="first" type="revolute"><parent link="base"/><child link="one"/><axis xyz="0 0 1"/>
+  <limit lower="-1" upper="1" effort="5" velocity="2"/></joint>
+<joint name="second" type="{{kind}}"><parent link="one"/><child link="two"/><axis xyz="0 0 1"/>
+  <limit lower="-1" upper="1" effort="5" velocity="2"/>{{mimic}}</joint></robot>"""
+
+
+def test_a_joint_that_another_one_moves_gets_no_motor(tmp_path):
+    hand = HAND.format(kind="revolute", mimic='<mimic joint="first" multiplier="-1"/>')
+    found = resolved(tmp_path, modelled(tmp_path, hand)).robot
+    assert (found.joints, found.actuated) == (("first", "second"), ("first",))
+    both = modelled(tmp_path, hand, actuated=["first", "second"])
+    assert resolved(tmp_path, both).robot.effort_limits == (5.0, 5.0)
+
+
+def test_a_planar_joint_is_refused_unless_its_motors_are_named(tmp_path):
+    hand = HAND.format(kind="planar", mimic="")
+    message = refusal(tmp_path, modelled(tmp_path, hand))
+    assert "model.urdf: joint 'second' is planar; expected revolute, continuous" in message
+    named = resolved(tmp_path, modelled(tmp_path, hand, actuated=["first"])).robot
+    assert named.joints == ("first", "second_TX", "second_TY", "second_RZ")
+    assert named.actuated == ("first",)
+
+
 @pytest.mark.parametrize("actuated", [["rail", "swing"], ["swing", "rail"]])
 def test_a_motors_least_limit_counts_in_any_order(tmp_path, actuated):
     document = modelled(tmp_path, **cart(SWING, 'forcerange="-2 2"', actuated=actuated))

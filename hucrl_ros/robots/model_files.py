@@ -46,6 +46,13 @@ def _urdf_meshes(path: Path) -> list[str]:
     return [place for place in dict.fromkeys(places) if (path.parent / place).is_file()]
 
 
+def urdf_kinds(path: Path) -> dict[str, str]:
+    """By name, the kinds of a URDF's joints as it says them; nothing for an MJCF."""
+    root = _urdf(path)
+    joints = [] if root is None else root.findall("joint")
+    return {joint.get("name", ""): joint.get("type", "") for joint in joints}
+
+
 def check_urdf_limits(path: Path) -> None:
     """Refuse limits of a URDF that MuJoCo would drop without a word; nothing for an MJCF.
 

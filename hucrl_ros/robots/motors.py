@@ -73,6 +73,15 @@ def read_motors(model: mujoco.MjModel, path: Path, settings: RobotSettings) -> d
     return motors
 
 
+def followers(model: mujoco.MjModel) -> set[str]:
+    """Joints that an equality moves with another one, as a URDF's `<mimic>` does."""
+    return {
+        model.joint(int(model.eq_obj1id[index])).name
+        for index in range(model.neq)
+        if model.eq_type[index] == mujoco.mjtEq.mjEQ_JOINT and model.eq_active0[index]
+    }
+
+
 def _kind(model: mujoco.MjModel, index: int) -> str:
     """What an actuator takes, as `RobotSettings.command` says; empty: something else."""
     gain, bias = float(model.actuator_gainprm[index, 0]), model.actuator_biasprm[index, :3]

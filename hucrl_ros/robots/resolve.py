@@ -21,8 +21,13 @@ from hucrl_ros.config.task_file import (
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.joint_limits import with_joint_limits
 from hucrl_ros.robots.measured import Measured, measure, round_up
-from hucrl_ros.robots.model_files import build_model, check_urdf_limits, model_dependencies
-from hucrl_ros.robots.motors import Motor, read_motors
+from hucrl_ros.robots.model_files import (
+    build_model,
+    check_urdf_limits,
+    model_dependencies,
+    urdf_kinds,
+)
+from hucrl_ros.robots.motors import Motor, followers, read_motors
 from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot, joint_ranges
 
 STRETCH = 0.3
@@ -100,6 +105,12 @@ def resolve(found: Description) -> Description:
 
 def _with_joints(found: Description, model: mujoco.MjModel) -> RobotSettings:
     robot = found.robot
+    for name, kind in () if robot.joints or robot.actuated else urdf_kinds(found.model).items():
+        if kind in ("planar", "floating"):
+            raise ConfigError(
+                f"{found.model}: joint {name!r} is {kind}; expected revolute, continuous, "
+                "prismatic or fixed ones, or robot.actuated: those with motors"
+            )
     kinds = {
         model.joint(k).name: mujoco.mjtJoint(int(model.jnt_type[k])) for k in range(model.njnt)
     }
@@ -145,7 +156,10 @@ def _with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel
     told = read_motors(model, found.model, robot)
     motors = {joint: motor for joint, motor in told.items() if joint in robot.joints}
     present = [joint for joint, motor in motors.items() if motor.present]
-    actuated = robot.actuated or tuple(present or motors)
+    moved = followers(model) - set(robot.servos)
+    actuated = robot.actuated or tuple(
+        present or (joint for joint in motors if joint not in moved)
+    )
     if not actuated:
         raise ConfigError(
             f"{found.path}: robot.actuated is missing: {found.model.name} has neither motors nor "
