@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from bag_messages import JOINT_STATES, TICKS, Recording, joint_state, record_episode, tick
 from bundle_factory import SHORT_RAIL, write_bundle
+from own_robots import DANGLING, modelled, write
 
 from hucrl_ros.cli import main
 from hucrl_ros.config.files import share_directory
@@ -127,6 +128,14 @@ def test_what_a_gear_makes_of_a_command_is_told(capsys):
     code, shown, _ = inspect(capsys, SHORT_RAIL)
     assert code == 0
     assert re.search(r"efforts +cart_joint ±3 \(gear 100: ±300 at the joint\)", shown)
+
+
+def test_what_moves_unseen_is_told(tmp_path, capsys):
+    path = write(tmp_path, modelled(tmp_path, DANGLING))
+    code, shown, _ = inspect(capsys, path)
+    assert code == 0
+    assert re.search(r"unseen +a joint of body 'bob', joint 'loose': not in the state", shown)
+    assert "unseen" not in inspect(capsys, SHORT_RAIL)[1]
 
 
 def test_constraints_are_told_with_the_room_at_the_start(capsys):

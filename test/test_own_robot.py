@@ -224,6 +224,25 @@ def test_a_simulation_that_is_unstable_is_refused_or_ends(tmp_path, monkeypatch)
     assert resolved(tmp_path, changed(stiff, timestep=0.0005))
 
 
+FLYING = """<mujoco><worldbody><body name="base">{base}<geom size="0.1"/>
+  <body><joint name="hip" axis="0 1 0"/><geom size="0.05" pos="0 0 0.3"/></body></body></worldbody>
+<actuator><motor joint="hip" ctrlrange="-1 1"/></actuator></mujoco>"""
+
+
+@pytest.mark.parametrize(
+    ("base", "called"),
+    [
+        ('<freejoint name="root"/>', "joint 'root'"),
+        ("<freejoint/>", "a joint of body 'base'"),
+        ('<joint name="neck" type="ball"/>', "joint 'neck'"),
+    ],
+)
+@pytest.mark.parametrize("joints", [[], ["hip"]])
+def test_a_base_that_no_state_tells_is_refused(tmp_path, base, called, joints):
+    message = refusal(tmp_path, modelled(tmp_path, FLYING.format(base=base), joints=joints))
+    assert f"joint 'hip' hangs on {called}, a free or ball one, which no" in message
+
+
 # What a run keeps
 
 

@@ -5,10 +5,11 @@ import math
 
 import numpy as np
 import pytest
+from own_robots import DANGLING, changed, modelled, pushing, resolved
 
 from hucrl_ros.config.schema import Config, DriverSettings, SafetySettings
 from hucrl_ros.doctor import Level
-from hucrl_ros.doctor.robot import judge, judge_limits, refuse_faults
+from hucrl_ros.doctor.robot import judge, judge_limits, judge_state, refuse_faults
 from hucrl_ros.errors import RunError
 from hucrl_ros.robots.resolve import describe
 
@@ -252,6 +253,18 @@ def test_a_driver_that_takes_something_else_is_refused(command):
     for silent in ({"driver": command}, {"driver": ""}, {}):
         evidence = {**heard(), "interfaces": silent}
         assert found(evidence, "commands", servo(command)).level is Level.OK
+
+
+def test_what_moves_unseen_is_noted(tmp_path):
+    assert judge_state(describe("pusher")).level is Level.OK
+    assert judge_state(describe("half_cheetah")).level is Level.OK
+    puck = pushing(tmp_path, '<joint name="slip" type="slide" axis="0 1 0"/><geom size="0.05"/>')
+    assert judge_state(resolved(tmp_path, puck)).level is Level.OK
+    half = changed(puck, observed=["puck_x"])
+    assert judge_state(resolved(tmp_path, half)).found.startswith("joint 'slip' of the model")
+    found = judge_state(resolved(tmp_path, modelled(tmp_path, DANGLING)))
+    assert found.level is Level.NOTE
+    assert "a joint of body 'bob', joint 'loose' of the model: not in it" in found.found
 
 
 def test_it_shows_what_limits_the_robot():

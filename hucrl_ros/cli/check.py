@@ -80,9 +80,10 @@ def run(
 
 
 def _listened(robot: "AskedRun") -> "Iterator[tuple[str, Finding]]":
-    from hucrl_ros.doctor.robot import judge_limits
+    from hucrl_ros.doctor.robot import judge_limits, judge_state
 
     yield from look_at(robot, robots_domain()).items()
+    yield "state", judge_state(robot.described)
     yield "limits", judge_limits(*robot)
 
 

@@ -248,6 +248,7 @@ def describe_robot(path: Path) -> RenderableType:
     """
     config, described = asked_run(RunOptions(str(path)))
     robot, task = described.robot, Task(described, config.action_penalty)
+    unseen = task.robot().unseen
     physics = f", physics in steps of {1e3 * robot.timestep:g} ms" if robot.timestep else ""
     facts = {
         "model": str(described.model),
@@ -255,6 +256,9 @@ def describe_robot(path: Path) -> RenderableType:
         plural(robot.command): ", ".join(_commands(task)),
         **_reward(described),
         **_geometry(task),
+        **(
+            {"unseen": ", ".join(unseen) + ": not in the state, though it moves"} if unseen else {}
+        ),
         **{f"topic {name}": other for name, other in robot.topics.items()},
     }
     return Group(

@@ -23,6 +23,7 @@ from hucrl_ros.doctor.evidence import (
     stamps_of,
 )
 from hucrl_ros.errors import ConfigError, RunError, StateError
+from hucrl_ros.robots import MujocoRobot
 from hucrl_ros.run.node_list import WATCHDOG
 from hucrl_ros.run.on_robot import require_limits
 
@@ -59,6 +60,17 @@ def judge(found: Evidence, robot: RobotSettings, config: Config) -> dict[str, Fi
         examined[topic.replace("_", " ")] = _pose(found, topic)
     examined["reset"] = _reset(found, config)
     return examined
+
+
+def judge_state(described: Description) -> Finding:
+    """Whether the state tells of all that moves in the robot's model."""
+    unseen = MujocoRobot(described).unseen
+    if not unseen:
+        return Finding.ok("all that moves in the model is in it")
+    return Finding.note(
+        f"{', '.join(unseen)} of the model: not in it, though it moves",
+        "what it does looks like noise: add it to robot.joints or robot.observed, or fix it",
+    )
 
 
 def judge_limits(config: Config, described: Description) -> Finding:

@@ -7,9 +7,13 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.robot import AXES, VELOCITY
+from hucrl_ros.config.robot import AXES, VELOCITY, RobotSpec, sources
+from hucrl_ros.robots.motors import followers
 
 Array = NDArray[np.float64]
+FLOATING = (mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_BALL)
+TINY = 1e-9
+"""What rounding leaves of a direction's part across it."""
 _COORDINATES = tuple(f"_{axis}" for axis in AXES)
 
 
@@ -143,6 +147,37 @@ def _find(model: mujoco.MjModel, name: str, bodies: Collection[str]) -> _Entry:
             "by prismatic joints can be observed"
         )
     return _SlidingVelocity(model, body, axis) if moves else _Sliding(model, body, axis)
+
+
+def carrier(model: mujoco.MjModel, joint: str) -> str:
+    """A free or ball joint that a joint hangs on, as a message calls it; empty: none."""
+    body = int(model.joint(joint).bodyid[0])
+    while body:
+        for other in joints_of(model, body):
+            if mujoco.mjtJoint(int(model.jnt_type[other])) in FLOATING:
+                return _called(model, other)
+        body = int(model.body_parentid[body])
+    return ""
+
+
+def unseen_joints(model: mujoco.MjModel, spec: RobotSpec) -> list[str]:
+    """Joints that the state doesn't tell of though they move, as a message calls them."""
+    told = sources(spec)
+    seen = {*spec.joint_names, *told.further, *followers(model)}
+    joints = [joint for joint in range(model.njnt) if model.joint(joint).name not in seen]
+    if told.object:
+        body = int(model.body(told.object).id)
+        axes = [k for k, axis in enumerate(AXES) if f"{told.object}_{axis}" in spec.observed]
+        along = np.abs([_directions(model, body, axis) for axis in axes]).max(axis=0)
+        slides = zip(joints_of(model, body), along, strict=True)
+        told_of = {joint for joint, share in slides if share > TINY}
+        joints = [joint for joint in joints if joint not in told_of]
+    return [_called(model, joint) for joint in joints]
+
+
+def _called(model: mujoco.MjModel, joint: int) -> str:
+    name, body = model.joint(joint).name, model.body(int(model.jnt_bodyid[joint])).name
+    return f"joint {name!r}" if name else f"a joint of body {body!r}"
 
 
 def _directions(model: mujoco.MjModel, body: int, axis: int) -> Array:

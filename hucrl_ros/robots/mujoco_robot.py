@@ -12,7 +12,7 @@ from hucrl_ros.config.schema import BodySettings
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.body import AS_MODELLED, Drive, alter
-from hucrl_ros.robots.extras import Extras
+from hucrl_ros.robots.extras import Extras, unseen_joints
 from hucrl_ros.robots.model_files import build_model
 
 Array = NDArray[np.float64]
@@ -145,6 +145,11 @@ class MujocoRobot:
     def idle(self, state: Array) -> Array:
         """The command `(q,)` of no action in `state`: no effort, no velocity, or where it is."""
         return self.spec.to_command(np.zeros(self.spec.action_dim), state)
+
+    @property
+    def unseen(self) -> list[str]:
+        """Joints that move and that the state doesn't tell of, as a message calls them."""
+        return unseen_joints(self.model, self.spec)
 
     @property
     def efforts(self) -> Array:

@@ -19,6 +19,7 @@ from hucrl_ros.config.task_file import (
     task_of_path,
 )
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.robots.extras import carrier
 from hucrl_ros.robots.joint_limits import with_joint_limits
 from hucrl_ros.robots.measured import Measured, measure, round_up
 from hucrl_ros.robots.model_files import (
@@ -125,6 +126,12 @@ def _with_joints(found: Description, model: mujoco.MjModel) -> RobotSettings:
     _require_known(found, "joints", joints, known, "revolute or prismatic joint of the model")
     if not joints:
         raise ConfigError(f"{found.model}: the model has no revolute or prismatic joint")
+    for name in joints:
+        if base := carrier(model, name):
+            raise ConfigError(
+                f"{found.model}: joint {name!r} hangs on {base}, a free or ball one, which no "
+                "state tells; expected hinges and slides alone between it and the world"
+            )
     revolute = [name for name in joints if kinds[name] == mujoco.mjtJoint.mjJNT_HINGE]
     ranges = dict(zip(joints, np.ptp(joint_ranges(model, joints), axis=1), strict=True))
     # More than a turn, and the angle itself tells more than its cosine and sine.
