@@ -35,6 +35,22 @@ def test_a_motor_that_would_be_lost_is_refused(tmp_path, motors, message, actuat
     assert "model.xml" in found
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        '<keyframe><key qpos="0 0" ctrl="1 1"/></keyframe>',
+        '<sensor><actuatorfrc actuator="drive"/></sensor>',
+    ],
+)
+def test_what_needs_the_models_own_motors_is_refused_by_the_setting(tmp_path, more):
+    model = CART.format(motors=RAIL.format(more="") + SWING).replace(
+        "</mujoco>", f"{more}</mujoco>"
+    )
+    message = refusal(tmp_path, modelled(tmp_path, model, actuated=["swing"]))
+    assert "model.xml: MuJoCo can't compile it" in message
+    assert "robot.actuated = ['swing'] replaces the model's motors (rail, swing)" in message
+
+
 LINK = """<link name="{0}"><inertial><mass value="1"/><origin xyz="0.1 0 0"/>
   <inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial></link>"""
 HAND = f"""<robot name="hand"><link name="base"/>{LINK.format("one")}{LINK.format("two")}

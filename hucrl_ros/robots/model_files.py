@@ -113,7 +113,14 @@ def build_model(path: Path, settings: RobotSettings) -> mujoco.MjModel:
     driven = [name for name, motor in motors.items() if motor.present]
     if driven != list(settings.actuated) or model.nu != len(driven):
         replace_motors(spec, settings, motors)
-        model = _compile(spec, path)
+        try:
+            model = _compile(spec, path)
+        except ConfigError as error:
+            # Keyframes and sensors may be of motors that aren't there any more.
+            raise ConfigError(
+                f"{error}; robot.actuated = {list(settings.actuated)} replaces the model's motors "
+                f"({', '.join(driven) or 'none'}): take what is theirs out of it"
+            ) from None
     return model
 
 
