@@ -52,10 +52,11 @@ PUSHER = """<mujoco><compiler angle="radian"/><worldbody>
 
 DANGLING = """<mujoco><option timestep="0.01"/><worldbody>
   <body><joint name="rail" type="slide" axis="1 0 0"/><geom size="0.1"/>
-    <body name="bob"><joint axis="0 1 0"/><geom size="0.05" pos="0 0 -0.3"/></body></body>
+    <body name="bob"><joint axis="0 1 0"/><geom size="0.05" pos="0 0 -0.3"/></body>
+    <body><joint axis="0 1 0"/><geom size="0.05" pos="0 0 -0.3"/></body></body>
   <body name="ball" pos="0 0 2"><freejoint name="loose"/><geom size="0.05"/></body>
 </worldbody><actuator><motor joint="rail" ctrlrange="-3 3"/></actuator></mujoco>"""
-"""A cart with a bob on a joint without a name, and a ball that falls."""
+"""A cart with two bobs on joints without a name, and a ball that falls."""
 
 
 def write(folder: Path, document: dict, name: str = "mine.yaml") -> Path:

@@ -134,7 +134,7 @@ def test_what_moves_unseen_is_told(tmp_path, capsys):
     path = write(tmp_path, modelled(tmp_path, DANGLING))
     code, shown, _ = inspect(capsys, path)
     assert code == 0
-    assert re.search(r"unseen +a joint of body 'bob', joint 'loose': not in the state", shown)
+    assert re.search(r"unseen +a joint of body 'bob', joint number 2, joint 'loose': ", shown)
     assert "unseen" not in inspect(capsys, SHORT_RAIL)[1]
 
 

@@ -264,7 +264,10 @@ def test_what_moves_unseen_is_noted(tmp_path):
     assert judge_state(resolved(tmp_path, half)).found.startswith("joint 'slip' of the model")
     found = judge_state(resolved(tmp_path, modelled(tmp_path, DANGLING)))
     assert found.level is Level.NOTE
-    assert "a joint of body 'bob', joint 'loose' of the model: not in it" in found.found
+    assert (
+        "a joint of body 'bob', joint number 2, joint 'loose' of the model: not in it"
+        in found.found
+    )
 
 
 def test_it_shows_what_limits_the_robot():

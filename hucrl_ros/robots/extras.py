@@ -177,7 +177,9 @@ def unseen_joints(model: mujoco.MjModel, spec: RobotSpec) -> list[str]:
 
 def _called(model: mujoco.MjModel, joint: int) -> str:
     name, body = model.joint(joint).name, model.body(int(model.jnt_bodyid[joint])).name
-    return f"joint {name!r}" if name else f"a joint of body {body!r}"
+    if name:
+        return f"joint {name!r}"
+    return f"a joint of body {body!r}" if body else f"joint number {joint}"
 
 
 def _directions(model: mujoco.MjModel, body: int, axis: int) -> Array:
