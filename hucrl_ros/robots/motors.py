@@ -74,11 +74,13 @@ def read_motors(model: mujoco.MjModel, path: Path, settings: RobotSettings) -> d
 
 
 def followers(model: mujoco.MjModel) -> set[str]:
-    """Joints that an equality moves with another one, as a URDF's `<mimic>` does."""
+    """Joints with a name that an equality moves with another one, as a URDF's `<mimic>` does."""
     return {
-        model.joint(int(model.eq_obj1id[index])).name
+        name
         for index in range(model.neq)
-        if model.eq_type[index] == mujoco.mjtEq.mjEQ_JOINT and model.eq_active0[index]
+        if model.eq_type[index] == mujoco.mjtEq.mjEQ_JOINT
+        and model.eq_active0[index]
+        and (name := model.joint(int(model.eq_obj1id[index])).name)
     }
 
 
