@@ -1,5 +1,6 @@
 """An episode of the controller, message by message, without ROS."""
 
+import os
 import shutil
 
 import pytest
@@ -17,8 +18,10 @@ from hucrl_ros.controller import examiner
 from hucrl_ros.controller.bundle import bundle_digest
 from hucrl_ros.controller.setup import Setup
 from hucrl_ros.controller.surprise import Level
+from hucrl_ros.errors import RunError
 from hucrl_ros.nodes import controller as module
 from hucrl_ros.nodes.controller_topics import to_tick
+from hucrl_ros.nodes.process_liveness import ProcessLiveness, liveness_name
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 PERIOD_NS = 12_500_000
@@ -316,6 +319,21 @@ def test_real_time_rates_are_measured_before_the_first_command(bundles):
         assert node.on_activate(None) is FAILURE
         assert "the control period is 12.5 ms (80 Hz)" in node._health().message
         assert node.sent["controller/commands"] == []
+
+
+def test_in_real_time_it_does_not_start_where_another_is_watched_in_its_place():
+    other = ProcessLiveness(liveness_name(os.getpid(), "/controller/active"))
+    with (
+        pytest.raises(RunError, match="by which the watchdog knows the controller"),
+        alone(module.Controller, mode="real_time"),
+    ):
+        pass
+    with alone(module.Controller, mode="lockstep"):
+        pass  # nobody is in danger
+    other.close()
+    for _ in range(2):  # one after the other
+        with alone(module.Controller, mode="real_time"):
+            pass
 
 
 def test_whoever_stops_it_ends_the_episode_and_keeps_it_from_another(bench):

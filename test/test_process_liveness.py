@@ -1,11 +1,13 @@
 import os
 import signal
+import socket
 import subprocess
 import sys
 
 import pytest
 from waiting import wait_until
 
+from hucrl_ros.errors import RunError
 from hucrl_ros.nodes import process_liveness
 from hucrl_ros.nodes.process_liveness import (
     MOST_WATCHERS,
@@ -90,6 +92,22 @@ def test_a_name_in_use_is_left_alone(name, holder, caplog):
     watcher = ProcessWatcher(name)
     assert watcher.connect()
     assert not watcher.ended()
+
+
+def test_who_has_to_be_watched_refuses_a_name_in_use(name, holder):
+    held = f"process {holder.pid} of the user with the number {os.getuid()} has the name"
+    with pytest.raises(RunError, match=held):
+        ProcessLiveness(name, alone=True)
+    holder.kill()
+    holder.wait()
+    ProcessLiveness(name, alone=True).close()  # at once: nothing of a killed one is left
+
+
+def test_a_name_that_is_bound_and_not_answered_for_is_refused_as_well(name):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as squatter:
+        squatter.bind(b"\0" + name.encode())
+        with pytest.raises(RunError, match="another process has the name"):
+            ProcessLiveness(name, alone=True)
 
 
 def test_names_tell_domains_and_namespaces_apart():

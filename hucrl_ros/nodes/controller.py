@@ -52,7 +52,8 @@ class Controller(LifecycleNode):
         self._inputs = ControllerInputs(self, lockstep, self._on_joint_state, self._on_silence)
         poses = self._inputs.poses
         name = liveness_name(self.context.get_domain_id(), self.resolve_topic_name(topics.ACTIVE))
-        self._liveness = ProcessLiveness(name)
+        # Where a robot may be moved: one whose name another has is watched by nobody.
+        self._liveness = ProcessLiveness(name, alone=not lockstep)
         trust = make_trust(self, self._config)
         self._slot = BundleSlot(
             self, self._config, self._admission, trust, self._planning, poses, self._liveness
@@ -130,6 +131,7 @@ class Controller(LifecycleNode):
             self._outputs.await_arrival()
         self._slot.close()
         self._planning.shutdown(wait=False, cancel_futures=True)
+        self._liveness.close()
 
     # One tick
 

@@ -13,12 +13,15 @@ Both processes must share a machine (and a network namespace). The names lie in 
 socket namespace, which leaves no files behind.
 """
 
+import errno
 import logging
 import os
 import signal
 import socket
 import struct
 from collections import deque
+
+from hucrl_ros.errors import RunError
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +40,16 @@ _PF_EXITING = 0x4
 class ProcessLiveness:
     """Held by the process that is watched; it ends with the process."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, alone: bool = False) -> None:
         """Let others watch this process.
 
         Args:
-            name: What the watchers ask for; a name in use is left alone with a warning.
+            name: What the watchers ask for.
+            alone: Refuse a name in use, under which nobody would watch this process; else it is
+                left alone with a warning.
+
+        Raises:
+            RunError: it is in use, and `alone` asks for it.
         """
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
@@ -50,6 +58,12 @@ class ProcessLiveness:
         try:
             self._socket.bind(_address(name))
         except OSError as error:
+            if alone and error.errno == errno.EADDRINUSE:
+                self._socket.close()
+                raise RunError(
+                    f"{_holder(name)} has the name {name!r}, by which the watchdog knows the "
+                    "controller: another controller in this ROS domain, or somebody in its place"
+                ) from None
             logger.warning(
                 "process liveness %r: %s; is another controller running?", name, error.strerror
             )
@@ -226,11 +240,29 @@ def liveness_name(domain_id: int, topic: str) -> str:
     return f"hucrl_ros/{domain_id}{topic}"
 
 
+def _holder(name: str) -> str:
+    """Who has a name in use, for a message."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(_address(name))
+            pid, user = _credentials(probe)
+        except OSError:  # it doesn't listen, or has too much to do
+            return "another process"
+    return f"process {pid} of the user with the number {user}"
+
+
 def _peer(connection: socket.socket) -> int | None:
     """The process at the other end; None where it is another user's, who isn't root."""
+    pid, user = _credentials(connection)
+    return pid if user in (_ROOT, os.geteuid()) or os.geteuid() == _ROOT else None
+
+
+def _credentials(connection: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     pid, user, _ = struct.unpack("iII", credentials)
-    return int(pid) if user in (_ROOT, os.geteuid()) or os.geteuid() == _ROOT else None
+    return int(pid), int(user)
 
 
 def _address(name: str) -> bytes:
