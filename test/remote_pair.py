@@ -51,7 +51,7 @@ class Pair:
 
     def __init__(self, run, port=None):
         self.run, self.port = run, port or free_port()
-        self.exchange = Exchange(run, run.config, describe("pendulum", run.robot).robot.spec)
+        self.exchange = Exchange(run, run.config, describe("pendulum", run.robot))
         self.server = RunServer("127.0.0.1", self.port, self.exchange, TOKEN)
         self.server.start()
         self.url = f"http://127.0.0.1:{self.port}"

@@ -1,5 +1,6 @@
 """What the robot's side takes in: the bundle that it waits for, and nothing half-done."""
 
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -9,6 +10,7 @@ import pytest
 from remote_pair import CONFIG, TOKEN, files_in, new_run, pair, play, write_bundle
 from waiting import wait_until
 
+from hucrl_ros.config.constraints import SpeedConstraint
 from hucrl_ros.controller import examiner
 from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
 from hucrl_ros.run.remote.contract import CHECKPOINT_BYTES
@@ -194,6 +196,19 @@ def test_a_bundle_that_is_not_this_runs_is_refused_in_one_line(
     assert line in answer["error"]
     assert "\n" not in answer["error"]
     assert list(robot.run.incoming.iterdir()) == []
+
+
+def test_a_bundle_without_a_constraint_of_the_run_is_refused_in_one_line(robot, bundle):
+    limit = SpeedConstraint(kind="speed", joint="pendulum_joint", largest=7.0)
+    inbox = robot.exchange._inbox
+    inbox._described = dataclasses.replace(inbox._described, constraints=(limit,))
+    path = "bundles/bundle_000/manifest.yaml"
+    status, answer = put(robot, path, (bundle / MANIFEST).read_bytes())
+    line = "bundle 0: no constraint 'speed of pendulum_joint ≤ 7', which the run has"
+    assert (status, answer["error"]) == (422, line)
+    assert list(robot.run.incoming.iterdir()) == []
+    whole = read_manifest(bundle).model_copy(update={"constraints": (limit.name, "another")})
+    assert put(robot, path, dump_manifest(whole).encode())[0] == 200
 
 
 def test_a_bundle_whose_graphs_are_not_what_they_say_is_deleted(robot, bundle, tmp_path):

@@ -203,7 +203,7 @@ def test_what_another_machine_hands_in_is_signed_here(key, tmp_path):
     config = Config(control={"signing_key": str(key[0])})
     made = write_bundle(tmp_path / "made", episode=0, random=True, planner=config.planner)
     run = RunFolder.create(tmp_path / "run", config, describe("pendulum"))
-    inbox = Inbox(run, config, describe("pendulum").robot.spec, lambda: None)
+    inbox = Inbox(run, config, describe("pendulum"), lambda: None)
     for name in (MANIFEST, *read_manifest(made).files):
         content = (made / name).read_bytes()
         digest = hashlib.sha256(content).hexdigest()

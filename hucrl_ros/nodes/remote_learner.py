@@ -49,14 +49,14 @@ class RemoteLearner(Node):
         self._run = run
         self._asked: int | None = None
         self._done: Status | None = None
-        spec = describe(config.task, run.robot).robot.spec
-        self._exchange = Exchange(run, config, spec)
+        described = describe(config.task, run.robot)
+        self._exchange = Exchange(run, config, described)
         host, port = parse_address(self._listen)
         self._server = RunServer(host, port, self._exchange, made_token(run.token))
         self._reported: Status | None = None
         self._publisher = self.create_publisher(DiagnosticStatus, topics.LEARNER_REPORT, LATCHED)
         self.create_service(Trigger, topics.LEARN, self._on_learn)
-        self._diagnostics = DiagnosticsPublisher(self, self._health, spec.name)
+        self._diagnostics = DiagnosticsPublisher(self, self._health, described.robot.spec.name)
         self.create_timer(REPORT_PERIOD, self._report, clock=STEADY)
         self._server.start()
 

@@ -7,8 +7,8 @@ from http import HTTPStatus
 from typing import BinaryIO
 
 from hucrl_ros.config.regular_files import open_regular
-from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config
+from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import RunError, shortened
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.remote.contract import (
@@ -31,10 +31,10 @@ class Exchange:
     Bundles are the truth: one that is in the run's folder has come, whoever made it.
     """
 
-    def __init__(self, run: RunFolder, config: Config, spec: RobotSpec) -> None:
+    def __init__(self, run: RunFolder, config: Config, described: Description) -> None:
         """Begin a session, in which nothing is on its way."""
         self._run, self._config = run, config
-        self._inbox = Inbox(run, config, spec, self.hear)
+        self._inbox = Inbox(run, config, described, self.hear)
         self._digests = Digests(run.root)
         self._lock = threading.Lock()
         self._requested: int | None = None

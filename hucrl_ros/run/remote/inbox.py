@@ -11,8 +11,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
 
-from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import Config
+from hucrl_ros.config.task_file import Description
 from hucrl_ros.controller.admission import check_robot
 from hucrl_ros.controller.bundle import BUNDLE_BYTES
 from hucrl_ros.controller.examiner import Examiner
@@ -43,17 +43,17 @@ class Inbox:
     """A folder in which a bundle waits until it is complete; for the threads of a server."""
 
     def __init__(
-        self, run: RunFolder, config: Config, spec: RobotSpec, hear: Callable[[], None]
+        self, run: RunFolder, config: Config, described: Description, hear: Callable[[], None]
     ) -> None:
         """Begin with nothing on its way: what an earlier session left half-sent is deleted.
 
         Args:
             run: The run.
             config: Its settings.
-            spec: Its robot.
+            described: The complete description of its task.
             hear: Called with each piece that comes.
         """
-        self._run, self._config, self._spec, self._hear = run, config, spec, hear
+        self._run, self._config, self._described, self._hear = run, config, described, hear
         self._lock = threading.Lock()
         self.close()
         run.incoming.mkdir(parents=True)
@@ -117,8 +117,8 @@ class Inbox:
                 raise RefusedError(HTTPStatus.CONFLICT, f"still missing: {', '.join(missing)}")
             try:
                 manifest = self._examined(staged)
-                check_robot(staged, manifest.spec, self._spec)
-                require_ours(manifest, self._config, index)
+                check_robot(staged, manifest.spec, self._described.robot.spec)
+                require_ours(manifest, self._config, self._described, index)
                 sign_for_run(staged, self._config.control.signing_key)
             except BundleError as error:
                 shutil.rmtree(staged, ignore_errors=True)
@@ -191,7 +191,7 @@ class Inbox:
         staged.mkdir()
         try:
             (staged / MANIFEST).write_bytes(content)
-            require_ours(read_manifest(staged), self._config, index)
+            require_ours(read_manifest(staged), self._config, self._described, index)
         except BundleError as error:
             shutil.rmtree(staged)
             line = str(error).replace(str(staged), staged.name)
@@ -214,8 +214,11 @@ class Inbox:
         return Missing(missing=tuple(n for n in listed if not (staged / n).is_file()))
 
 
-def require_ours(manifest: Manifest, config: Config, index: int) -> None:
+def require_ours(manifest: Manifest, config: Config, described: Description, index: int) -> None:
     """A bundle from elsewhere must be for this episode of this run, with the run's own settings.
+
+    And with the constraints of the run's own description, by their words: without them nothing
+    would look ahead for the robot.
 
     Raises:
         BundleError: names what differs.
@@ -238,4 +241,9 @@ def require_ours(manifest: Manifest, config: Config, index: int) -> None:
         if theirs != ours:
             raise BundleError(
                 f"bundle {index}: {name} is {shortened(theirs)}, the run's is {shortened(ours)}"
+            )
+    for limit in described.constraints:
+        if limit.name not in manifest.constraints:
+            raise BundleError(
+                f"bundle {index}: no constraint {shortened(repr(limit.name))}, which the run has"
             )
