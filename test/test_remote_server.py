@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import socket
+import time
 
 import pytest
 from hypothesis import example, given
@@ -261,6 +262,37 @@ def test_more_connections_than_are_served_are_closed(robot, monkeypatch):
         for connection in idle:
             connection.close()
     wait_until(lambda: is_served(robot))
+
+
+def test_who_drips_a_head_is_cut_off(robot, monkeypatch):
+    monkeypatch.setattr(server, "HEAD_S", 0.5)
+    with socket.create_connection(("127.0.0.1", robot.port), timeout=0.05) as dripping:
+
+        def cut_off():
+            try:
+                dripping.send(b"G")  # less than a head, and never silent
+                return dripping.recv(1) == b""
+            except TimeoutError:
+                return False
+            except ConnectionError:
+                return True
+
+        wait_until(cut_off)
+    assert is_served(robot)
+
+
+def test_a_body_may_take_longer_than_a_head(robot, monkeypatch):
+    monkeypatch.setattr(server, "HEAD_S", 2.0)
+    body = Report(learner=ONE, message="idle").model_dump_json().encode()
+    head = (
+        f"POST /learner HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", robot.port), timeout=60) as slow:
+        slow.sendall(head.encode())
+        time.sleep(2.5)
+        slow.sendall(body)
+        assert slow.recv(12) == b"HTTP/1.1 200"
 
 
 def is_served(robot):

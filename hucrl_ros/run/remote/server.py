@@ -19,6 +19,8 @@ from hucrl_ros.run.remote.contract import CHUNK, MESSAGE_BYTES, Report
 from hucrl_ros.run.remote.exchange import Exchange
 from hucrl_ros.run.remote.inbox import RefusedError
 
+HEAD_S = 5.0
+"""[s] For a request's head to come: before it nobody has shown the token."""
 IDLE_S = 20.0
 """[s] Longest silence in the middle of a request."""
 CONNECTIONS = 8
@@ -111,9 +113,25 @@ class _Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(ConnectionError, TimeoutError):
             super().handle()
 
+    def handle_one_request(self) -> None:
+        """Answer a request whose head comes in time, however evenly it trickles in."""
+        self._late = threading.Timer(HEAD_S, self._hang_up)
+        self._late.daemon = True
+        self._late.start()
+        try:
+            super().handle_one_request()
+        finally:
+            self._late.cancel()
+
+    def _hang_up(self) -> None:
+        with contextlib.suppress(OSError):  # it has gone by itself
+            self.connection.shutdown(socket.SHUT_RDWR)
+
     def parse_request(self) -> bool:
         """Read a request's head; whoever doesn't know the token gets 401 and nothing else."""
-        if not super().parse_request():
+        complete = super().parse_request()
+        self._late.cancel()
+        if not complete:
             return False
         given = self.headers.get("Authorization", "").encode(errors="replace")
         if hmac.compare_digest(given, f"Bearer {self._token}".encode()):
