@@ -23,9 +23,11 @@ from hucrl_ros.cli.watch import page_beside
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.topics import LATCHED, STREAM
 from hucrl_ros.page.heard import Heard
+from hucrl_ros.page.nodes import watch
 from hucrl_ros.page.nodes.listener import Joined
 from hucrl_ros.page.wishes import NEXT_BUNDLE, NEXT_GOAL, PAUSE, STRATEGY, Setting, Stop, Wishes
 from hucrl_ros.robots import describe
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.progress import Phase
 
 pytestmark = pytest.mark.ros
@@ -204,3 +206,20 @@ def test_a_run_goes_on_without_a_page_that_cannot_be(run_folder, tmp_path, capsy
     assert (
         said == f"no page: hucrl watch: --host 127.0.0.1 --port {port}: Address already in use\n"
     )
+
+
+def test_only_a_run_that_is_played_here_is_followed(harness, ros_domain, run_folder, tmp_path):
+    publisher = harness.node.create_publisher(String, topics.LOADED_BUNDLE, LATCHED)
+    stranger = RunFolder.create(tmp_path / "stranger", run_folder.config)
+    said = []
+
+    def say(line):
+        said.append(line)
+        publisher.publish(String(data=str(run_folder.bundle(0))))
+
+    with run_folder.locked(domain=ros_domain):
+        stranger.lock.write_text(run_folder.lock.read_text())
+        publisher.publish(String(data=str(stranger.bundle(0))))
+        found = watch._run(None, ros_domain, False, say)
+    assert found.root == run_folder.root
+    assert said == [f"not followed: {stranger.root}: {watch.NOT_PLAYED}"]

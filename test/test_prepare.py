@@ -334,3 +334,25 @@ def test_a_run_tells_who_plays_it_and_where(tmp_path):
         assert run.player == (os.getpid(), None)
     run.lock.write_text("no number\n")
     assert run.player is None
+
+
+def test_only_a_process_that_has_the_lock_open_plays_a_run(tmp_path, monkeypatch):
+    run = prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
+    assert not run.played_in(7)
+    stranger = RunFolder(tmp_path / "stranger")
+    stranger.root.mkdir()
+    with run.locked(domain=7):
+        assert run.played_in(7) and not run.played_in(8)
+        stranger.lock.write_text(run.lock.read_text())
+        assert stranger.player == run.player
+        assert not stranger.played_in(7), "it only says so"
+        stranger.lock.unlink()
+        stranger.lock.symlink_to(run.lock)
+        assert not stranger.played_in(7)
+        stranger.lock.unlink()
+        os.mkfifo(stranger.lock)
+        assert not stranger.played_in(7)
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert run.played_in(7) == (os.getuid() == 0), "root is trusted"
+    assert not run.played_in(7)
+    assert not RunFolder(tmp_path / "\0").played_in(7)

@@ -22,7 +22,7 @@ def run(
     run: Annotated[
         Path | None,
         typer.Argument(
-            help="a run's folder; default: the one played in ROS_DOMAIN_ID, or the newest"
+            help="a run's folder; default: the one that you play in ROS_DOMAIN_ID, or the newest"
         ),
     ] = None,
     host: Annotated[

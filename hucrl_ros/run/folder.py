@@ -3,8 +3,9 @@
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -168,6 +169,24 @@ class RunFolder:
             return None
         return Player(pid, domain)
 
+    def played_in(self, domain: int) -> bool:
+        """Whether a process of this user plays the run in a ROS domain, whatever its files say.
+
+        That process has the lock open; whoever only made the folder can't bring that about.
+        """
+        try:
+            lock, owner = self.lock.lstat(), self.root.stat().st_uid
+        except (OSError, ValueError):  # not there, or no name of a folder
+            return False
+        if not stat.S_ISREG(lock.st_mode) or owner not in (0, os.geteuid()):
+            return False
+        found = self.player
+        return (
+            found is not None
+            and found.domain == domain
+            and any(os.path.samestat(lock, opened) for opened in _opened_by(found.pid))
+        )
+
     @contextmanager
     def locked(self, on_robot: bool = False, domain: int | None = None) -> Iterator[None]:
         """Keep other processes from playing the same run.
@@ -262,3 +281,11 @@ class RunFolder:
         name = re.compile(rf"episode_{episode:03d}_interrupted_(\d+)")
         found = ((name.fullmatch(path.name), path) for path in self.episodes.iterdir())
         return {int(match[1]): path for match, path in found if match}
+
+
+def _opened_by(pid: int) -> Iterator[os.stat_result]:
+    """The files that a process of this user has open; of others' processes none."""
+    with suppress(OSError):
+        for opened in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):  # closed meanwhile
+                yield opened.stat()

@@ -5,6 +5,7 @@ import os
 import secrets
 import signal
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -17,7 +18,7 @@ from rclpy.signals import SignalHandlerOptions
 from std_msgs.msg import String
 
 from hucrl_ros.config.task_file import beside
-from hucrl_ros.errors import RunError
+from hucrl_ros.errors import RunError, shortened
 from hucrl_ros.nodes import realtime, topics
 from hucrl_ros.nodes.middleware_health import EventThread, end_deaf
 from hucrl_ros.nodes.runner import make_executor
@@ -33,6 +34,9 @@ SPIN_S = 0.05
 """[s] Longest time until what is wished is done."""
 LOOK_S = 0.5
 """[s] Between two looks at who plays the run."""
+MOST_TOLD = 10
+"""Folders that are looked at at a time, and that are said not to be followed."""
+NOT_PLAYED = "no process of this user plays it in this ROS domain; hucrl watch RUN shows any run"
 
 
 class Ended:
@@ -74,9 +78,11 @@ def watch(
     here = wished_domain(os.environ.get("ROS_DOMAIN_ID"))
     if root is None and here is not None:
         say(f"waiting for a controller in ROS_DOMAIN_ID={here}")
-    run = _run(root, here, ended)
+    run = _run(root, here, ended, say)
     if run is None:
         return 0
+    if root is None:
+        say(f"run      {shortened(run.root)}")
     page = Page(run, host, port, secret)
     for line in page.greeting:
         say(line)
@@ -122,21 +128,27 @@ def _listen(page: Page, domain: int | None, ended: Ended) -> None:
         joined.close()
 
 
-def _run(root: Path | None, domain: int | None, ended: Ended) -> RunFolder | None:
+def _run(
+    root: Path | None, domain: int | None, ended: Ended, say: Callable[[str], None]
+) -> RunFolder | None:
     """The run to watch; None: a signal came first."""
     if root is not None:
         return RunFolder.open(root)
     if domain is not None:
-        return _played_in(domain, ended)
+        return _played_in(domain, ended, say)
     found = sorted(Path("runs").glob("*/config.yaml"), key=lambda path: path.stat().st_mtime)
     if not found:
         raise RunError("runs: no run lies there; name one: hucrl watch RUN")
     return RunFolder.open(found[-1].parent)
 
 
-def _played_in(domain: int, ended: Ended) -> RunFolder | None:
-    """The run whose bundle a controller in the domain uses."""
-    told: list[str] = []
+def _played_in(domain: int, ended: Ended, say: Callable[[str], None]) -> RunFolder | None:
+    """The run whose bundle a controller in the domain uses, and that this user plays here.
+
+    Anybody may publish a path, and what lies there would be read, its graphs run.
+    """
+    told: deque[str] = deque(maxlen=MOST_TOLD)
+    refused: set[Path] = set()
     context = Context()
     rclpy.init(
         args=["--ros-args", *enclave_of(NAME)],
@@ -153,9 +165,16 @@ def _played_in(domain: int, ended: Ended) -> RunFolder | None:
     try:
         while not ended:
             executor.spin_once(timeout_sec=SPIN_S)
-            paths = [Path(said) for said in told if not said.startswith("error:")]
-            if paths:
-                return RunFolder.open(beside(paths[-1]).parent)
+            while told:
+                said = told.popleft()
+                if said.startswith(topics.REFUSED):
+                    continue
+                run = RunFolder(beside(Path(said)).parent)
+                if run.played_in(domain):
+                    return RunFolder.open(run.root)
+                if run.root not in refused and len(refused) < MOST_TOLD:
+                    refused.add(run.root)
+                    say(f"not followed: {shortened(run.root)}: {NOT_PLAYED}")
         return None
     finally:
         executor.shutdown()
