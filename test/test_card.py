@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from bundle_factory import write_bundle
 from fabricated_run import fabricate_run
+from test_inspect import CRASHES
 
 from hucrl_ros.cli import main
 from hucrl_ros.config.schema import PlannerSettings, SafetySettings
+from hucrl_ros.controller import examiner
 from hucrl_ros.controller.bundle import bundle_digest
 from hucrl_ros.controller.manifest import LearningReport
 from hucrl_ros.controller.signature import SIGNATURE, new_key, sign, signer_of
@@ -54,6 +56,12 @@ def bundle(tmp_path_factory):
 @pytest.fixture(scope="module")
 def card(bundle):
     return card_of(bundle, starts=0, seed=SEED)
+
+
+def test_a_bundle_is_first_tried_in_a_process_with_limits(bundle, monkeypatch):
+    monkeypatch.setattr(examiner, "PROGRAM", ("-c", CRASHES))
+    with pytest.raises(BundleError, match="ended the process that examined it, by SIGSEGV"):
+        card_of(bundle, starts=0, seed=SEED)
 
 
 def rows(card, title):

@@ -11,8 +11,16 @@ from own_robots import DANGLING, modelled, write
 from hucrl_ros.cli import main
 from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.schema import Config
+from hucrl_ros.controller import examiner
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import make_task
+
+CRASHES = """
+import os, signal
+from hucrl_ros.controller import examiner
+examiner.load_bundle = lambda path, **known: os.kill(os.getpid(), signal.SIGSEGV)
+examiner.main()
+"""
 
 
 def inspect(capsys, *arguments):
@@ -41,6 +49,14 @@ def test_bundle_with_a_flipped_byte_gets_one_line(tmp_path, capsys):
     assert (code, out) == (1, "")
     assert err.startswith("hucrl inspect: ") and "policy.onnx was changed" in err
     assert err.count("\n") == 1
+
+
+def test_bundle_is_first_tried_in_a_process_with_limits(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(examiner, "PROGRAM", ("-c", CRASHES))
+    bundle = write_bundle(tmp_path / "bundle_001")
+    code, out, err = inspect(capsys, bundle)
+    line = f"{bundle}: ended the process that examined it, by SIGSEGV"
+    assert (code, out, err) == (1, "", f"hucrl inspect: {line}\n")
 
 
 def test_bundle_without_its_manifest_gets_one_line(tmp_path, capsys):

@@ -36,9 +36,9 @@ def run(
     """Make a card of a bundle.
 
     Task, data, settings, learning curve, calibration, what it achieves from fresh starts in
-    simulation, limits, known failures, hashes, and who signed it. The bundle is checked first, as
-    the controller checks it. Files are not overwritten. The Python functions that the YAML of its
-    robot names are run, which is said before.
+    simulation, limits, known failures, hashes, and who signed it. The bundle is first read and its
+    graphs run in a process with limits of time and memory. Files are not overwritten. The Python
+    functions that the YAML of its robot names are run, which is said before.
     """
     from hucrl_ros.cli.functions import say_functions_of
     from hucrl_ros.datasets.target import require_free, whole

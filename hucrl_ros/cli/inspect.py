@@ -22,9 +22,9 @@ def run(
 ) -> None:
     """Check a bundle, a bag or a robot of your own and say what is in it.
 
-    Of a bundle hashes, shapes and agreement with torch's outputs are checked; a bag may have been
-    cut off. The Python functions that a robot's YAML names are run, which is said before: of the
-    YAML, or of the run that a bag lies in.
+    Of a bundle hashes, shapes and agreement with torch's outputs are checked, first in a process
+    with limits of time and memory; a bag may have been cut off. The Python functions that a
+    robot's YAML names are run, which is said before: of the YAML, or of the run that a bag lies in.
     """
     from hucrl_ros.bags.metadata import FILE_NAME
     from hucrl_ros.bags.writer import repair as repaired
@@ -32,6 +32,7 @@ def run(
     from hucrl_ros.cli.functions import say_functions
     from hucrl_ros.config.task_file import is_description
     from hucrl_ros.controller.bundle import load_bundle
+    from hucrl_ros.controller.examiner import examined
     from hucrl_ros.controller.manifest import MANIFEST
     from hucrl_ros.run.terminal import Terminal
 
@@ -43,7 +44,7 @@ def run(
     elif (path / MANIFEST).exists() or any(path.glob("*.onnx")):
         if repair:
             raise ConfigError(f"{path}: --repair is for bags; a bundle can be made anew")
-        described = describe_bundle(load_bundle(path))
+        described = describe_bundle(load_bundle(path, manifest=examined(path)))
     elif path.suffix == ".mcap" or (path / FILE_NAME).exists() or any(path.glob("*.mcap")):
         described = describe_bag(repaired(path) if repair else path)
     else:
