@@ -23,8 +23,8 @@ def run(
     """Check a bundle, a bag or a robot of your own and say what is in it.
 
     Of a bundle hashes, shapes and agreement with torch's outputs are checked, first in a process
-    with limits of time and memory; a bag may have been cut off. The Python functions that a
-    robot's YAML names are run, which is said before: of the YAML, or of the run that a bag lies in.
+    with limits of time and memory; a bag may have been cut off. The Python functions that a YAML
+    names are run, which is said before: of the robot's, or of the run's that a bag lies in.
     """
     from hucrl_ros.bags.metadata import FILE_NAME
     from hucrl_ros.bags.writer import repair as repaired

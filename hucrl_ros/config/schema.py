@@ -261,7 +261,7 @@ class TeachSettings(Settings):
     ] = "same"
     """As `search.algorithm`; `same`: that one."""
     iterations: int = Field(600, ge=1)
-    """As `search.iterations` [1]."""
+    """As `search.iterations`, of which it takes more [1]."""
 
 
 class PlannerSettings(Settings):
