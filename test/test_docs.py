@@ -138,6 +138,7 @@ def test_the_nodes_own_parameters_are_documented():
         source = (ROOT / "hucrl_ros" / "nodes" / f"{node}.py").read_text()
         read |= set(re.findall(r'own_parameter\(self, "(\w+)"', source))
         read |= {"run"} if "own_run(" in source else set()
+        read |= {"robot"} if '"robot"' in source else set()  # by `read_config`
     read |= {wishes.BUNDLE, wishes.PAUSE, wishes.GOAL}
     assert {name for row in own_parameters() for name in quoted(row[0])} == read
 

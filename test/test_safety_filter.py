@@ -99,7 +99,10 @@ def test_who_is_outside_is_let_in_and_no_further_out():
     assert outward.action[0] <= 0.0
 
 
-@pytest.mark.parametrize("speed", [5e-6, 1e-3, 2e-3, 1e-2])
+@pytest.mark.parametrize(
+    "speed",
+    [1e-3, 1e-2, *(pytest.param(s, marks=pytest.mark.slow) for s in (5e-6, 2e-3))],
+)
 @pytest.mark.parametrize("rule", [True, False])
 def test_what_rounding_leaves_is_lost_once_and_not_in_each_tick(speed, rule):
     slide, state = Slide(), np.array([1.0 - 1.001 * MARGIN, 0.0])

@@ -15,6 +15,7 @@ from hucrl_ros.models import Prediction
 from hucrl_ros.models.base import Normaliser
 from hucrl_ros.models.exploration import make_imagined_dynamics
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.prepare import RunOptions, taught_run
 
 
 class UnsureAway(nn.Module):
@@ -54,10 +55,12 @@ def explored(tmp_path_factory, short_episodes):  # noqa: F811
 
 def test_any_reward_is_learned_from_the_bags_of_another_run(explored, tmp_path, capsys):
     words = ["teach", str(explored.root), "--out", str(tmp_path / "new")]
-    assert main([*words, "--action-penalty", "0.5"]) == 0
+    few = ["--set", "teach.iterations=3", "--set", "teach.algorithm=pathwise"]
+    assert main([*words, *few, "--action-penalty", "0.5"]) == 0
     new = RunFolder.open(tmp_path / "new")
     assert str(new.bundle(2)) in capsys.readouterr().out
     assert new.finished_episodes() == explored.finished_episodes() == 2
+    assert (new.config.search.iterations, new.config.search.algorithm) == (3, "pathwise")
     manifest = load_bundle(new.bundle(2)).manifest
     assert (manifest.strategy, manifest.action_penalty) == ("greedy", 0.5)
     assert not manifest.random
@@ -65,6 +68,13 @@ def test_any_reward_is_learned_from_the_bags_of_another_run(explored, tmp_path, 
     assert manifest.data_hash == load_bundle(explored.bundle(2)).manifest.data_hash
     assert manifest.report.surprise is None
     assert main(["evaluate", str(new.bundle(2))]) == 0
+
+
+def test_what_is_said_of_the_search_goes_before_what_teaching_takes(explored, tmp_path):
+    said = {"search.iterations": 2, "teach.iterations": 3}
+    new = taught_run(explored, RunOptions("pendulum", None, said, tmp_path / "new"))
+    assert new.config.search.iterations == 2
+    assert new.config.search.algorithm == "lookahead", "the run's own"
 
 
 def test_bags_of_another_robot_teach_nothing(explored, tmp_path, capsys):
