@@ -180,7 +180,7 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     if not run_folder.config.exploration.validation_episodes and newest.is_dir():
         print(
             f"newest   {root}/bundles/{newest.name}, which has learned from all episodes, and has "
-            f"played none; where each has another goal a best return says little; "
+            "played none; where each has another goal a best return says little; "
             f"`hucrl teach {root} --out DIR` learns once more from them, without exploring"
         )
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
