@@ -14,7 +14,7 @@ from stable_baselines3.common.noise import NormalActionNoise
 from hucrl_ros.experiments.comparison import write_comparison
 from hucrl_ros.experiments.environments import Environment
 from hucrl_ros.experiments.statistics import Row, read_rows, write_rows
-from hucrl_ros.run.prepare import RunOptions, asked_config
+from hucrl_ros.run.asked import RunOptions, asked_config
 
 TIMES_OURS = 20
 """Episodes of a run in multiples of ours."""

@@ -33,7 +33,7 @@ from launch_ros.events.lifecycle import ChangeState
 
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.run.node_list import CONTROLLER, OWN_TOPICS, PACKAGE, NodeSpec, control_graph
-from hucrl_ros.run.prepare import heard_with, recordings_of
+from hucrl_ros.run.recordings import heard_with, recordings_of
 from hucrl_ros.run.session import PARENT_VARIABLE
 
 

@@ -49,7 +49,7 @@ def hucrl(*arguments: str) -> str:
 
 def parsed_settings(task: str) -> dict:
     """The settings of a task, by name or path, with every default filled in."""
-    from hucrl_ros.run.prepare import RunOptions, asked_config
+    from hucrl_ros.run.asked import RunOptions, asked_config
 
     return asked_config(RunOptions(task)).model_dump(mode="json")
 

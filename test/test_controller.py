@@ -15,7 +15,8 @@ from waiting import PATIENCE
 
 from hucrl_ros.controller.ticks import Source
 from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.asked import RunOptions
+from hucrl_ros.run.prepare import prepare_run
 from hucrl_ros.run.session import Domain
 
 pytestmark = pytest.mark.ros

@@ -18,7 +18,7 @@ from hucrl_ros.config.task_file import (
 )
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots import MujocoRobot, describe, make_robot
-from hucrl_ros.run.prepare import RunOptions, asked_config
+from hucrl_ros.run.asked import RunOptions, asked_config
 from hucrl_ros.tasks import Task, known_optimum, make_task
 
 SIM = share_directory() / "sim"

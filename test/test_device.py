@@ -23,9 +23,10 @@ from hucrl_ros.errors import ConfigError
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.models import make_model
 from hucrl_ros.models.exploration import make_imagined_dynamics
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.device import check_device, moved_to
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 from hucrl_ros.search import SEARCHES, ActorCritic
 from hucrl_ros.tasks import make_task
 

@@ -43,8 +43,8 @@ from hucrl_ros.config.task_file import is_description, read_description
 from hucrl_ros.controller.topics import RECORDED
 from hucrl_ros.experiments.grid import read_grid
 from hucrl_ros.nodes import topics, wishes
+from hucrl_ros.run.asked import RunOptions, asked_config
 from hucrl_ros.run.node_list import OWN_TOPICS
-from hucrl_ros.run.prepare import RunOptions, asked_config
 from hucrl_ros.run.summary import EpisodeSummary, Summary, TickStatistics
 from hucrl_ros.tasks import make_task
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.node_list import REMOTE_LEARNER, NodeSpec, learning_graph
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 POLICIES = REPOSITORY / "config" / "sros2.policies.xml"

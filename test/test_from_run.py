@@ -20,8 +20,9 @@ from hucrl_ros.learning.dataset import join_transitions
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.learning.prior import prior_episodes, prior_weights
 from hucrl_ros.models.ensemble import Ensemble
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, prepare_run, taught_run
+from hucrl_ros.run.prepare import prepare_run, taught_run
 from hucrl_ros.tasks import make_task
 
 pytestmark = pytest.mark.usefixtures("short_episodes")

@@ -13,8 +13,9 @@ from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.homing import HomeMotion, HomePlan
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots import describe
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.home import away_from_window, check_home, home_plan, home_windows
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 
 PERIOD, INERTIA, LIMIT = 0.01, 0.05, 1.0
 SUBSTEPS = 10

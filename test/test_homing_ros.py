@@ -23,8 +23,9 @@ from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.setting_parameters import limits_message
 from hucrl_ros.robots import describe
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 from hucrl_ros.run.summary import read_summary
 
 pytestmark = pytest.mark.ros

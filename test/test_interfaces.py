@@ -35,7 +35,8 @@ from hucrl_ros.errors import BundleError, OutageError
 from hucrl_ros.experiments.train import train
 from hucrl_ros.learning.from_bags import _record
 from hucrl_ros.robots.mujoco_robot import MujocoRobot, Plant
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.asked import RunOptions
+from hucrl_ros.run.prepare import prepare_run
 
 SLIDE = RobotSpec("slide", ("a",), ("a",), (0.5,), PERIOD, command="position")
 SERVOS = {

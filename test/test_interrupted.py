@@ -29,8 +29,9 @@ from hucrl_ros.learning.dataset import hash_of
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.learning.prior import prior_episodes
 from hucrl_ros.robots import describe, make_robot
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 from hucrl_ros.run.remote.mirror import Mirror
 from hucrl_ros.run.summary import read_summary
 from hucrl_ros.run.summary_writer import Ledger

@@ -8,8 +8,9 @@ from fabricated_run import play_random, swing_up
 from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.robots import describe
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.judged_task import OTHER_REWARDS, BundledTask, check_remote
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 from hucrl_ros.tasks import make_task
 
 TASK = make_task("pendulum", 0.2)

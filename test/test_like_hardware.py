@@ -26,15 +26,16 @@ from hucrl_ros.controller.manifest import Manifest
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.train import play_episode, train
 from hucrl_ros.learning.learner import Learner
+from hucrl_ros.run.asked import RunOptions, asked_config
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, asked_config, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 from hucrl_ros.tasks import make_task
 
 FURUTA = str(EXAMPLES / "furuta" / "furuta.yaml")
 FILE = share_directory() / "config" / "like_hardware.yaml"
 OVERLAY = dotted(like_hardware())
 HEAVY = {"mass_error": 0.5, "motor_error": -0.3, "friction": 0.05}
-READERS = {"nodes/simulator.py", "experiments/train.py", "run/prepare.py"}
+READERS = {"nodes/simulator.py", "experiments/train.py", "run/asked.py"}
 """Who looks at the settings `simulator` and `body` of a run, to make a simulator of them."""
 
 

@@ -8,8 +8,9 @@ from own_robots import ARM, PENDULUM, changed, resolved, write
 from hucrl_ros.config.schema import Config, SafetySettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots import describe
+from hucrl_ros.run.asked import RunOptions, asked_config
 from hucrl_ros.run.on_robot import random_efforts, require_limits
-from hucrl_ros.run.prepare import RunOptions, asked_config, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 
 GENTLE = (0.5, 3.0)
 SHARE, BANDWIDTH = "exploration.random_share", "exploration.random_bandwidth"

@@ -28,8 +28,8 @@ from hucrl_ros.config.task_file import find_description, read_description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots import MujocoRobot, make_robot
 from hucrl_ros.robots.resolve import resolve
+from hucrl_ros.run.asked import RunOptions, asked_config, asked_run
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, asked_config, asked_run
 from hucrl_ros.tasks import Task, make_task
 from hucrl_ros.tasks.export_check import check_export
 

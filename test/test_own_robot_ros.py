@@ -16,8 +16,9 @@ from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 from hucrl_ros.run.session import node_environment, resume_command
 from hucrl_ros.run.summary import read_summary
 from hucrl_ros.tasks import make_task

@@ -20,9 +20,11 @@ from hucrl_ros.experiments.statistics import collect
 from hucrl_ros.experiments.sweep import Sweep
 from hucrl_ros.experiments.train import train
 from hucrl_ros.learning.learner import Learner
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import learning_graph
-from hucrl_ros.run.prepare import RunOptions, prepare_run, recordings_of
+from hucrl_ros.run.prepare import prepare_run
+from hucrl_ros.run.recordings import recordings_of
 from hucrl_ros.run.summary import read_summary, write_summary
 from hucrl_ros.tasks import export_check
 

@@ -21,8 +21,9 @@ from hucrl_ros.nodes.parameters import (
     robot_of_run,
 )
 from hucrl_ros.robots.resolve import describe, resolve
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 
 
 def Node(**given):  # noqa: N802  # stands for rclpy's

@@ -27,8 +27,8 @@ from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.planners import PLANNERS, Planner, planner_class
+from hucrl_ros.run.combination import check_combination
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import check_combination
 from hucrl_ros.tasks import make_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of .lr_scheduler")

@@ -3,28 +3,15 @@
 import os
 
 import pytest
-import yaml
-from linear_system import PushedMass
 from own_robots import PENDULUM, write
 
 from hucrl_ros.cli import main
-from hucrl_ros.config.files import dump_config, load_config, override, task_config_path
-from hucrl_ros.config.schema import Config, DriverSettings
-from hucrl_ros.config.task_file import known_tasks
+from hucrl_ros.config.files import dump_config
+from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.planners import PLANNERS
+from hucrl_ros.run.asked import RunOptions, asked_config, parse_setting
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import (
-    RunOptions,
-    asked_config,
-    check_combination,
-    heard_with,
-    parse_setting,
-    prepare_run,
-    recordings_of,
-)
-from hucrl_ros.search import SEARCHES
-from hucrl_ros.tasks import make_task
+from hucrl_ros.run.prepare import prepare_run
 
 
 def refused(error, options, *named):
@@ -223,96 +210,6 @@ def test_what_is_no_setting_is_refused_by_name(text):
         parse_setting(text)
     assert repr(text) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_recordings_of_a_known_task_keep_its_description_where_the_bundle_lies_in_a_run(tmp_path):
-    run = prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
-    near = recordings_of(run.bundle(1), "pendulum", tmp_path / "near")
-    assert near.config == override(run.config, {"mode": "real_time"})
-    kept = [folder.robot / "robot.yaml" for folder in (near, run)]
-    assert kept[0].read_text() == kept[1].read_text()
-    assert recordings_of(run.bundle(1), "pendulum", near.root).root == near.root
-    alone = recordings_of(tmp_path / "bundle", "pendulum", tmp_path / "alone")
-    assert alone.config == near.config
-    assert not alone.robot.exists()
-
-
-def test_recordings_of_a_bundle_are_read_as_its_controller_heard_them(tmp_path):
-    driver = DriverSettings(velocity="derived", velocity_window=0.05, effort="ignored")
-    file = tmp_path / "here.yaml"
-    given = {"control": {"extra_delay": 0.02, "realtime_priority": 9}, "driver.effort": "applied"}
-    file.write_text(yaml.safe_dump({"/**": {"ros__parameters": given}}))
-    heard = heard_with(driver, "pendulum", file)
-    run = recordings_of(tmp_path / "bundle", "pendulum", tmp_path / "run", heard)
-    assert run.config.driver == driver.model_copy(update={"effort": "applied"})
-    assert run.config.control.extra_delay == 0.02
-    assert run.config.mode == "real_time", "also where a bag was cut off and doesn't say"
-    assert recordings_of(tmp_path / "bundle", "pendulum", run.root, heard).root == run.root
-    with pytest.raises(ConfigError, match=r"control\.extra_delay = 0\.0, but the run in"):
-        recordings_of(tmp_path / "bundle", "pendulum", run.root, heard_with(driver))
-    alone = recordings_of(tmp_path / "bundle", "mine", tmp_path / "alone", heard_with(driver))
-    assert alone.config.driver == driver
-
-
-MEMBERS = {"search": SEARCHES, "planner": PLANNERS}
-ALL = [(kind, name) for kind, members in MEMBERS.items() for name in members]
-BY_GRADIENT = [(kind, name) for kind, name in ALL if MEMBERS[kind][name].needs_gradients]
-OTHERS = [choice for choice in ALL if choice not in BY_GRADIENT]
-
-
-class Jump(PushedMass):
-    """Pays in the goal alone; effort costs."""
-
-    def reward(self, state, action):
-        return (state[..., 0].abs() < 0.1).float() - 0.1 * (action**2).sum(dim=-1)
-
-
-class Bang(PushedMass):
-    """The cost of an effort jumps."""
-
-    def reward(self, state, action):
-        return -state.abs().sum(dim=-1) - action[..., 0].sign()
-
-
-def chosen(kind, name, task="pendulum"):
-    return override(load_config(task_config_path(task)), {f"{kind}.algorithm": name})
-
-
-def test_what_follows_gradients_is_known():
-    assert set(BY_GRADIENT) == {("search", "pathwise"), ("search", "bptt"), ("planner", "ilqr")}
-
-
-@pytest.mark.parametrize(("kind", "name"), BY_GRADIENT)
-@pytest.mark.parametrize(("task", "missing"), [(Jump, "the state"), (Bang, "the action")])
-def test_gradients_of_a_reward_that_jumps_are_refused(kind, name, task, missing):
-    with pytest.raises(ConfigError) as error:
-        check_combination(chosen(kind, name), task(0.0))
-    message = str(error.value)
-    assert message.startswith(f"{kind}.algorithm = '{name}'")
-    assert missing in message and "choose one of: " in message
-    assert name not in message.split("choose one of: ")[1]
-
-
-@pytest.mark.parametrize(("kind", "name"), OTHERS)
-def test_the_others_take_a_reward_that_jumps(kind, name):
-    check_combination(chosen(kind, name), Jump(0.0))
-
-
-@pytest.mark.parametrize(("kind", "name"), ALL)
-@pytest.mark.parametrize("task", ["pendulum", "reacher"])
-def test_everything_fits_rewards_that_slope_but_a_grid_over_many_entries(kind, name, task):
-    config, built = chosen(kind, name, task), make_task(task, 0.1)
-    if (name, task) == ("exact", "reacher"):
-        with pytest.raises(ConfigError, match="two entries of the state, and this one has 14"):
-            check_combination(config, built)
-    else:
-        check_combination(config, built)
-
-
-@pytest.mark.parametrize("task", known_tasks())
-def test_a_tasks_own_settings_fit_it(task):
-    config = load_config(task_config_path(task))
-    check_combination(config, make_task(task, config.action_penalty))
 
 
 @pytest.mark.parametrize("command", ["up", "train"])

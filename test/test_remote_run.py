@@ -18,8 +18,9 @@ from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
 from hucrl_ros.config.files import share_directory
 from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 from hucrl_ros.run.summary import episode_return, read_summary
 from hucrl_ros.tasks import make_task
 
@@ -237,7 +238,8 @@ def test_a_robot_without_torch_learns_from_one_that_has_it(tmp_path, robots_doma
 PREPARE = """
 import sys
 from pathlib import Path
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.asked import RunOptions
+from hucrl_ros.run.prepare import prepare_run
 prepare_run(RunOptions(sys.argv[1], out=Path(sys.argv[2]), remote_learner=True))
 """
 

@@ -24,8 +24,9 @@ from hucrl_ros.controller.ticks import LATE, Source, numbered
 from hucrl_ros.controller.topics import JOINT_STATES, RECORDED, SETUP, TICKS
 from hucrl_ros.errors import BagError, BundleError
 from hucrl_ros.experiments.train import train
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 from hucrl_ros.run.replay import replay
 from hucrl_ros.tasks import make_task
 

@@ -21,7 +21,8 @@ from hucrl_ros.controller.engines.fan import Fan
 from hucrl_ros.controller.motors import Motors
 from hucrl_ros.controller.safety_filter import BLENDS, SafetyFilter, make_safety_filter
 from hucrl_ros.experiments.train import train
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.asked import RunOptions
+from hucrl_ros.run.prepare import prepare_run
 
 MARGIN = 0.05
 ARMS = [str(Path(__file__).with_name(name)) for name in ("reacher_post.yaml", "pusher_fence.yaml")]

@@ -32,8 +32,8 @@ from hucrl_ros.experiments.statistics import (
 from hucrl_ros.experiments.sweep import PARTIAL, Sweep
 from hucrl_ros.experiments.sweep_report import draw_learning_curves, markdown_table, write_report
 from hucrl_ros.experiments.workers import LocalWorkers, child_environment
+from hucrl_ros.run.asked import RunOptions, asked_config
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, asked_config
 from hucrl_ros.tasks import known_optimum
 
 PRETENDED = "pretended_training"

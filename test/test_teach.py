@@ -14,8 +14,9 @@ from hucrl_ros.experiments.train import train
 from hucrl_ros.models import Prediction
 from hucrl_ros.models.base import Normaliser
 from hucrl_ros.models.exploration import make_imagined_dynamics
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, taught_run
+from hucrl_ros.run.prepare import taught_run
 
 
 class UnsureAway(nn.Module):

@@ -21,8 +21,9 @@ from hucrl_ros.cli import main
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.learning.learner import Learner
+from hucrl_ros.run.asked import RunOptions, parse_setting
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, parse_setting, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 from hucrl_ros.run.summary import episode_return, read_summary
 from hucrl_ros.tasks import make_task
 

@@ -10,7 +10,8 @@ from manifest_factory import write_manifest
 from std_msgs.msg import Bool, Float64MultiArray, String
 
 from hucrl_ros.nodes.topics import LATCHED, STREAM
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.asked import RunOptions
+from hucrl_ros.run.prepare import prepare_run
 
 pytestmark = pytest.mark.ros
 

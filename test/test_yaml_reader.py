@@ -19,7 +19,7 @@ from hucrl_ros.config.yaml_reader import (
     read_mapping,
 )
 from hucrl_ros.errors import BagError, BundleError, ConfigError
-from hucrl_ros.run.prepare import parse_setting
+from hucrl_ros.run.asked import parse_setting
 
 SOURCE = Path("/robot/a.yaml")
 PLAIN = [

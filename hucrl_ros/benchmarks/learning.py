@@ -15,8 +15,8 @@ from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.presentation import Column, Table
 from hucrl_ros.learning.dataset import RecordedEpisode
 from hucrl_ros.learning.learner import Learner
+from hucrl_ros.run.asked import RunOptions, asked_config
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, asked_config
 from hucrl_ros.tasks import Task
 
 

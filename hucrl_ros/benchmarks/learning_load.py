@@ -8,8 +8,8 @@ import torch
 
 from hucrl_ros.benchmarks.learning import random_episodes
 from hucrl_ros.learning.learner import Learner
+from hucrl_ros.run.asked import RunOptions, asked_config
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, asked_config
 
 EPISODES = 5
 """Of random efforts, that it learns from."""

@@ -32,8 +32,9 @@ from hucrl_ros.config.files import write_atomically
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import RunError
 from hucrl_ros.experiments.presentation import Column, Table, write_page
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.node_list import NodeSpec, Value
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 
 TASK = "pendulum"
 SHIFT_S = 5.0

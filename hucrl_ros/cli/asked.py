@@ -9,8 +9,8 @@ from hucrl_ros.cli.check import look_at, require_ros, robot_of, robots_domain
 from hucrl_ros.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hucrl_ros.run.asked import RunOptions
     from hucrl_ros.run.folder import RunFolder
-    from hucrl_ros.run.prepare import RunOptions
 
 LISTEN = "127.0.0.1:8642"
 """As `run.remote.contract` has it, which takes pydantic to load."""
@@ -83,7 +83,7 @@ def _asked(typed: Mapping[str, Any], prefix: str = "", mode: str | None = None) 
 
     Without `--out` the name of a new one begins with `prefix`; mode None: as in the settings.
     """
-    from hucrl_ros.run.prepare import RunOptions
+    from hucrl_ros.run.asked import RunOptions
 
     given = {"mode": mode, **{name: typed[name] for name in _OWN_OPTIONS}}
     settings = {name: value for name, value in given.items() if value is not None}

@@ -16,7 +16,7 @@ from hucrl_ros.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from hucrl_ros.doctor import Finding
-    from hucrl_ros.run.prepare import AskedRun, RunOptions
+    from hucrl_ros.run.asked import AskedRun, RunOptions
 
 
 def run(
@@ -49,7 +49,7 @@ def run(
     from hucrl_ros.cli.moving import check_consent, move_robot
     from hucrl_ros.config.robot import plural
     from hucrl_ros.config.task_file import is_description
-    from hucrl_ros.run.prepare import RunOptions
+    from hucrl_ros.run.asked import RunOptions
 
     require_ros()
     if (yes or write) and not move:
@@ -131,8 +131,8 @@ def robot_of(asked: "RunOptions") -> "AskedRun":
         ConfigError: one of them is wrong.
     """
     from hucrl_ros.robots.resolve import describe  # MuJoCo takes a while
+    from hucrl_ros.run.asked import AskedRun, asked_config
     from hucrl_ros.run.folder import RunFolder
-    from hucrl_ros.run.prepare import AskedRun, asked_config
 
     if asked.resume and asked.out is not None:
         run = RunFolder.open(asked.out)

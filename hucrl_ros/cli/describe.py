@@ -26,8 +26,8 @@ from hucrl_ros.controller.ticks import Source
 from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.errors import BagError, HucrlError
 from hucrl_ros.robots import describe
+from hucrl_ros.run.asked import RunOptions, asked_run
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import RunOptions, asked_run
 from hucrl_ros.tasks import Task, make_task
 from hucrl_ros.tasks.terms import TERMS
 

@@ -36,7 +36,7 @@ def run(
 
     from hucrl_ros.controller.manifest import read_manifest
     from hucrl_ros.learning.from_bags import learn_from_bags
-    from hucrl_ros.run.prepare import RunOptions
+    from hucrl_ros.run.asked import RunOptions
     from hucrl_ros.run.progress import format_number
     from hucrl_ros.run.session import resume_command, shown_path
     from hucrl_ros.run.terminal import learning_shown

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hucrl_ros.config.edit import NewSetting
     from hucrl_ros.config.robot import RobotSettings
     from hucrl_ros.doctor.pulses import Bounds
-    from hucrl_ros.run.prepare import AskedRun
+    from hucrl_ros.run.asked import AskedRun
 
 
 def check_consent(yes: bool) -> None:

@@ -57,7 +57,7 @@ def run(
     constraints where it can. There is a line for each action penalty, or for each planned episode.
     """
     from hucrl_ros.config.files import parse_config
-    from hucrl_ros.run.prepare import RunOptions, asked_config
+    from hucrl_ros.run.asked import RunOptions, asked_config
 
     penalties = action_penalty or [asked_config(RunOptions(task)).action_penalty]
     from hucrl_ros.experiments.optimum import (

@@ -82,6 +82,6 @@ def parse_settings(texts: list[str] | None) -> dict[str, Any]:
     Raises:
         ConfigError: one has another form.
     """
-    from hucrl_ros.run.prepare import parse_setting
+    from hucrl_ros.run.asked import parse_setting
 
     return dict(parse_setting(text) for text in texts or ())

@@ -149,7 +149,7 @@ def _of_file(ctx: typer.Context, path: Path) -> _Plan:
 def _of_options(ctx: typer.Context, task: str) -> _Plan:
     from hucrl_ros.config.task_file import task_name
     from hucrl_ros.experiments.grid import NOTHING, make_cells
-    from hucrl_ros.run.prepare import RunOptions, asked_run
+    from hucrl_ros.run.asked import RunOptions, asked_run
 
     typed = ctx.params
     overrides = options.parse_settings(typed["settings"])

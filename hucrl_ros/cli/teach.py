@@ -32,8 +32,9 @@ def run(
     No episode is played. `hucrl evaluate` plays the bundle.
     """
     from hucrl_ros.config.task_file import find_description, known_tasks
+    from hucrl_ros.run.asked import RunOptions
     from hucrl_ros.run.folder import RunFolder
-    from hucrl_ros.run.prepare import RunOptions, taught_run
+    from hucrl_ros.run.prepare import taught_run
     from hucrl_ros.run.progress import format_number
     from hucrl_ros.run.session import shown_path
     from hucrl_ros.run.terminal import learning_shown

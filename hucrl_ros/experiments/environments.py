@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hucrl_ros.config.task_file import known_tasks
 from hucrl_ros.experiments.video import SIZE, Frame, camera_of
 from hucrl_ros.robots.mujoco_robot import Array
-from hucrl_ros.run.prepare import RunOptions, asked_run
+from hucrl_ros.run.asked import RunOptions, asked_run
 from hucrl_ros.tasks.task import Task
 
 NAMESPACE = "hucrl_ros"

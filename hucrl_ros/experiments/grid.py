@@ -16,7 +16,7 @@ from hucrl_ros.config.schema import Config, Settings, StrategyName
 from hucrl_ros.config.task_file import Description, is_description
 from hucrl_ros.config.yaml_reader import read_mapping
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.run.prepare import RunOptions, asked_run
+from hucrl_ros.run.asked import RunOptions, asked_run
 
 Changes = dict[str, Any]
 """Dotted settings, e.g. `planner.particles`, and values."""

@@ -15,9 +15,10 @@ from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.ticks import NANOSECONDS, Source, TickRecord
 from hucrl_ros.controller.topics import ACTIVE, COMMANDS, JOINT_STATES, TICKS
 from hucrl_ros.learning.learner import Learner, Progress
+from hucrl_ros.run.asked import RunOptions, asked_run
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.on_robot import require_limits
-from hucrl_ros.run.prepare import RunOptions, asked_run, created_run
+from hucrl_ros.run.prepare import created_run
 from hucrl_ros.run.recording import Recording
 from hucrl_ros.run.summary_writer import Ledger
 from hucrl_ros.tasks import make_task

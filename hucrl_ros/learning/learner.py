@@ -37,10 +37,10 @@ from hucrl_ros.models import (
     make_model,
 )
 from hucrl_ros.models.exploration import HallucinatedDynamics, make_imagined_dynamics
+from hucrl_ros.run.combination import check_combination
 from hucrl_ros.run.device import check_device, keep_freed_memory, moved_to
 from hucrl_ros.run.flights import flights, origin_of
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import check_combination
 from hucrl_ros.run.summary import installed_versions
 from hucrl_ros.search import (
     ActorCritic,

@@ -27,7 +27,7 @@ from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.topics import LATCHED, STEADY
 from hucrl_ros.nodes.wishes import STRATEGY, Wish, Wishes
-from hucrl_ros.run.prepare import check_combination
+from hucrl_ros.run.combination import check_combination
 
 REPORT_PERIOD = 0.1
 """[s] Between two looks at what the worker is doing."""

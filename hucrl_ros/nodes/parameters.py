@@ -67,7 +67,7 @@ def read_config(node: Node, own: Collection[str] = ()) -> Config:
 
 def _settings_of(robot: str) -> Config:
     """The settings that a run on the robot would have."""
-    from hucrl_ros.run.prepare import RunOptions, asked_config  # Few nodes need it.
+    from hucrl_ros.run.asked import RunOptions, asked_config  # Few nodes need it.
 
     return asked_config(RunOptions(robot, overrides={"mode": "real_time"}, on_robot=True))
 

@@ -25,9 +25,10 @@ from hucrl_ros.benchmarks.loop import NODES
 from hucrl_ros.errors import RunError
 from hucrl_ros.experiments.workers import child_environment
 from hucrl_ros.robots import describe
+from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import NodeSpec, Value
-from hucrl_ros.run.prepare import RunOptions, prepare_run
+from hucrl_ros.run.prepare import prepare_run
 from hucrl_ros.run.processes import Exit, ProcessGroup
 from hucrl_ros.run.session import Domain, wished_domain
 
