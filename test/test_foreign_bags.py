@@ -14,6 +14,7 @@ from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import BagError, ConfigError
 from hucrl_ros.robots.resolve import describe
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.recording import Recording
 from hucrl_ros.run.summary import read_summary
 
 ROBOT = describe("pendulum").robot
@@ -179,3 +180,25 @@ def test_a_run_that_a_robot_will_play_needs_limits_before_it_is_made(tmp_path, c
     assert main(["learn", "pendulum", *words]) == 2
     assert "on a robot something has to limit it, and nothing does" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_bags_that_are_not_all_in_make_no_run(tmp_path, capsys, monkeypatch):
+    record(tmp_path / "bag", seconds=SECONDS)
+    out = tmp_path / "run"
+    words = ["learn", "pendulum", "--from", str(tmp_path / "bag"), "--out", str(out)]
+    words += ["--set", "safety.velocity_limits=[15.0]"]
+    finish, done = Recording.finish, []
+
+    def once(recording):
+        if done:
+            raise BagError("the disk is full")
+        done.append(finish(recording))
+
+    monkeypatch.setattr(Recording, "finish", once)
+    assert main(words) == 1
+    assert "the disk is full" in capsys.readouterr().err
+    assert RunFolder(out).finished_episodes() == 1
+    assert not RunFolder(out).config_path.exists(), "or it could be resumed"
+    assert main(words) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "holds episodes of a run that was never made" in error

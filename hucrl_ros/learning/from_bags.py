@@ -14,6 +14,7 @@ from hucrl_ros.config.files import override
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.ticks import NANOSECONDS, Source, TickRecord
 from hucrl_ros.controller.topics import ACTIVE, COMMANDS, JOINT_STATES, TICKS
+from hucrl_ros.errors import RunError
 from hucrl_ros.learning.learner import Learner, Progress
 from hucrl_ros.run.asked import RunOptions, asked_run
 from hucrl_ros.run.folder import RunFolder
@@ -50,7 +51,7 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progres
         BagError: a bag can't be read, or holds nothing to learn from.
         ConfigError: a setting is wrong, nothing limits the robot, or its state isn't told by joint
             states alone.
-        RunError: a run lies in the folder already.
+        RunError: a run lies in the folder already, or what is left of one.
         LearningError: nothing finite came out.
     """
     asked = asked_run(options)
@@ -60,10 +61,19 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progres
     courses = [course for each in recovered for course in each.courses]
     episodes = list(_episodes(courses, robot.steps))
     counted = {"episodes": len(episodes), "exploration.random_episodes": len(episodes)}
-    run = created_run(options, asked._replace(config=override(asked.config, counted)))
+
+    def record(run: RunFolder) -> None:
+        if run.finished_episodes():  # of another attempt, perhaps from other bags
+            raise RunError(
+                f"{run.root}: holds episodes of a run that was never made (no config.yaml); "
+                "remove the folder, or take another --out DIR"
+            )
+        with run.locked(on_robot=True):
+            for episode in episodes:
+                _record(run, robot.spec, episode)
+
+    run = created_run(options, asked._replace(config=override(asked.config, counted)), record)
     with run.locked(on_robot=True):
-        for episode in episodes:
-            _record(run, robot.spec, episode)
         bundle = _learn(run, progress)
     return LearnedRun(run, bundle, [line for each in recovered for line in each.report])
 
