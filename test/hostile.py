@@ -1,4 +1,4 @@
-"""What hostile input may do: nothing, or end in one line, in a second, in 200 MB."""
+"""What hostile input may do: nothing, or end in one line, in a second, in 300 MB."""
 
 import os
 import sys
