@@ -1,4 +1,4 @@
-"""mbrl-lib's MBPO and PETS on our tasks, beside our own runs: `python baseline_mbrl.py pendulum`.
+"""mbrl-lib's MBPO and PETS on our tasks: `python baseline_mbrl.py pendulum --out DIR`.
 
 It wants `pip install --no-deps mbrl==0.2.0 hydra-core==1.3.2 omegaconf==2.3.0
 antlr4-python3-runtime==4.9.3 termcolor`, whose own pins don't fit this Python.

@@ -1,4 +1,4 @@
-"""stable-baselines3 on our tasks, beside our own runs: `python baseline_sb3.py pendulum`."""
+"""stable-baselines3 on our tasks: `python baseline_sb3.py pendulum --out DIR`."""
 
 import argparse
 import shlex

@@ -99,7 +99,7 @@ class Environment(gymnasium.Env[Array, NDArray[np.float32]]):
             return self.task.features(torch.as_tensor(self._state)).numpy()
 
     def render(self) -> Frame | None:
-        """The robot as `hucrl report` films it, `(SIZE, SIZE, 3)`; None without a mode."""
+        """The robot as videos show it, `(SIZE, SIZE, 3)`; None without a mode."""
         if self.render_mode is None:
             return None
         if self._renderer is None:
