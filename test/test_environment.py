@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from documents import NODES
 
 from hucrl_ros.cli import main
 from hucrl_ros.cli.parsing import Command
@@ -131,7 +132,8 @@ def test_an_activated_environment_is_where_launch_looks(checkout, ros, found):
     if found:
         share, prefix = map(Path, done.stdout.split())
         assert (share / "launch" / "learn.launch.py").is_file()
-        assert (prefix / "lib" / "hucrl_ros" / "controller").is_symlink()
+        linked = {path.name for path in (prefix / "lib" / "hucrl_ros").iterdir()}
+        assert linked == {"hucrl", *NODES}
         assert (checkout / ".venv" / "bin" / "activate").read_text().count("export") == 1
 
 
