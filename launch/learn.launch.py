@@ -39,7 +39,7 @@ from hucrl_ros.run.session import PARENT_VARIABLE, wished_domain
 SETTINGS = {
     "episodes": "episodes to run, the random ones included",
     "action_penalty": "weight of the action's cost in the reward",
-    "strategy": "greedy, thompson or optimistic",
+    "strategy": "greedy, thompson, optimistic, sombrl or opax",
     "seed": "seed of everything random",
     "device": "cpu or cuda: where models and policies learn",
     "mode": "lockstep (physics waits for each command) or real_time (it never waits)",
