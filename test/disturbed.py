@@ -76,6 +76,12 @@ class Disturbed:
     def silence(self):
         self._send(self.loop.stale())
 
+    def interrupt(self, effort):
+        """A watchdog sends something before the next tick's command."""
+        command = np.full(self.loop.spec.action_dim, effort)
+        told = [command]
+        self.loop.others = lambda: told.pop() if told else None
+
     def tighten(self, **limits):
         self.loop.obey(Guard(self.loop.spec, self.loop.guard.safety.model_copy(update=limits)))
         self.tell()

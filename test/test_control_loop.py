@@ -346,6 +346,32 @@ def test_a_command_that_was_being_planned_when_the_process_was_stopped_is_not_se
         watched.answer(reading(2), clock(), refuse)
 
 
+def test_the_rate_limit_goes_on_from_what_the_robot_was_sent_last(clock):
+    loop = ControlLoop(SPEC, 9, Echo(clock), Guard(SPEC, SafetySettings(effort_rate=0.25)), clock)
+    told = [np.array([2.0])]
+    loop.others = lambda: told.pop() if told else None
+    loop.start(seed=7)
+    assert tick(loop, clock, 1)[1].action == (0.5,), "what it was told before is over"
+    assert tick(loop, clock, 2, position=2.0)[1].action == (1.0,)
+    plan = loop.player.act
+
+    def hangs(*args):
+        told.append(np.array([-0.25]))
+        return plan(*args)
+
+    loop.player.act = hangs
+    answer, record = tick(loop, clock, 3, position=2.0)
+    assert record.action == (0.25,) and answer.decided == {"heard_0": -0.25}
+    loop.player.act = plan
+    told.append(np.array([math.nan]))
+    answer, record = tick(loop, clock, 4, position=2.0)
+    assert record.action == (0.75,) and not answer.decided
+    told.append(np.array([1.0]))
+    loop.stale()
+    answer, record = tick(loop, clock, 5, position=2.0)
+    assert record.action == (0.5,) and answer.decided == {"heard_0": 0.0, "silences": 1.0}
+
+
 def test_an_outage_goes_on_over_a_swap_of_bundles(watched, clock):
     guard = Guard(SPEC, SafetySettings())
     other = ControlLoop(SPEC, STEPS, Echo(clock), guard, clock, outage_s=OUTAGE_S)

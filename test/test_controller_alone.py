@@ -10,8 +10,9 @@ pytest.importorskip("rclpy", reason="the controller is a node of ROS 2")
 from bench import STEPS, short_bundle
 from lone_node import alone
 from rclpy.lifecycle import TransitionCallbackReturn
+from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Bool, String
+from std_msgs.msg import Bool, Float64MultiArray, String
 from test_trust import KEY
 
 from hucrl_ros.controller import examiner
@@ -21,7 +22,7 @@ from hucrl_ros.controller.surprise import Level
 from hucrl_ros.errors import RunError
 from hucrl_ros.nodes import controller as module
 from hucrl_ros.nodes.controller_topics import to_tick
-from hucrl_ros.nodes.process_liveness import ProcessLiveness, liveness_name
+from hucrl_ros.nodes.process_liveness import ProcessLiveness, ProcessWatcher, liveness_name
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 PERIOD_NS = 12_500_000
@@ -319,6 +320,24 @@ def test_real_time_rates_are_measured_before_the_first_command(bundles):
         assert node.on_activate(None) is FAILURE
         assert "the control period is 12.5 ms (80 Hz)" in node._health().message
         assert node.sent["controller/commands"] == []
+
+
+def test_the_rate_limit_goes_on_from_what_the_watchdog_has_sent(bundles):
+    rate = {"safety__effort_rate": 0.001}
+    bundle = str(bundles[0])
+    with alone(module.Controller, mode="lockstep", bundle=bundle, **rate) as node:
+        node.on_configure(None)
+        watchdog = ProcessWatcher(liveness_name(os.getpid(), "/controller/active"))
+        assert watchdog.connect()
+        node.ring(module.GREETING)
+        node.on_activate(None)
+        bench = Bench(node)
+        bench.state()
+        for topic, effort in (("controller/commands", 0.5), ("other", 0.9)):
+            watchdog.tell(topic, serialize_message(Float64MultiArray(data=[effort])))
+        bench.state()
+        watchdog.close()
+        assert bench.commands[1] == [pytest.approx(0.5, abs=0.0011)]
 
 
 def test_in_real_time_it_does_not_start_where_another_is_watched_in_its_place():

@@ -208,6 +208,16 @@ def test_a_guard_holds_what_somebody_else_has_sent():
     assert limited.safe_command(None) == 0.7
 
 
+@pytest.mark.parametrize("command", ["effort", "velocity"])
+def test_the_rate_limit_goes_on_from_what_somebody_else_has_sent(command):
+    limited = guard(command, effort_rate=0.1)
+    for _ in range(20):
+        limited.check(np.array([1.0]), state(0.0))
+    assert limited.sent == pytest.approx(limited._largest)
+    assert limited.hear(np.zeros(1)) and not limited.hear(np.array([math.nan]))
+    assert limited.check(np.array([1.0]), state(0.0)).command == pytest.approx(limited._rate)
+
+
 def test_a_guard_goes_on_where_another_one_stood():
     first, second = guard("position", effort_rate=0.2), guard("position", effort_rate=0.2)
     first.check(np.array([0.5]), state(7.0))

@@ -142,6 +142,36 @@ def test_what_is_told_is_heard_in_order_up_to_the_end(pair):
     assert watcher.heard() == [("topic", bytes([0, k])) for k in range(3)] + [("topic", b"last")]
 
 
+def test_who_watches_can_answer_and_misses_nothing_by_it(pair):
+    told, watcher = pair
+    watcher.tell("topic", b"nobody")
+    assert watcher.connect()
+    told.greet()
+    assert told.heard() == []
+    for k in range(3):
+        watcher.tell("topic", bytes([0, k]))
+    assert told.heard() == [("topic", bytes([0, k])) for k in range(3)]
+    for _ in range(20_000):
+        watcher.tell("topic", bytes(100))  # and isn't held up by who reads nothing
+    told.tell("topic", b"last")
+    told.close()
+    assert watcher.ended()
+    assert watcher.heard() == [("topic", b"last")]
+    watcher.tell("topic", b"nobody")
+
+
+def test_a_flood_of_answers_holds_nobody_up(name, pair, monkeypatch):
+    told, watcher = pair
+    assert watcher.connect()
+    told.greet()
+    monkeypatch.setattr(process_liveness, "MOST_HELD", 2)
+    for k in range(3):
+        watcher.tell("topic", bytes([k]))
+    assert [len(told.heard()) for _ in range(3)] == [2, 1, 0]
+    watcher.close()
+    assert told.heard() == []
+
+
 def test_who_comes_late_hears_the_last_of_what_lasts(pair):
     told, watcher = pair
     for word in (b"one", b"two"):

@@ -11,7 +11,7 @@ pytest.importorskip("rclpy", reason="the watchdog is a node of ROS 2")
 from diagnostic_msgs.msg import DiagnosticStatus
 from lone_node import LoneNode, alone
 from manifest_factory import write_manifest
-from rclpy.serialization import serialize_message
+from rclpy.serialization import deserialize_message, serialize_message
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, String
 
@@ -410,6 +410,18 @@ def test_a_command_counts_when_it_was_told_and_has_come(robot, process):
     assert robot.trips[-1][0] == ERROR, "DDS has not brought it"
     robot.node.heard["controller/commands"](command)
     assert robot.trips[-1] == (OK, "armed: the controller sends commands again")
+
+
+def test_the_controllers_process_is_told_what_is_sent_in_its_place(robot, process):
+    robot.joint_state()
+    process.tell("controller/commands", Float64MultiArray(data=[0.3]))
+    robot.wait(2.5, velocity=2.0)
+    told = [
+        (topic, deserialize_message(raw, Float64MultiArray))
+        for topic, raw in process.liveness.heard()
+    ]
+    assert told == [("controller/commands", m) for m in robot.node.sent["controller/commands"]]
+    assert robot.efforts == [[pytest.approx(-2.0 * DAMPING)]]
 
 
 def test_a_dead_controllers_messages_are_nobodys(robot, process):

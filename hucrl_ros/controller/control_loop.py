@@ -89,6 +89,9 @@ class ControlLoop:
         self._clock = clock
         self._outage_s = outage_s
         self.passage = passage or Passage(spec)
+        self.others: Callable[[], Array | None] = lambda: None
+        """The last command `(q,)` that somebody else has sent to the robot since it was asked."""
+        self._before: Array | None = None
         self._idle = np.zeros(spec.action_dim)
         self._heard: float | None = None
         self._state: Array | None = None
@@ -111,13 +114,14 @@ class ControlLoop:
     def start(self, seed: int) -> None:
         """Begin an episode with the robot under no command."""
         self.player.start_episode(seed)
+        self.others()  # of the episode before
         self.guard.reset()
         self.compensation.reset()
         self.passage.reset()
         self.reader.reset()
         self._step, self._silences, self._stamp_ns = 0, 0, None
         self.since, self.steps = 0, self._own_steps
-        self._heard = self._state = None
+        self._heard = self._state = self._before = None
 
     def take_over(self, other: "ControlLoop", seed: int) -> None:
         """Go on in the middle of the episode that `other` has been playing, as long as it was."""
@@ -128,7 +132,7 @@ class ControlLoop:
         self.compensation, self.passage = other.compensation, other.passage
         self.since = self._step = other._step
         self.steps = other.steps
-        self._silences = other._silences
+        self._silences, self._before = other._silences, other._before
         self._stamp_ns = other._stamp_ns
         self._heard, self._looked = other._heard, other._looked
         self._state = other._state
@@ -162,7 +166,7 @@ class ControlLoop:
         if self.reader.joints.is_repetition(reading.stamp_ns):
             self.counters.repeated_joint_states += 1
             return None
-        self._judge_outage()
+        self._look_up()
         self._heard = received
         state, problem = self._read(reading)
         self._state = state
@@ -180,7 +184,7 @@ class ControlLoop:
             idle = self.spec.to_command(self._idle, state)
             coming = self.compensation.coming(received, idle)
             tick = self._choose(state, received, coming, periods)
-            self._judge_outage()
+            self._look_up()
             # Zeros are no safe command for every robot, and the guard would let them in slowly.
             none = tick.source is Source.SAFE and not tick.filtered
             wanted = np.full_like(tick.action, math.nan) if none else tick.action
@@ -207,7 +211,7 @@ class ControlLoop:
         level = self.player.surprise.level
         self.counters.count(record, tick, self.compensation.delay, level)
         decided = self._decided(tick, state)
-        self._step, self._silences = self._step + 1, 0
+        self._step, self._silences, self._before = self._step + 1, 0, None
         return Answer(record, problem, tick.optimistic, decided)
 
     def stale(self) -> Array | None:
@@ -216,10 +220,12 @@ class ControlLoop:
         Raises:
             OutageError: there has been none for too long.
         """
-        self._judge_outage()
+        self._look_up()
         self._state = None
         command = self.guard.safe_command(None)
         self.player.sent(self._idle)
+        if self._before is not None:
+            self._before = self.guard.sent
         self.counters.stale_commands += 1
         self._silences += 1
         if command is not None:
@@ -234,9 +240,11 @@ class ControlLoop:
         """What time decided in a tick, see `controller.ticks.DECIDED`."""
         shares, untold = self.compensation.shares, self.reader.untold
         told = {f"in_force_{k}": share for k, share in enumerate(shares)}
+        before = () if self._before is None else self._before.tolist()
         return {
             **(told if state is not None else {}),
             **({f"state_{k}": float(state[k]) for k in untold} if state is not None else {}),
+            **{f"heard_{k}": effort for k, effort in enumerate(before)},
             **({"silences": float(self._silences)} if self._silences else {}),
             **tick.decided,
         }
@@ -260,8 +268,15 @@ class ControlLoop:
         command = self.spec.to_command(tick.action, aged)
         return tick._replace(action=self.spec.to_action(command, state))
 
-    def _judge_outage(self) -> None:
-        """Look at the clock; whoever didn't for long was held up, as by a stopped process."""
+    def _look_up(self) -> None:
+        """Go on from what others have sent; whoever didn't look for long was held up.
+
+        Raises:
+            OutageError: for too long.
+        """
+        command = self.others()
+        if command is not None and self.guard.hear(command):
+            self._before = command
         now = self._clock()
         held_up, self._looked = now - self._looked, now
         # Before the first joint state the robot is under no effort, and after the last tick

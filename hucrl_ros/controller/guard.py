@@ -113,10 +113,18 @@ class Guard:
         else:
             self._last, self._sent, self._holds = before._last, before._sent, before._holds
 
-    def hear(self, command: Array) -> None:
-        """Somebody else has sent a command `(q,)`; what makes no sense is left out."""
-        if command.shape == self._limits.shape and np.isfinite(command).all():
-            self._sent, self._holds = command, False
+    @property
+    def sent(self) -> Array | None:
+        """The last command `(q,)`, whoever sent it; None: no position has been commanded yet."""
+        return self._sent if self.spec.command == "position" else self._last
+
+    def hear(self, command: Array) -> bool:
+        """Go on from what somebody else has sent, `(q,)`; False: not, as it makes no sense."""
+        if command.shape != self._limits.shape or not np.isfinite(command).all():
+            return False
+        self._sent, self._holds = command, False
+        self._last = np.zeros_like(command) if self.spec.command == "position" else command
+        return True
 
     def check(self, action: Array, state: Array) -> GuardedCommand:
         """Turn a wanted action into a command that may be sent, and remember it as sent.

@@ -71,6 +71,8 @@ DECIDED = {
     "state_": "entry of the state that its joint state doesn't tell; none where it made no sense",
     "bias_": "what was added to that entry of each predicted state that the plan begins after",
     "silences": "safe commands since the last tick, as no joint state came",
+    "heard_": "entry of the command before this tick's, where somebody else has sent one since "
+    "the last tick",
     "granted": "iterations allowed, where the plan doesn't tell; -1: planning went on beyond this "
     "tick; -2: it never began",
     "late": "iterations allowed to the plan that an earlier tick began and this one took over",

@@ -199,6 +199,7 @@ class Controller(LifecycleNode):
             return
         if self._loop is not None:
             loop.take_over(self._loop, self._config.seed)
+        loop.others = self._outputs.others
         self._loop = loop
         if self._active:
             self._outputs.setup(setup_of(loop, self._config.seed))

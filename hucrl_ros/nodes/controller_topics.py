@@ -14,6 +14,7 @@ from rcl_interfaces.msg import ParameterEvent
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.publisher import Publisher
+from rclpy.serialization import deserialize_message
 from rclpy.timer import Timer
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64MultiArray, MultiArrayDimension, MultiArrayLayout, String
@@ -278,11 +279,11 @@ class ControllerInputs:
 
 
 class ControllerOutputs:
-    """Publishers of commands, ticks, activity and limits."""
+    """Publishers of commands, ticks, activity and limits; hears who commands in their place."""
 
     def __init__(self, node: Node, liveness: ProcessLiveness, lockstep: bool) -> None:
         sent = ARCHIVE if lockstep else STREAM
-        self._lockstep = lockstep
+        self._lockstep, self._liveness = lockstep, liveness
         self._commands = ToldPublisher(node, Float64MultiArray, topics.COMMANDS, sent, liveness)
         self._ticks = node.create_publisher(Float64MultiArray, topics.TICKS, ARCHIVE)
         self._activity = ToldPublisher(node, Bool, topics.ACTIVE, LATCHED, liveness)
@@ -297,6 +298,11 @@ class ControllerOutputs:
         """Publish a command `(q,)`; None: there is no position to hold."""
         if command is not None:
             self._commands.publish(Float64MultiArray(data=command.tolist()))
+
+    def others(self) -> NDArray[np.float64] | None:
+        """The last command `(q,)` that the watchdog has sent since; None: it hasn't."""
+        told = [raw for topic, raw in self._liveness.heard() if topic == topics.COMMANDS]
+        return np.array(deserialize_message(told[-1], Float64MultiArray).data) if told else None
 
     def tick(self, record: TickRecord, decided: Mapping[str, float]) -> None:
         """Publish what a tick did, and what time decided in it."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
-from rclpy.serialization import deserialize_message
+from rclpy.serialization import deserialize_message, serialize_message
 from std_msgs.msg import Float64MultiArray
 
 from hucrl_ros.controller.watch import LABEL
@@ -88,6 +88,10 @@ class ControllerWords:
                     take(deserialize_message(raw, kind))
         finally:
             self.ended = self.ended or ended
+
+    def tell(self, command: Float64MultiArray) -> None:
+        """Tell the controller's process what will be sent in its place."""
+        self._process.tell(topics.COMMANDS, serialize_message(command))
 
     def close(self) -> None:
         """Listen no longer."""

@@ -7,12 +7,14 @@ ends, whatever killed it, and never before. A killed process still has to take i
 its sockets close, which takes 10 ms for a large one and longer on a loaded machine; so the watcher
 also looks whether it has begun to.
 
-Second, what it publishes: anybody who reaches DDS can publish the same, but not through here.
+Second, what it publishes: anybody who reaches DDS can publish the same, but not through here. In
+the same way it hears what its watcher publishes in its place.
 
 Both processes must share a machine (and a network namespace). The names lie in Linux's abstract
 socket namespace, which leaves no files behind.
 """
 
+import contextlib
 import errno
 import logging
 import os
@@ -20,6 +22,7 @@ import signal
 import socket
 import struct
 from collections import deque
+from collections.abc import Iterator
 
 from hucrl_ros.errors import RunError
 
@@ -78,7 +81,7 @@ class ProcessLiveness:
             message: Its serialised bytes.
             lasting: Whoever comes later is told the last one, and nobody misses one.
         """
-        packet = topic.encode() + b"\0" + message
+        packet = _packet(topic, message)
         if lasting:
             self._lasting[topic] = packet
         self._watchers = [each for each in self._watchers if each.tell(packet, lasting)]
@@ -96,6 +99,10 @@ class ProcessLiveness:
                 watcher.close()
             elif all(watcher.tell(packet, True) for packet in self._lasting.values()):
                 self._watchers.append(watcher)
+
+    def heard(self) -> list[tuple[str, bytes]]:
+        """Topics and serialised messages that watchers have told since, without waiting."""
+        return [_word(packet) for each in self._watchers for packet in each.heard()]
 
     def close(self) -> None:
         """Let the watchers know that this process is done."""
@@ -133,6 +140,14 @@ class _Listener:
             self.close()
             return False
         return True
+
+    def heard(self) -> Iterator[bytes]:
+        """What it has sent, at most so much that a flood holds nobody up."""
+        with contextlib.suppress(OSError):  # there is no more, or it has ended
+            for _ in range(MOST_HELD):
+                if not (packet := self._socket.recv(LARGEST)):
+                    return
+                yield packet
 
     def close(self) -> None:
         self._socket.close()
@@ -196,6 +211,12 @@ class ProcessWatcher:
         heard, self._heard = self._heard, []
         return heard
 
+    def tell(self, topic: str, message: bytes) -> None:
+        """Tell the process what will be published; one that is held up may miss it."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # that it has ended, `ended` tells
+                self._socket.send(_packet(topic, message))
+
     def close(self) -> None:
         """Watch no longer."""
         if self._socket is not None:
@@ -212,12 +233,13 @@ class ProcessWatcher:
                 packet = self._socket.recv(LARGEST)
             except BlockingIOError:
                 return False
+            except ConnectionResetError:
+                continue  # it ended with words of ours unread; what it told before comes now
             except OSError:
                 return True
             if not packet:
                 return True
-            topic, _, message = packet.partition(b"\0")
-            self._heard.append((topic.decode(errors="replace"), message))
+            self._heard.append(_word(packet))
         return False
 
     def _look(self) -> bool:
@@ -238,6 +260,16 @@ class ProcessWatcher:
 def liveness_name(domain_id: int, topic: str) -> str:
     """The name for the process of the node that publishes `topic` (resolved) in a domain."""
     return f"hucrl_ros/{domain_id}{topic}"
+
+
+def _packet(topic: str, message: bytes) -> bytes:
+    return topic.encode() + b"\0" + message
+
+
+def _word(packet: bytes) -> tuple[str, bytes]:
+    """Topic and serialised message of a packet."""
+    topic, _, message = packet.partition(b"\0")
+    return topic.decode(errors="replace"), message
 
 
 def _holder(name: str) -> str:

@@ -272,7 +272,9 @@ class Watchdog(Node):
         if command is None:
             return False
         self._sent += 1
-        self._commands.publish(Float64MultiArray(layout=self._layout, data=command.tolist()))
+        message = Float64MultiArray(layout=self._layout, data=command.tolist())
+        self._controller.tell(message)
+        self._commands.publish(message)
         return True
 
     def _report(self, level: Level, line: str) -> None:

@@ -224,6 +224,8 @@ class _Replayed:
         self._planning.begin(loop.player, iterations, told, later)
         for _ in range(int(told.get("silences", 0))):
             loop.stale()
+        if heard := numbered(told, "heard_"):
+            loop.guard.hear(np.array(list(heard.values())))
         loop.player.surprise.recall(self._surprise)
         bias, added = np.zeros(loop.spec.predicted_dim), numbered(told, "bias_")
         if added and max(added) >= len(bias):
