@@ -13,7 +13,7 @@ import yaml
 from bundle_factory import fields, learned, write_bundle
 from hostile_bundles import edit_arrays, edit_manifest, replace_file
 
-from hucrl_ros.controller.bundle import load_bundle, signatures
+from hucrl_ros.controller.bundle import bundle_digest, load_bundle, signatures
 from hucrl_ros.controller.manifest import dump_manifest, read_manifest
 from hucrl_ros.errors import BundleError
 from hucrl_ros.robots import make_robot
@@ -46,6 +46,15 @@ def test_a_manifest_survives_being_written_and_read(folder):
     assert yaml.safe_load(dump_manifest(manifest)) == yaml.safe_load(
         (folder / "manifest.yaml").read_text()
     )
+
+
+def test_a_manifest_that_is_swapped_after_it_was_read_is_not_what_is_told(folder):
+    manifest, digest = read_manifest(folder), bundle_digest(folder)
+    swapped = manifest.model_copy(update={"episode": 9})
+    (folder / "manifest.yaml").write_text(dump_manifest(swapped))
+    assert bundle_digest(folder) != digest
+    played = load_bundle(folder, manifest=manifest)
+    assert (played.manifest.episode, played.digest) == (manifest.episode, digest)
 
 
 def test_what_is_not_a_folder_is_refused(tmp_path):

@@ -114,7 +114,7 @@ class Bundle:
     imagined: ImaginedEpisode | None
     """The imagined episode; None for a random bundle."""
     digest: str = ""
-    """SHA-256 of `manifest.yaml`, which tells the bundle from all others."""
+    """SHA-256 of the `manifest.yaml` that was read, which tells the bundle from all others."""
 
     def run(self, graph: str, **inputs: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """Outputs of a graph, in the order of its signature."""
@@ -166,8 +166,7 @@ def load_bundle(
         networks = _read_networks(path, manifest, contents[NETWORKS])
     if IMAGINED in contents:
         imagined = _read_imagined(path, manifest, contents[IMAGINED])
-    digest = bundle_digest(path)
-    bundle = Bundle(path, manifest, graphs, networks, parity, imagined, digest)
+    bundle = Bundle(path, manifest, graphs, networks, parity, imagined, manifest.digest)
     for name, signature in expected.items():
         _check_graph(bundle, name, signature)
     return bundle

@@ -122,7 +122,7 @@ class Examiner:
         found: dict[str, Any] = json.loads(answer)
         if "error" in found:
             raise BundleError(found["error"])
-        return Manifest.model_validate(found["manifest"])
+        return Manifest.model_validate(found["manifest"]).read_from(found["digest"])
 
     def cancel(self) -> None:
         """Have `examine`, which runs in another thread, end now."""
@@ -220,7 +220,7 @@ def _examined(request: dict[str, Any]) -> bytes:
         return _error(f"{shortened(path)}: takes more than {MEMORY >> 20} MiB of memory")
     except Exception as error:
         return _error(f"{shortened(path)}: {type(error).__name__}: {error}")
-    return json.dumps({"manifest": found}).encode()
+    return json.dumps({"manifest": found, "digest": manifest.digest}).encode()
 
 
 def _examine(path: Path, request: dict[str, Any]) -> Manifest:

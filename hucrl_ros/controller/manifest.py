@@ -1,5 +1,6 @@
 """`manifest.yaml`: what a bundle is, for which robot, and how it was learned."""
 
+import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -184,6 +185,7 @@ class Manifest(BundleFields):
     graph."""
     files: dict[str, Name] = Field(max_length=50)
     """SHA-256 of every other file in the folder."""
+    _digest: str = ""
 
     @model_validator(mode="after")
     def _lengths_fit(self) -> "Manifest":
@@ -222,6 +224,16 @@ class Manifest(BundleFields):
             if not PLAIN_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is not a plain file name")
         return files
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file that it was read from, until settings are replaced."""
+        return self._digest
+
+    def read_from(self, digest: str) -> "Manifest":
+        """The same, read from bytes with this SHA-256."""
+        self._digest = digest
+        return self
 
     @property
     def spec(self) -> RobotSpec:
@@ -295,4 +307,5 @@ def read_manifest(folder: Path, approve: Callable[[Path, bytes], None] | None = 
         raise BundleError(
             f"{shortened(path)}: schema_version is {found}; this program reads {SCHEMA_VERSION}"
         )
-    return checked(Manifest, document, path, BundleError)
+    manifest = checked(Manifest, document, path, BundleError)
+    return manifest.read_from(hashlib.sha256(content).hexdigest())
