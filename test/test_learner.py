@@ -389,15 +389,6 @@ def test_a_search_that_promises_much_less_than_was_known_begins_anew(
     assert (bundle.weights == 1.0 + taken).all()
 
 
-def test_of_more_searches_with_fresh_policies_the_best_promise_is_kept(learner_of, staged):
-    learner = learner_of(search={"restarts": 3})
-    staged.promises = [100.0, 90.0, 300.0, 200.0]
-    bundle = learned(learner, 1)
-    assert staged.begun == [False] * 4 and not any(staged.gentle)
-    assert bundle.fields.report.predicted_return == 300.0
-    assert (bundle.weights == 301.0).all()
-
-
 @pytest.mark.parametrize(("gently", "taken"), [(200.0, 200.0), (-3.0, 0.0)])
 def test_where_fresh_policies_do_nothing_either_the_action_penalty_grows_from_0(
     learner_of, staged, monkeypatch, gently, taken

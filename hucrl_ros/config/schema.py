@@ -184,9 +184,6 @@ class SearchSettings(Settings):
     through the model; `mpo`: the paper's MPO + HDA + HVE; `hucrl list searches` has them all."""
     iterations: int = Field(150, ge=1)
     """Rounds of imagining and improving after each episode [1]."""
-    restarts: int = Field(0, ge=0)
-    """Searches more, with fresh policies and other draws; the best promise is kept. Each takes as
-    long as the first [1]."""
     discount: Discount = 0.99
     """γ, for one control period [1]."""
     trace: float = Field(0.95, ge=0, le=1)
@@ -265,8 +262,6 @@ class TeachSettings(Settings):
     """As `search.algorithm`; `same`: that one."""
     iterations: int = Field(600, ge=1)
     """As `search.iterations`, of which it takes more [1]."""
-    restarts: int = Field(0, ge=0)
-    """As `search.restarts` [1]."""
 
 
 class PlannerSettings(Settings):

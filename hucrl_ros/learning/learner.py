@@ -308,9 +308,8 @@ class Learner:
     ) -> SearchResult:
         """Search from the newest policies, and from fresh ones where that has collapsed.
 
-        `search.restarts` fresh ones compete anyway. Where these find nothing worth an effort
-        either, they learn to reach something first, and then to do so with little effort and
-        away from constraints.
+        Where fresh ones find nothing worth an effort either, they learn to reach something
+        first, and then to do so with little effort and away from constraints.
 
         Args:
             transitions: All that was recorded.
@@ -326,29 +325,22 @@ class Learner:
 
         rollout = make_model_rollout(self.actor_critic, self.dynamics)
         first = self.first.to(generator.device)
-        count, done = settings.restarts + 1, 0
-
-        def share_of(share: float) -> None:
-            progress((done % count + share) / count)
 
         def search(anew: bool, gentle: bool = False) -> SearchResult:
-            nonlocal done
             if anew:
                 width = self.dynamics.hallucination_dim
                 fresh = ActorCritic(self.task, width, settings, generator)
                 self.actor_critic.load_state_dict(fresh.state_dict())
             searching = make_search(settings)
-            found = searching.improve(rollout, starts, first, generator, share_of, gentle)
-            done += 1
-            return found
+            return searching.improve(rollout, starts, first, generator, progress, gentle)
 
         def better(found: SearchResult, gentle: bool) -> SearchResult:
             newest = {k: v.clone() for k, v in self.actor_critic.state_dict().items()}
             other = search(anew=True, gentle=gentle)
             logger.info(
-                "policy search: promises %.1f%s: %s policies promise %.1f",
+                "policy search: promises %.1f, after %.1f was known: %s policies promise %.1f",
                 found.promise,
-                f", after {max(known):.1f} was known" if known else "",
+                max(known),
                 "gently taught" if gentle else "fresh",
                 other.promise,
             )
@@ -358,8 +350,6 @@ class Learner:
             return found
 
         found = search(anew=not settings.warm_start)
-        while done < count:
-            found = better(found, gentle=False)
         idle = rollout.idle(first)
         least = self._return_from_task(rollout.earned(idle))
         known, promise = known or [least], self._return_from_task(found.episode)

@@ -94,10 +94,7 @@ def taught_run(source: RunFolder, options: RunOptions) -> RunFolder:
     if not count:
         raise RunError(f"{source.root}: holds no finished episode to learn from")
     teach = asked_config(options).teach
-    longer: dict[str, Any] = {
-        "search.iterations": teach.iterations,
-        "search.restarts": teach.restarts,
-    }
+    longer: dict[str, Any] = {"search.iterations": teach.iterations}
     if teach.algorithm != "same":
         longer["search.algorithm"] = teach.algorithm
     of_bags = {"episodes": count, "exploration.random_episodes": count}
