@@ -28,6 +28,7 @@ from websockets.typing import Subprotocol
 from hucrl_ros.benchmarks.page import CAMERA, Browser
 from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import TickRecord
+from hucrl_ros.page import memory as memory_module
 from hucrl_ros.page import plots, stage, timeline, visitors, words
 from hucrl_ros.page.belief import imagined
 from hucrl_ros.page.door import FIRST_WAIT, Door
@@ -43,6 +44,7 @@ from hucrl_ros.page.tube import SIDES, spread, tube
 from hucrl_ros.page.wishes import NEXT_GOAL, PAUSE, Setting, Stop, Wishes
 from hucrl_ros.robots import describe
 from hucrl_ros.run.progress import Phase
+from hucrl_ros.run.replay import Recalled
 from hucrl_ros.run.summary import read_summary, write_summary
 
 
@@ -288,6 +290,24 @@ def test_what_is_recalled_is_what_the_bundle_that_flew_believed(flown_by_others)
     assert second.progress == "planned anew: the bag doesn't tell how it was"
     assert memory.moment(1, 5).belief is None
     assert memory.moment(2, 5).belief is not None
+
+
+def test_episodes_that_were_looked_at_too_long_ago_are_forgotten(flown_by_others, monkeypatch):
+    monkeypatch.setattr(memory_module, "KEPT", 1)
+
+    def endless(bag):
+        while True:
+            time.sleep(0.001)
+            yield Recalled(np.zeros(2), None, None)
+
+    monkeypatch.setattr(memory_module, "recall", endless)
+    memory = Memory(flown_by_others, Kinematics(describe("pendulum")), Rhythm(None))
+    seen = [weakref.ref(memory.episode(index)) for index in (2, 1, 2, 1, 2)]
+    try:
+        wait_until(lambda: not any(each() for each in seen[:-1]))
+        wait_until(lambda: len(seen[-1]().plans) > 10)
+    finally:
+        memory.close()
 
 
 def test_what_a_browser_had_of_its_own_is_gone_soon_after_it(tmp_path, monkeypatch):

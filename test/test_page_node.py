@@ -23,9 +23,18 @@ from hucrl_ros.cli.watch import page_beside
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.topics import LATCHED, STREAM
 from hucrl_ros.page.heard import Heard
-from hucrl_ros.page.nodes import watch
+from hucrl_ros.page.nodes import listener, watch
 from hucrl_ros.page.nodes.listener import Joined
-from hucrl_ros.page.wishes import NEXT_BUNDLE, NEXT_GOAL, PAUSE, STRATEGY, Setting, Stop, Wishes
+from hucrl_ros.page.wishes import (
+    CONTROLS,
+    NEXT_BUNDLE,
+    NEXT_GOAL,
+    PAUSE,
+    STRATEGY,
+    Setting,
+    Stop,
+    Wishes,
+)
 from hucrl_ros.robots import describe
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.progress import Phase
@@ -160,6 +169,23 @@ def test_controls_are_the_nodes_parameters(harness, page):
     simulator.set_parameters([Parameter("next.goal", value=[4, 5, 6])])
     page.until(lambda: wishes.standing(NEXT_GOAL) == (4.0, 5.0, 6.0))
     for node in (supervisor, simulator):
+        harness._executor.remove_node(node)
+        node.destroy_node()
+
+
+def test_nodes_that_hang_cost_no_more_and_more_memory(harness, page, monkeypatch):
+    monkeypatch.setattr(listener, "MOST_ASKED", 8)
+    names = {control.node for control in CONTROLS}
+    hung = [Node(name, context=harness._context) for name in names]  # nobody spins them
+    getters = page._node._getters.values()
+    page.until(lambda: all(client.service_is_ready() for client in getters))
+    for _ in range(20):
+        page._node._look()
+    assert sum(len(client._pending_requests) for client in getters) == 8
+    for node in hung:
+        harness._executor.add_node(node)
+    page.until(lambda: not any(client._pending_requests for client in getters))
+    for node in hung:
         harness._executor.remove_node(node)
         node.destroy_node()
 

@@ -1,6 +1,7 @@
 """What was believed in past episodes: recomputed from their bags, in the background."""
 
 import threading
+import weakref
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -83,7 +84,7 @@ class Memory:
             found = self._past.episode(index)
             remembered = Remembered(found, self._kinematics.tips(found.states))
             self._known[index] = remembered
-            self._worker.submit(self._recall, index, remembered)
+            self._worker.submit(self._recall, index, weakref.ref(remembered))
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
         self._known.move_to_end(index)
@@ -124,7 +125,10 @@ class Memory:
             parts.append(known.progress)
         return " · ".join(parts)
 
-    def _recall(self, index: int, remembered: Remembered) -> None:
+    def _recall(self, index: int, asked: "weakref.ref[Remembered]") -> None:
+        remembered = asked()
+        if remembered is None:  # forgotten while it waited for others
+            return
         flown = self._past.run.flown(index, remembered.episode.bundle)
         manifest = self._past.manifest(flown)
         if manifest is not None and manifest.random:
@@ -133,7 +137,8 @@ class Memory:
         try:
             for step, recalled in enumerate(recall(self._past.bag(index))):
                 remembered.plans[step] = recalled
-                if self._closed.wait(self._rhythm.wait()):
+                forgotten = self._known.get(index) is not remembered
+                if forgotten or self._closed.wait(self._rhythm.wait()):
                     return
                 if step % 10 == 0:
                     share = step / max(remembered.steps, 1)

@@ -1,6 +1,7 @@
 """The page's node: hears what is published of a run, and sets parameters on request."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, cast
@@ -38,6 +39,8 @@ EACH = QoSProfile(depth=50, reliability=ReliabilityPolicy.BEST_EFFORT)
 Hear = Callable[[Any, MessageInfo], None]
 LOOK_PERIOD = 1.0
 """[s] Between two looks at which controls there are."""
+MOST_ASKED = 100
+"""Questions to nodes whose answers are waited for."""
 
 
 class PageNode(Node):
@@ -72,6 +75,7 @@ class PageNode(Node):
         for name in {control.node for control in CONTROLS}:
             self._setters[name] = self.create_client(SetParameters, f"{name}/set_parameters")
             self._getters[name] = self.create_client(GetParameters, f"{name}/get_parameters")
+        self._asked: deque[tuple[Client, Future]] = deque()
         self.create_timer(LOOK_PERIOD, self._look, clock=topics.STEADY)
 
     @property
@@ -102,7 +106,7 @@ class PageNode(Node):
             return
         wanted = Parameter(name=control.parameter, value=_encoded(control, setting.value))
         request = SetParameters.Request(parameters=[wanted])
-        client.call_async(request).add_done_callback(partial(self._answer, setting))
+        self._ask(client, request, partial(self._answer, setting))
 
     def _answer(self, setting: Setting, future: Future) -> None:
         answer = future.result()
@@ -122,7 +126,16 @@ class PageNode(Node):
                 self._wishes.stands_at(control, None)
                 continue
             request = GetParameters.Request(names=[control.parameter])
-            client.call_async(request).add_done_callback(partial(self._told, control))
+            self._ask(client, request, partial(self._told, control))
+
+    def _ask(self, client: Client, request: object, take: Callable[[Future], None]) -> None:
+        """Ask a node; one that hangs is waited for by the newest questions alone."""
+        if len(self._asked) == MOST_ASKED:
+            asked, oldest = self._asked.popleft()
+            asked.remove_pending_request(oldest)
+        future = client.call_async(request)
+        future.add_done_callback(take)
+        self._asked.append((client, future))
 
     def _told(self, control: Control, future: Future) -> None:
         answer = future.result()
