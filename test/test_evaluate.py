@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 from bundle_factory import PLANNER, write_bundle
@@ -157,8 +159,7 @@ def test_bundle_with_a_flipped_byte_is_refused(learned, tmp_path, capsys):
 
 
 def test_bundle_of_an_unknown_task_is_refused(learned, tmp_path, capsys):
-    other = tmp_path / "bundle"
-    other.mkdir()
+    other = shutil.copytree(learned, tmp_path / "bundle")
     text = (learned / "manifest.yaml").read_text()
     (other / "manifest.yaml").write_text(text.replace("task: pendulum", "task: juggling"))
     assert run(other) == 1

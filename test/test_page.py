@@ -21,15 +21,17 @@ from hypothesis import given
 from hypothesis import strategies as some
 from manifest_factory import write_manifest
 from own_robots import ARM, changed, resolved
+from test_inspect import CRASHES
 from waiting import wait_until
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from hucrl_ros.benchmarks.page import CAMERA, Browser
+from hucrl_ros.controller import examiner
 from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import TickRecord
+from hucrl_ros.page import live, plots, stage, timeline, visitors, words
 from hucrl_ros.page import memory as memory_module
-from hucrl_ros.page import plots, stage, timeline, visitors, words
 from hucrl_ros.page.belief import imagined
 from hucrl_ros.page.door import FIRST_WAIT, Door
 from hucrl_ros.page.figure import Figure
@@ -290,6 +292,18 @@ def test_what_is_recalled_is_what_the_bundle_that_flew_believed(flown_by_others)
     assert second.progress == "planned anew: the bag doesn't tell how it was"
     assert memory.moment(1, 5).belief is None
     assert memory.moment(2, 5).belief is not None
+
+
+def test_the_page_first_tries_a_bundle_in_a_process_with_limits(flown_by_others, monkeypatch):
+    monkeypatch.setattr(examiner, "PROGRAM", ("-c", CRASHES))
+    crashed = "ended the process that examined it, by SIGSEGV"
+    heard = Heard(describe("pendulum").robot.spec)
+    assert live._believer(flown_by_others.run.bundle(1), heard) is None
+    assert heard.events()[0].text.endswith(crashed)
+    memory = Memory(flown_by_others, Kinematics(describe("pendulum")), Rhythm(None))
+    episode = memory.episode(2)
+    wait_until(lambda: episode.progress.endswith(crashed))
+    memory.close()
 
 
 def test_episodes_that_were_looked_at_too_long_ago_are_forgotten(flown_by_others, monkeypatch):

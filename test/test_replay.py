@@ -11,6 +11,7 @@ from interfaces import COMMANDS, described
 from interfaces import STEPS as LONGER
 from own_robots import write
 from shortened import shorten
+from test_inspect import CRASHES
 from tiny_learning import tiny_config
 
 from hucrl_ros.bags.contents import read_contents
@@ -19,15 +20,20 @@ from hucrl_ros.bags.played import read_played
 from hucrl_ros.bags.writer import EpisodeWriter
 from hucrl_ros.cli import main
 from hucrl_ros.config.schema import DriverSettings, SafetySettings
+from hucrl_ros.controller import examiner
 from hucrl_ros.controller import setup as setups
+from hucrl_ros.controller.examiner import load_examined
+from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.ticks import LATE, Source, numbered
 from hucrl_ros.controller.topics import JOINT_STATES, RECORDED, SETUP, TICKS
 from hucrl_ros.errors import BagError, BundleError
+from hucrl_ros.experiments.evaluation import open_bundle
 from hucrl_ros.experiments.train import train
+from hucrl_ros.run import replay as replay_module
 from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import prepare_run
-from hucrl_ros.run.replay import replay
+from hucrl_ros.run.replay import recall, replay
 from hucrl_ros.tasks import make_task
 
 STEPS = 25
@@ -313,6 +319,35 @@ def test_the_command_says_what_it_found(a_run, capsys):
     assert f"equal     {STEPS}" in out and "differs" not in out
     (file,) = a_run.bag(1).glob("*.mcap")
     assert main(["replay", str(file)]) == 0
+
+
+def test_bundles_are_first_tried_in_a_process_with_limits(pendulum, monkeypatch):
+    monkeypatch.setattr(examiner, "PROGRAM", ("-c", CRASHES))
+    crashed = "ended the process that examined it, by SIGSEGV"
+    bag, bundle = pendulum.bag(1), pendulum.bundle(1)
+    for load in (
+        lambda: replay(bag),
+        lambda: replay(bag, bundle),
+        lambda: next(recall(bag)),
+        lambda: open_bundle(bundle),
+        lambda: load_examined(bundle),
+    ):
+        with pytest.raises(BundleError, match=crashed):
+            load()
+
+
+def test_a_bundle_is_tried_once_however_often_it_was_set_up(pendulum, monkeypatch):
+    tried = []
+
+    def once(path):
+        tried.append(path)
+        return read_manifest(path)
+
+    monkeypatch.setattr(replay_module, "examined", once)
+    setups = read_played(pendulum.bag(1)).setups
+    loaded = replay_module._load(pendulum.bag(1), [*setups, *setups])
+    assert [bundle.path for bundle in loaded] == [pendulum.bundle(1)] * 2 * len(setups)
+    assert tried == [pendulum.bundle(1)]
 
 
 def test_a_setup_tells_no_path(a_run):

@@ -3,12 +3,14 @@
 import pytest
 import yaml
 from bundle_factory import write_bundle
+from test_inspect import CRASHES
 
 from hucrl_ros.benchmarks import Size, tuning
 from hucrl_ros.benchmarks.tuning import FEWEST, MOST, MOST_ITERATIONS, STEP, Trial, tune
 from hucrl_ros.cli import main
 from hucrl_ros.config.files import load_config, share_directory, task_config_path
 from hucrl_ros.config.schema import ControlSettings
+from hucrl_ros.controller import examiner
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import HucrlError
 
@@ -85,6 +87,12 @@ def test_the_command_writes_settings_that_a_robot_can_use(bundle, tmp_path, know
     assert settings["task"] == "pendulum"
     assert {*settings["planner"]} == {"particles", "horizon", "iterations"}
     assert str(Size(**settings["planner"])) in printed
+
+
+def test_a_bundle_is_first_tried_in_a_process_with_limits(bundle, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(examiner, "PROGRAM", ("-c", CRASHES))
+    assert hucrl_tune(bundle, "--out", tmp_path / "tuned.yaml") == 1
+    assert "ended the process that examined it, by SIGSEGV" in capsys.readouterr().err
 
 
 def test_a_planner_is_added_where_a_tasks_file_has_none(bundle, tmp_path, known_times):

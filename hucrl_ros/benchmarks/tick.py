@@ -21,6 +21,7 @@ from hucrl_ros.config.schema import ModelSettings, PlannerSettings
 from hucrl_ros.controller.bundle import Bundle, load_bundle
 from hucrl_ros.controller.engines.engine import make_engine
 from hucrl_ros.controller.engines.networks import Networks
+from hucrl_ros.controller.examiner import load_examined
 from hucrl_ros.controller.safety_filter import make_safety_filter
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.planners import make_planner
@@ -238,7 +239,7 @@ def _row(
 def _bundles(path: Path | None, folder: Path) -> Iterator[tuple[System, Bundle]]:
     """The bundle at `path`, or untrained ones in `folder`."""
     if path is not None:
-        bundle = load_bundle(path)
+        bundle = load_examined(path)
         if bundle.networks is None:
             raise BundleError(f"{path}: has no networks.npz, whose operations could be counted")
         weights = [layer.weights for layer in bundle.networks.model]

@@ -31,8 +31,7 @@ def run(
     from hucrl_ros.cli.describe import describe_bag, describe_bundle, describe_robot
     from hucrl_ros.cli.functions import say_functions
     from hucrl_ros.config.task_file import is_description
-    from hucrl_ros.controller.bundle import load_bundle
-    from hucrl_ros.controller.examiner import examined
+    from hucrl_ros.controller.examiner import load_examined
     from hucrl_ros.controller.manifest import MANIFEST
     from hucrl_ros.run.terminal import Terminal
 
@@ -44,7 +43,7 @@ def run(
     elif (path / MANIFEST).exists() or any(path.glob("*.onnx")):
         if repair:
             raise ConfigError(f"{path}: --repair is for bags; a bundle can be made anew")
-        described = describe_bundle(load_bundle(path, manifest=examined(path)))
+        described = describe_bundle(load_examined(path))
     elif path.suffix == ".mcap" or (path / FILE_NAME).exists() or any(path.glob("*.mcap")):
         described = describe_bag(repaired(path) if repair else path)
     else:

@@ -45,12 +45,12 @@ def run(
     from hucrl_ros.benchmarks import Size
     from hucrl_ros.benchmarks.tuning import measure_agent, tune
     from hucrl_ros.config.schema import ControlSettings
-    from hucrl_ros.controller.bundle import load_bundle
+    from hucrl_ros.controller.examiner import load_examined
 
     if headroom >= 1:
         raise ConfigError(f"--headroom = {headroom:g}: from 0 to below 1")
     settings = _read(out)
-    loaded = load_bundle(bundle, threads=threads)
+    loaded = load_examined(bundle, threads)
     planner = loaded.manifest.planner
     if planner.algorithm == "policy" or loaded.manifest.random:
         raise ConfigError(f"{bundle}: doesn't plan, so there is nothing to tune")

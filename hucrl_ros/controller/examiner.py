@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hucrl_ros.config.schema import ControlSettings
-from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.bundle import Bundle, load_bundle
 from hucrl_ros.controller.control_loop import build_control_loop
 from hucrl_ros.controller.engines.engine import warm_up
 from hucrl_ros.controller.guard import Guard
@@ -157,6 +157,15 @@ def examined(path: Path) -> Manifest:
         return examiner.examine(path)
     finally:
         examiner.close()
+
+
+def load_examined(path: Path, threads: int = 1) -> Bundle:
+    """Load a bundle from anybody, after a process with limits has read and run it once.
+
+    Raises:
+        BundleError: as of `examined`.
+    """
+    return load_bundle(path, threads=threads, manifest=examined(path))
 
 
 # What the process does

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from hucrl_ros.config.schema import Config
-from hucrl_ros.controller.examiner import examined
 from hucrl_ros.controller.manifest import Manifest
 from hucrl_ros.errors import RunError
 from hucrl_ros.experiments import card_sections as sections
@@ -53,7 +52,7 @@ def card_of(path: Path, starts: int, seed: int, described: Path | None = None) -
         BundleError: it isn't what it says, or its signature isn't one.
         RunError: the summary of its run can't be read.
     """
-    bundle, task = open_bundle(path, described, examined(path))
+    bundle, task = open_bundle(path, described)
     manifest, summary, config = bundle.manifest, *_run_of(path)
     played = evaluate(bundle, task, starts, seed) if starts else []
     if summary is not None:

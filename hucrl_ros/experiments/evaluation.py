@@ -17,8 +17,8 @@ from hucrl_ros.config.files import override
 from hucrl_ros.config.task_file import beside
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import IMAGINED, Bundle, ImaginedEpisode, load_bundle
+from hucrl_ros.controller.examiner import examined
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.controller.manifest import Manifest, read_manifest
 from hucrl_ros.controller.motors import keeping_promise
 from hucrl_ros.errors import BagError, BundleError, ConfigError
 from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot
@@ -54,21 +54,18 @@ class Played(NamedTuple):
     """`(T,)`."""
 
 
-def open_bundle(
-    path: Path, described: Path | None = None, manifest: Manifest | None = None
-) -> tuple[Bundle, Task]:
-    """A checked bundle and the task it was made for.
+def open_bundle(path: Path, described: Path | None = None) -> tuple[Bundle, Task]:
+    """A bundle from anybody, checked and tried (`examined`), and the task it was made for.
 
     Args:
         path: The bundle's folder.
         described: YAML that describes the bundle's robot, where that is one of a user's own and
             the bundle has left the folder of its run.
-        manifest: What the bundle was found to say before; None: its manifest is read.
 
     Raises:
         BundleError: it isn't what it says, or this program doesn't know its task or robot.
     """
-    manifest = manifest or read_manifest(path)
+    manifest = examined(path)
     try:
         name = manifest.task if described is None else str(described)
         task = make_task(name, manifest.action_penalty, beside(path))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from viser import ViserServer
 
 from hucrl_ros.config.task_file import Description
-from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.examiner import load_examined
 from hucrl_ros.errors import BundleError, HucrlError
 from hucrl_ros.page.belief import Belief, Believer
 from hucrl_ros.page.figure import Figure
@@ -124,7 +124,7 @@ class Live:
 
 def _believer(path: Path, heard: Heard) -> Believer | None:
     try:
-        bundle = load_bundle(path)
+        bundle = load_examined(path)
         return None if bundle.manifest.random else Believer(bundle)
     except (BundleError, HucrlError) as error:
         heard.note("page", str(error))

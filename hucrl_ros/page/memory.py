@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.bags.reader import Episode
-from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.examiner import load_examined
 from hucrl_ros.controller.ticks import Source
 from hucrl_ros.errors import HucrlError
 from hucrl_ros.page.belief import Belief, Believer, believed
@@ -147,7 +147,7 @@ class Memory:
         except HucrlError:
             # The bag doesn't tell all that plans depended on.
             try:
-                remembered.believer = Believer(load_bundle(self._past.run.bundle(flown)))
+                remembered.believer = Believer(load_examined(self._past.run.bundle(flown)))
                 remembered.progress = "planned anew: the bag doesn't tell how it was"
             except HucrlError as error:
                 remembered.progress = str(error)

@@ -13,6 +13,7 @@ from hucrl_ros.bags.played import Played, read_played
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import Bundle, bundle_digest, load_bundle
 from hucrl_ros.controller.control_loop import ControlLoop
+from hucrl_ros.controller.examiner import examined
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import MANIFEST, Manifest
 from hucrl_ros.controller.setup import Setup, processor, versions
@@ -96,7 +97,7 @@ def recall(path: Path) -> Iterator[Recalled]:
         BundleError: as of `replay`.
     """
     played = read_played(path)
-    bundles = [load_bundle(_find(path, setup), threads=setup.threads) for setup in played.setups]
+    bundles = _load(path, played.setups)
     replayed = _Replayed(path, played, bundles)
     for _ in replayed.rows():
         loop = replayed.loop
@@ -117,9 +118,7 @@ def replay(path: Path, other: Path | None = None) -> Replay:
         BundleError: the bundle isn't there, isn't what it says, or is of another robot.
     """
     played = read_played(path)
-    bundles = [
-        load_bundle(other or _find(path, setup), threads=setup.threads) for setup in played.setups
-    ]
+    bundles = _load(path, played.setups, other)
     joints = bundles[0].manifest.actuated_joints
     if any(len(tick.record.action) != len(joints) for tick in played.ticks):
         raise BundleError(f"{bundles[0].path} is of another robot: it moves {', '.join(joints)}")
@@ -263,6 +262,20 @@ def _otherwise(setup: Setup, agent: Agent) -> Iterator[str]:
         then, now = setup.versions.get(name, "none"), here.get(name, "none")
         if then != now:
             yield f"another version of {name}: {then} then, {now} here"
+
+
+def _load(bag: Path, setups: Sequence[Setup], other: Path | None = None) -> list[Bundle]:
+    """What each setup played, or `other` in its place; each folder is tried once.
+
+    Raises:
+        BundleError: it isn't there, or isn't what it says.
+    """
+    paths = [other or _find(bag, setup) for setup in setups]
+    manifests = {path: examined(path) for path in dict.fromkeys(paths)}
+    return [
+        load_bundle(path, threads=setup.threads, manifest=manifests[path])
+        for path, setup in zip(paths, setups, strict=True)
+    ]
 
 
 def _find(bag: Path, setup: Setup) -> Path:
