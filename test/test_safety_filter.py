@@ -304,15 +304,40 @@ def test_after_what_was_only_believed_no_older_proof_counts():
     """The way home was proved elsewhere; from here it might lead through anything."""
     room, state = wall(-1.0, 1.0, MARGIN), np.array([0.2, 0.3])
     found = filter_of(UNKNOWN, room, promised=1.0)
-    homing, braking = backups(UNKNOWN.spec, found.joints, state, np.zeros(1), found._expect)
+    homing, _ = backups(UNKNOWN.spec, found.joints, state, np.zeros(1), found._expect)
     found.check(np.zeros(2), np.zeros(1))  # where home is
     found._remember(homing)
     assert not found.check(state, np.array([0.5])).overruled
     let = found.check(state, np.array([0.5]), wary=True)
     assert (let.overruled, let.proved) == (True, False)
-    held = [found.joints.shares(each, state)[0] for each in (homing, braking)]
-    assert held[0] < held[1] - 0.1
-    assert let.action[0] == pytest.approx(held[1])
+    held = found.joints.shares(homing, state)[0]
+    by_physics = -state[1] / UNKNOWN.gain  # in one period
+    assert held < by_physics - 0.1
+    assert let.action[0] == pytest.approx(by_physics, abs=0.05)
+
+
+def test_after_what_was_only_believed_physics_brakes():
+    """A motor is four times as strong as the model believes: by its feedback the speed rings."""
+    strong, state = Slide(gain=4.0 * UNKNOWN.gain), np.array([0.2, 0.3])
+    rooms = [wall(-1.0, 1.0, MARGIN)]
+    found = filter_of(UNKNOWN, lambda *asked: rooms[0](*asked), promised=4.0)
+    assert not found.check(state, np.array([0.1])).overruled
+    # There is room here, and none on any way from here.
+    rooms[0] = lambda states, actions: np.full((len(states), 1), 5.0 if len(states) < 9 else -5.0)
+    believed = found._backup
+    sent = []
+    for _ in range(20):
+        let = found.check(state, np.array([1.0]))
+        assert (let.overruled, let.proved) == (True, False)
+        state = strong.step(state, let.action, 0.0)
+        sent.append(let.action[0])
+    assert abs(state[1]) < 1e-3
+    assert max(abs(np.array(sent))) < 0.3
+    ringing = np.array([0.2, 0.3])
+    for _ in range(20):
+        held = np.clip(found.joints.shares(believed, ringing), -1.0, 1.0)
+        ringing = strong.step(ringing, held, 0.0)
+    assert abs(ringing[1]) > 1.0
 
 
 def test_a_mean_that_is_wrong_here_and_now_is_not_believed():

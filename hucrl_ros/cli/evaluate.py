@@ -114,11 +114,13 @@ def _table(
         f"{manifest.task}, {manifest.strategy}, action penalty {manifest.action_penalty:g}, "
         f"bundle of episode {manifest.episode}, {how}",
         f"{'seed':>6} {'return':>9} {'share':>7} {'tick p50':>9} {'p99':>8} {'max':>8}  [ms]"
-        + ("  from goal [cm]" if np.isfinite(episodes[0].distance) else ""),
+        + ("  from goal [cm]" if np.isfinite(episodes[0].distance) else "")
+        + ("  filtered  outside" if manifest.constraints else ""),
     ]
     for k, episode in enumerate(episodes):
-        away = f"{100 * episode.distance:10.1f}" if np.isfinite(episode.distance) else ""
-        lines.append(_row(str(seed + k), episode.total, optimum, episode.tick_ms) + away)
+        away = f"{100 * episode.distance:16.1f}" if np.isfinite(episode.distance) else ""
+        kept = f"{episode.filtered:10d} {episode.outside:8d}" if manifest.constraints else ""
+        lines.append(_row(str(seed + k), episode.total, optimum, episode.tick_ms) + away + kept)
     if len(episodes) > 1:
         mean = float(np.mean([episode.total for episode in episodes]))
         lines.append(_row("mean", mean, optimum, np.concatenate([e.tick_ms for e in episodes])))

@@ -44,6 +44,8 @@ class Checked(NamedTuple):
     speed; -1: none."""
     one_brakes: bool
     """One joint brakes, the others do what was wanted."""
+    brake: Array
+    """`(q,)` brakes all joints."""
 
 
 class Kept:
@@ -138,6 +140,7 @@ class BrakingRule:
             overruled=not np.array_equal(candidates[chosen], candidates[0]),
             constraint=-1 if fine[0] else int(np.argmin(lacking[0])),
             one_brakes=0 < chosen < len(candidates) - 1,
+            brake=candidates[-1],
         )
 
     def go_on_from(self, other: "BrakingRule") -> None:

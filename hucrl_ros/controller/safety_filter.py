@@ -121,6 +121,7 @@ class SafetyFilter:
         self._kept = Kept(ROUNDING)
         self._backup: Backup | None = None
         self._periods_left = 0  # of those that it was imagined for
+        self._sure = False  # proved, not only believed
         if self._rule is not None:
             self._rule.reset()
 
@@ -129,6 +130,7 @@ class SafetyFilter:
         self._home = other._home
         if np.array_equal(self._limits, other._limits):  # Of which a backup's efforts are shares.
             self._backup, self._periods_left = other._backup, other._periods_left
+            self._sure = other._sure
         if self._rule is not None and other._rule is not None:
             self._rule.go_on_from(other._rule)
 
@@ -177,9 +179,12 @@ class SafetyFilter:
             for backup in known[::-1]:
                 if self._follow(asked, first, backup, 0.0)[0][0] >= 0.0:
                     # What was proved was so without this action: it may lead anywhere from now on.
-                    self._remember(backup)
+                    self._remember(backup, sure=False)
                     whose = constraint if promised.overruled else -1
                     return Filtered(promised.action, promised.overruled, whose, False)
+        if promised is not None and self._backup is not None and not self._sure:
+            # Feedback by what the model believes of motors may ring where that is wrong.
+            return Filtered(promised.brake, True, constraint, False)
         if self._backup is not None:
             held = self._go_on(state, self._backup)
         elif promised is not None and promised.overruled:
@@ -230,8 +235,8 @@ class SafetyFilter:
         self._ahead = fan.actions.shape[2]
         return self._left(fan, backup, asked.here)
 
-    def _remember(self, backup: Backup) -> None:
-        self._backup, self._periods_left = backup, self._ahead
+    def _remember(self, backup: Backup, sure: bool = True) -> None:
+        self._backup, self._periods_left, self._sure = backup, self._ahead, sure
 
     def _go_on(self, state: Array, backup: Backup) -> Array:
         """What the backup that was found last does in a state `(q,)`; no newer one was."""

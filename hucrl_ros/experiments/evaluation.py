@@ -42,6 +42,10 @@ class Played(NamedTuple):
     """Ticks that had no finite plan [1]."""
     clamps: int
     """Ticks whose command the guard changed [1]."""
+    filtered: int
+    """Ticks whose action the safety filter changed [1]."""
+    outside: int
+    """States beyond a constraint [1]."""
     iterations: Array
     """`(T,)` planner iterations in a tick [1]."""
     distance: float
@@ -142,17 +146,20 @@ def _play(agent: Agent, guard: Guard, task: Task, seed: int) -> Played:
         command = guard.check(tick.action, state)
         if command.clamped or command.safe:
             agent.sent(command.action)
-        ticks.append((tick.iterations, 1e3 * (time.perf_counter() - began), command.clamped))
+        took = 1e3 * (time.perf_counter() - began)
+        ticks.append((tick.iterations, took, command.clamped, tick.filtered > 0))
         return command.action
 
     states, efforts = roll_out(task.robot(), task.steps, np.random.default_rng(seed), choose)
-    iterations, tick_ms, clamped = np.array(ticks, float).T
+    iterations, tick_ms, clamped, filtered = np.array(ticks, float).T
     rewards = task.rewards(states[:-1], efforts)
     return Played(
         total=float(rewards.sum()),
         tick_ms=tick_ms,
         fallbacks=agent.fallbacks,
         clamps=int(clamped.sum()),
+        filtered=int(filtered.sum()),
+        outside=int((task.rooms(states[:-1], efforts) < 0.0).any(axis=-1).sum()),
         iterations=iterations,
         distance=float(task.distance(torch.as_tensor(states[-1]))),
         states=states,
