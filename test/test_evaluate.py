@@ -4,12 +4,17 @@ import numpy as np
 import pytest
 from bundle_factory import PLANNER, write_bundle
 
+from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.cli import evaluate as command
 from hucrl_ros.cli import main
+from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.manifest import LearningReport
+from hucrl_ros.controller.safety_filter import SafetyFilter
+from hucrl_ros.controller.surprise import WARY, Surprise
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings
+from hucrl_ros.tasks import make_task
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +119,35 @@ def test_command_prints_each_episode_the_mean_and_what_was_predicted(learned, ca
     returns = [float(line.split()[1]) for line in lines[2:5]]
     assert returns[2] == pytest.approx((returns[0] + returns[1]) / 2, abs=0.01)
     assert lines[5] == "predicted 123.4"
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["filter", "no_filter"])
+def test_states_beyond_a_constraint_are_counted_and_surprises_make_the_filter_wary(
+    kept, tmp_path, monkeypatch
+):
+    bundle = untrained_bundle(tmp_path / "bundle", "cartpole", ModelSettings(kind="gp"))
+    bundle = with_settings(bundle, {"safety.filter": kept, "planner.algorithm": "policy"})
+    asked = []
+    check = SafetyFilter.check
+
+    def full_effort(self, state, action, wary):
+        asked.append(wary)
+        return check(self, state, np.ones_like(action), wary)
+
+    def surprised(self, *_):
+        self._means[:] = 10.0 * WARY**2
+
+    monkeypatch.setattr(SafetyFilter, "check", full_effort)
+    monkeypatch.setattr(Surprise, "see", surprised)
+    task = make_task("cartpole", 0.0)
+    (played,) = evaluate(bundle, task, 1, seed=0)
+    rooms = task.rooms(played.states[:-1], played.actions)
+    assert played.outside == (rooms < 0.0).any(axis=1).sum()
+    assert (len(asked) >= task.steps) == kept
+    assert any(asked) == kept
+    head, row = command._table(bundle.manifest, None, [played], 0)[1:3]
+    assert head.split()[-2:] == ["filtered", "outside"]
+    assert row.split()[-2:] == [str(played.filtered), str(played.outside)]
 
 
 def test_bundles_are_compared_in_tables_and_in_one_animation(learned, random, tmp_path, capsys):

@@ -20,6 +20,7 @@ from hucrl_ros.controller.bundle import IMAGINED, Bundle, ImaginedEpisode, load_
 from hucrl_ros.controller.examiner import examined
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.motors import keeping_promise
+from hucrl_ros.controller.passage import Transition
 from hucrl_ros.errors import BagError, BundleError, ConfigError
 from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot
 from hucrl_ros.run.folder import RunFolder
@@ -138,7 +139,9 @@ def roll_out(
 def _play(agent: Agent, guard: Guard, task: Task, seed: int) -> Played:
     agent.start_episode(seed)
     guard.reset()
-    ticks = []
+    ticks: list[tuple[int, float, bool, bool]] = []
+    before: list[tuple[Array, Array]] = []
+    watched = agent.bundle.manifest.constraints and agent.safety.filter
 
     def choose(state: Array) -> Array:
         began = time.perf_counter()
@@ -148,6 +151,10 @@ def _play(agent: Agent, guard: Guard, task: Task, seed: int) -> Played:
             agent.sent(command.action)
         took = 1e3 * (time.perf_counter() - began)
         ticks.append((tick.iterations, took, command.clamped, tick.filtered > 0))
+        if watched:  # A robot that surprises makes the filter wary.
+            passed = [Transition(*move, state, 0.0) for move in before[-1:]]
+            agent.uncertainty(state, command.action, passed)
+            before.append((state, command.action))
         return command.action
 
     states, efforts = roll_out(task.robot(), task.steps, np.random.default_rng(seed), choose)
