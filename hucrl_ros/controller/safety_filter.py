@@ -76,9 +76,10 @@ class SafetyFilter:
     mean with η against us. Every imagined state has to be a margin inside, or, where the robot
     isn't, no further out; and at the end the robot must be at rest, or so slow that on the way
     to rest it wouldn't get out. Otherwise mixtures of the action and a backup are tried, then
-    what physics promises and the mean expects to end well, and at last the backup of the tick
-    before: where that was proved, it is for this state as well, if what the robot did since was in
-    the fan (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al. 2022).
+    what physics promises and the mean expects to end well. At last, after what was only believed
+    the robot brakes by physics; otherwise the backup of the tick before acts: where that was
+    proved, it is for this state as well, if what the robot did since was in the fan
+    (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al. 2022).
     """
 
     def __init__(

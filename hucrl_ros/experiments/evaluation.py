@@ -140,10 +140,11 @@ def _play(agent: Agent, guard: Guard, task: Task, seed: int) -> Played:
     agent.start_episode(seed)
     guard.reset()
     ticks: list[tuple[int, float, bool, bool]] = []
-    before: list[tuple[Array, Array]] = []
+    before: tuple[Array, Array] | None = None
     watched = agent.bundle.manifest.constraints and agent.safety.filter
 
     def choose(state: Array) -> Array:
+        nonlocal before
         began = time.perf_counter()
         tick = agent.act(state)
         command = guard.check(tick.action, state)
@@ -152,9 +153,9 @@ def _play(agent: Agent, guard: Guard, task: Task, seed: int) -> Played:
         took = 1e3 * (time.perf_counter() - began)
         ticks.append((tick.iterations, took, command.clamped, tick.filtered > 0))
         if watched:  # A robot that surprises makes the filter wary.
-            passed = [Transition(*move, state, 0.0) for move in before[-1:]]
+            passed = [] if before is None else [Transition(*before, state, 0.0)]
             agent.uncertainty(state, command.action, passed)
-            before.append((state, command.action))
+            before = state, command.action
         return command.action
 
     states, efforts = roll_out(task.robot(), task.steps, np.random.default_rng(seed), choose)
