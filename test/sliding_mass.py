@@ -43,8 +43,8 @@ class Slide(NamedTuple):
 class SlideFans:
     """Fans of the closed form."""
 
-    def __init__(self, slide, horizon):
-        self.slide, self.horizon = slide, horizon
+    def __init__(self, slide, horizon, rate=np.inf):
+        self.slide, self.horizon, self.rate = slide, horizon, rate
         self.joints = Joints(slide.spec, ())
 
     def __call__(self, state, first, backup, patterns, beta):
@@ -53,6 +53,8 @@ class SlideFans:
         states, actions = [now], []
         for _ in range(self.horizon):
             shares = np.clip(shares, -1.0, 1.0)
+            if actions:
+                shares = np.clip(shares, actions[-1] - self.rate, actions[-1] + self.rate)
             actions.append(shares)
             now = self.slide.step(now, shares, beta * patterns[:, 1])
             states.append(now)
@@ -60,10 +62,11 @@ class SlideFans:
         return Fan(np.stack(states, axis=2), np.stack(actions, axis=2))
 
 
-def filter_of(slide, room, beta=1.0, horizon=30, promised=0.0):
+def filter_of(slide, room, beta=1.0, horizon=30, promised=0.0, rate=np.inf):
     """A safety filter that believes what is true of a slide.
 
     `promised`: the share of the largest effort's speed that physics promises; 0: nothing.
+    `rate`: the largest change of an effort in a period.
     """
 
     def expect(states, shares):
@@ -72,10 +75,11 @@ def filter_of(slide, room, beta=1.0, horizon=30, promised=0.0):
     def deviate(states, shares):
         return slide.step(states, shares, 1.0) - expect(states, shares)
 
-    fans = SlideFans(slide, horizon)
+    fans = SlideFans(slide, horizon, rate)
     motors = Motors(*[(promised * slide.gain / slide.period,)] * 2)
-    rule = BrakingRule(slide.spec, room, (1.0,), motors) if promised else None
-    return SafetyFilter(slide.spec, (), room, fans, expect, deviate, np.ones(1), beta, rule)
+    told = (slide.spec, room, (1.0,), motors, rate if np.isfinite(rate) else 0.0)
+    rule = BrakingRule(*told) if promised else None
+    return SafetyFilter(slide.spec, (), room, fans, expect, deviate, np.ones(1), beta, rule, rate)
 
 
 def wall(low, high, margin):

@@ -243,16 +243,23 @@ def test_who_takes_over_knows_what_the_one_before_did(loop, clock):
     assert other.player.follows is loop.player
 
 
-def test_a_player_hears_of_all_that_is_sent_in_place_of_what_it_chose(clock):
+def test_a_player_hears_of_all_that_is_sent_whoever_sends_it(clock):
     limited = SafetySettings(effort_rate=0.25)
     loop = ControlLoop(SPEC, STEPS, Echo(clock), Guard(SPEC, limited), clock)
     loop.start(seed=7)
     tick(loop, clock, 0, position=0.1)
-    assert loop.player.told == []
+    assert loop.player.told == [0.1]
     _, record = tick(loop, clock, 1, position=2.0)
-    assert loop.player.told == [record.action[0]] != [2.0]
+    assert loop.player.told[1:] == [record.action[0]] != [2.0]
     loop.stale()
-    assert loop.player.told[1:] == [0.0]
+    assert loop.player.told[2:] == [0.0]
+    others = [np.array([-1.0])]
+    loop.others = lambda: others.pop() if others else None
+    tick(loop, clock, 2, position=0.1)
+    assert loop.player.told[3:] == [-1.0, -0.5]
+    other = ControlLoop(SPEC, STEPS, Echo(clock), Guard(SPEC, limited), clock)
+    other.take_over(loop, seed=9)
+    assert other.player.told == [-0.5]
 
 
 def test_counters_are_readable(loop, clock):

@@ -184,6 +184,31 @@ def agree(bundle):
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])
+def test_actions_change_no_faster_than_their_rate(bundle, compiled):
+    rate, first, swift = 0.05, np.array([[0.9], [-0.9]]), BACKUP._replace(bias=np.array([-0.5]))
+    found = make_fans(bundle, HORIZON, joints_of(bundle), limits_of(bundle), compiled, rate)
+    free, held = (
+        make_fans(bundle, HORIZON, joints_of(bundle), limits_of(bundle), compiled, each)
+        for each in (np.inf, 2.0)
+    )
+    fan = found(STATE, first, swift, PATTERNS, BETA)
+    steps = np.diff(fan.actions[..., 0], axis=2)
+    assert abs(steps).max() <= rate + 1e-6
+    np.testing.assert_allclose(
+        fan.actions[0, :, :, 0], [0.9 - rate * np.arange(HORIZON)] * len(steps[0]), 1e-5
+    )
+    expected = free(STATE, first, swift, PATTERNS, BETA)
+    assert abs(np.diff(expected.actions[..., 0], axis=2)).max() > 1.0
+    same = held(STATE, first, swift, PATTERNS, BETA)
+    np.testing.assert_array_equal(same.states, expected.states)
+    # What is applied is what moves the robot.
+    slow = BACKUP._replace(stiffness=np.zeros((1, 1)), damping=np.zeros((1, 1)))
+    ramp = found(STATE, np.array([[0.1]]), slow._replace(bias=np.array([1.0])), PATTERNS, BETA)
+    fixed = free(STATE, np.array([[0.1]]), slow, PATTERNS, BETA)
+    assert abs(ramp.states[:, :, 2:] - fixed.states[:, :, 2:]).max() > 1e-3
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])
 def test_smaller_limits_are_what_a_share_is_of(bundle, compiled):
     """Half of the limits with all of the share lead where half of the share did."""
     joints, limits = joints_of(bundle), limits_of(bundle)

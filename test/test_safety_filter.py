@@ -28,15 +28,21 @@ MARGIN = 0.05
 ARMS = [str(Path(__file__).with_name(name)) for name in ("reacher_post.yaml", "pusher_fence.yaml")]
 
 
-def drive(slide, found, wanted, eta, start=(0.0, 0.0)):
-    """Places that a slide gets to, and how often the filter overruled what was wanted."""
-    state, places, overruled = np.array(start), [], 0
+def drive(slide, found, wanted, eta, start=(0.0, 0.0), rate=np.inf, before=0.0):
+    """Places that a slide gets to, and how often the filter overruled what was wanted.
+
+    `rate`: of the guard behind it, which had sent the effort `before`.
+    """
+    state, places, overruled, sent = np.array(start), [], 0, np.array([before])
     found.start_episode()
+    found.obey(sent)
     for share, doubt in zip(wanted, eta, strict=True):
         let = found.check(state, np.array([share]))
         overruled += let.overruled
         assert np.all(abs(let.action) <= 1.0)
-        state = slide.step(state, let.action, doubt)
+        sent = np.clip(let.action, sent - rate, sent + rate)
+        found.obey(sent)
+        state = slide.step(state, sent, doubt)
         places.append(state[0])
     return np.array(places), overruled
 
@@ -440,6 +446,40 @@ def test_where_one_joint_has_to_brake_the_others_may_do_what_was_wanted():
     assert alone.action[1] != pytest.approx(0.6)
 
 
+@pytest.mark.parametrize("rate", [0.03, 0.1, 0.3])
+def test_who_may_not_brake_at_once_begins_to_sooner(rate):
+    """What doesn't know how fast an effort may change proves what the guard doesn't let happen."""
+    slide, reached = Slide(gain=0.2), {}
+    for known in (np.inf, rate):
+        found = filter_of(slide, wall(-1.0, 1.0, MARGIN), horizon=60, rate=known)
+        places, overruled = drive(slide, found, [1.0] * 300, [0.0] * 300, rate=rate)
+        reached[known] = places.max()
+        assert overruled > 0
+    assert reached[np.inf] > 1.0
+    assert 0.5 < reached[rate] <= 1.0 - MARGIN + 2e-3
+
+
+def test_steps_count_from_what_was_sent_whoever_sent_it():
+    """Full effort away from the wall is sent in our place: so fast it doesn't become another."""
+    slide, state = Slide(gain=0.2), np.array([0.8, 0.0])
+    for sent, proved in ((-1.0, True), (1.0, False)):
+        found = filter_of(slide, wall(-1.0, 1.0, MARGIN), horizon=60, rate=0.1)
+        found.check(np.zeros(2), np.zeros(1))
+        found.obey(np.array([sent]))
+        other = filter_of(slide, wall(-1.0, 1.0, MARGIN), horizon=60, rate=0.1)
+        other.go_on_from(found)
+        for each in (found, other):
+            assert each.check(state, np.zeros(1)).proved == proved
+
+
+@pytest.mark.parametrize(("rate", "proved"), [(0.06, False), (0.2, True), (np.inf, True)])
+def test_nothing_is_proved_where_doubt_changes_faster_than_efforts_may(rate, proved):
+    """A fan holds its η; one that turns meets an answer to what it was before, again and again."""
+    slide = Slide(gain=1.0, doubt=0.1)
+    found = filter_of(slide, wall(-9.0, 9.0, MARGIN), rate=rate)
+    assert found.check(np.zeros(2), np.zeros(1)).proved == proved
+
+
 def case(draw_of):
     gain = draw_of(st.floats(0.05, 2.0))
     slide = Slide(
@@ -453,26 +493,34 @@ def case(draw_of):
     return slide, high, np.random.default_rng(seed)
 
 
-def violations(slide, high, rng, ticks, sticky):
-    """Ticks outside two walls under wanted actions and doubts of any kind."""
+def violations(slide, high, rng, ticks, sticky, swift=np.inf):
+    """Ticks outside two walls under wanted actions and doubts of any kind.
+
+    `swift`: rate of the efforts, as a multiple of what doubt asks of them.
+    """
+    rate = max(0.02, swift * 1.5 * slide.doubt / slide.gain) if np.isfinite(swift) else np.inf
     low = -rng.uniform(0.2, 2.0)
     margin = 0.05 * min(high, -low)
     held = np.repeat(rng.uniform(-1.0, 1.0, ticks), rng.integers(1, 20) if sticky else 1)[:ticks]
     eta = np.sign(rng.standard_normal(ticks)) if sticky else rng.uniform(-1.0, 1.0, ticks)
     if sticky:
         held = np.sign(held)
-    found = filter_of(slide, wall(low, high, margin))
+    found = filter_of(slide, wall(low, high, margin), rate=rate)
     # Fast robots reach a wall within a period from anywhere: they begin at rest in the middle.
-    start = (0.5 * (low + high), 0.0)
-    places, _ = drive(slide, found, held, eta, start)
+    start, before = (0.5 * (low + high), 0.0), -slide.slope / slide.gain
+    found.obey(np.array([before]))
+    assert found.check(np.array(start), np.array([before])).proved or np.isfinite(rate)
+    if not found._sure:  # no way to stop so slowly in so little room
+        return 0
+    places, _ = drive(slide, found, held, eta, start, rate, before)
     return int(((places < low) | (places > high)).sum())
 
 
-@given(st.data(), st.booleans())
+@given(st.data(), st.booleans(), st.one_of(st.just(np.inf), st.floats(1.05, 10.0)))
 @settings(max_examples=40, deadline=None)
-def test_no_sequence_of_actions_and_doubts_leads_outside(data, sticky):
+def test_no_sequence_of_actions_and_doubts_leads_outside(data, sticky, swift):
     slide, high, rng = case(data.draw)
-    assert violations(slide, high, rng, 60, sticky) == 0
+    assert violations(slide, high, rng, 60, sticky, swift) == 0
 
 
 @pytest.mark.slow
@@ -489,7 +537,9 @@ def test_a_million_ticks_without_one_outside(part):
             gain * rng.uniform(-0.25, 0.25),
             rng.uniform(0.01, 0.1),
         )
-        outside += violations(slide, rng.uniform(0.2, 2.0), rng, 200, sticky=bool(number % 2))
+        swift = np.inf if number % 4 < 2 else rng.uniform(1.05, 10.0)
+        sticky = bool(number % 2)
+        outside += violations(slide, rng.uniform(0.2, 2.0), rng, 200, sticky, swift)
     assert outside == 0
 
 

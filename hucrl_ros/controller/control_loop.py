@@ -126,8 +126,9 @@ class ControlLoop:
     def take_over(self, other: "ControlLoop", seed: int) -> None:
         """Go on in the middle of the episode that `other` has been playing, as long as it was."""
         self.player.start_episode(seed)
-        self.player.go_on_from(other.player)
         self.guard.reset(other.guard)
+        self.player.sent(self.guard.action)
+        self.player.go_on_from(other.player)
         self.counters, self.reader = other.counters, other.reader
         self.compensation, self.passage = other.compensation, other.passage
         self.since = self._step = other._step
@@ -194,8 +195,7 @@ class ControlLoop:
                 whose = f"policy's {kind}" if none else f"planner's {kind} {wanted.tolist()}"
                 problem = f"the {whose} make no sense"
                 tick = tick._replace(source=Source.SAFE)
-            if clamped or safe:
-                self.player.sent(action, coming)
+            self.player.sent(action, coming)
             self.counters.compensated += bool(coming)
         if command is not None:
             send(command)
@@ -231,6 +231,12 @@ class ControlLoop:
         if command is not None:
             self._note_sent(command, self._clock())
         return command
+
+    def hear(self, command: Array) -> None:
+        """Go on from what somebody else has sent, `(q,)`, if it makes sense."""
+        if self.guard.hear(command):
+            self._before = command
+            self.player.sent(self.guard.action)
 
     def finish(self) -> Array | None:
         """The command `(q,)` that the robot stays under from now on; None: it is already."""
@@ -275,8 +281,8 @@ class ControlLoop:
             OutageError: for too long.
         """
         command = self.others()
-        if command is not None and self.guard.hear(command):
-            self._before = command
+        if command is not None:
+            self.hear(command)
         now = self._clock()
         held_up, self._looked = now - self._looked, now
         # Before the first joint state the robot is under no effort, and after the last tick

@@ -114,6 +114,11 @@ class Guard:
             self._last, self._sent, self._holds = before._last, before._sent, before._holds
 
     @property
+    def action(self) -> Array:
+        """The last action `(q,)`, whoever sent it: the next one is at most a step away."""
+        return self._last.copy()
+
+    @property
     def sent(self) -> Array | None:
         """The last command `(q,)`, whoever sent it; None: no position has been commanded yet."""
         return self._sent if self.spec.command == "position" else self._last

@@ -37,6 +37,9 @@ SAME = 1e-4
 """[margins] By so much equal rooms differ: a robot that stays where it is isn't further out."""
 NO_DOUBT = 1e-6
 """Added to deviations, so that noise has a direction where the model has none."""
+ANSWER = 0.4
+"""Share of the rate of actions that a backup may need for its answer to a period's doubt. One that
+needs more comes late each time and swings, further than any fan shows, whose η don't change."""
 POSES = 32
 """In which it is tried what a constraint depends on."""
 WARY = 2.0
@@ -67,6 +70,8 @@ class Asked(NamedTuple):
     """`(K,)` room that the robot has, see `Kept` [margins]."""
     patterns: Array
     """`(P, m)` η that are held possible."""
+    doubt: Array
+    """`(m,)` deviation of what the model predicts."""
 
 
 class SafetyFilter:
@@ -93,6 +98,7 @@ class SafetyFilter:
         limits: Array,
         beta: float,
         rule: BrakingRule | None = None,
+        rate: float = math.inf,
     ) -> None:
         """Filter for a robot.
 
@@ -100,25 +106,27 @@ class SafetyFilter:
             spec: The robot.
             angles: Entries that networks see as cosine and sine.
             room: What the constraints leave.
-            fans: Imagines; its shares are of `limits`.
+            fans: Imagines, at this `rate`; its shares are of `limits`.
             expect: The model's mean, for the backups; likewise.
             deviate: Deviation of what it predicts, all doubts together; likewise.
             limits: `(q,)` largest actions that the guard lets pass.
             beta: β, deviations of the model that are held possible.
             rule: What physics promises; None: nothing is known of it.
+            rate: Largest change of an action that the guard lets pass [limits a period].
         """
         self.spec = spec
         self.joints = Joints(spec, angles)
         self.beta = beta
         self._room, self._fans, self._expect, self._deviate = room, fans, expect, deviate
-        self._limits, self._rule = limits, rule
+        self._limits, self._rule, self._rate = limits, rule, rate
         self._stopped = self._stopped_by_actions()
         self._ahead = 0  # periods that the last fan looked ahead
         self.start_episode()
 
     def start_episode(self) -> None:
-        """Forget where the robot began and how it would stop."""
+        """Forget where the robot began and how it would stop; it is under no action."""
         self._home: Array | None = None
+        self._sent = np.zeros_like(self._limits)
         self._kept = Kept(ROUNDING)
         self._backup: Backup | None = None
         self._periods_left = 0  # of those that it was imagined for
@@ -128,7 +136,7 @@ class SafetyFilter:
 
     def go_on_from(self, other: "SafetyFilter") -> None:
         """Take over in the middle of an episode: where it began, and how the robot would stop."""
-        self._home = other._home
+        self._home, self._sent = other._home, other._sent * other._limits / self._limits
         if np.array_equal(self._limits, other._limits):  # Of which a backup's efforts are shares.
             self._backup, self._periods_left = other._backup, other._periods_left
             self._sure = other._sure
@@ -141,7 +149,8 @@ class SafetyFilter:
             self._rule.miss()
 
     def obey(self, action: Array) -> None:
-        """Something else `(q,)` than what was let through has been sent."""
+        """`(q,)` has been sent, whatever was let through."""
+        self._sent = self._share_of(action)
         if self._rule is not None:
             self._rule.obey(action)
 
@@ -154,9 +163,21 @@ class SafetyFilter:
             self._home = state[self.joints.positions].copy()
         promised = self._rule.check(state, action) if self._rule is not None else None
         found = self._find(state, action, wary, promised)
+        self._sent = self._passed(self._share_of(found.action))
         if self._rule is not None:
             self._rule.obey(found.action)
         return found
+
+    def _share_of(self, action: Array) -> Array:
+        return np.clip(action / self._limits, -1.0, 1.0)
+
+    def _passed(self, share: Array) -> Array:
+        """What the guard makes of a share `(q,)`, by how fast an action may change."""
+        return np.clip(share, self._sent - self._rate, self._sent + self._rate)
+
+    def _held(self, backup: Backup, state: Array) -> Array:
+        """What a backup does in a state `(q,)`."""
+        return self._passed(np.clip(self.joints.shares(backup, state), -1.0, 1.0))
 
     def _find(self, state: Array, action: Array, wary: bool, promised: Checked | None) -> Filtered:
         """`promised`: after what action the robot could still stop in time, by physics."""
@@ -164,7 +185,7 @@ class SafetyFilter:
         if wary and promised is not None and promised.overruled:
             # What the model proves of this robot isn't true, and half of what physics promises is.
             return Filtered(promised.action, True, promised.constraint, False)
-        share = np.clip(action / self._limits, -1.0, 1.0)
+        share = self._passed(self._share_of(action))
         beta = self.beta * (WARY if wary else 1.0)
         asked = Asked(state, share, *self._doubts(state, share))
         known = backups(self.spec, self.joints, state, self._home, self._expect)
@@ -176,7 +197,7 @@ class SafetyFilter:
         # Where there are no data, all is held possible. What physics promises and the mean expects
         # is let through there: of a robot that stands still nobody learns.
         if promised is not None and not wary and (not promised.overruled or promised.one_brakes):
-            first = np.clip(promised.action / self._limits, -1.0, 1.0)[None]
+            first = self._passed(self._share_of(promised.action))[None]
             for backup in known[::-1]:
                 if self._follow(asked, first, backup, 0.0)[0][0] >= 0.0:
                     # What was proved was so without this action: it may lead anywhere from now on.
@@ -199,6 +220,8 @@ class SafetyFilter:
     ) -> tuple[Array | None, Array, int]:
         """The action or what is nearest to it that is proved, in shares of the limits.
 
+        Nothing is where doubt changes faster than actions may, see `ANSWER`.
+
         Returns:
             It, which is `asked.share` itself where that is proved, None where nothing is; that
             of the backups that leaves most room, `(q,)`; and the constraint that the action would
@@ -206,17 +229,19 @@ class SafetyFilter:
         """
         share, best, constraint = asked.share, (-math.inf, np.zeros_like(asked.share)), -1
         ending_well: list[tuple[Backup, Array]] = []
+        doubt = beta * asked.doubt[self.joints.velocities]
+        keeps_up = bool((np.abs(known[-1].damping) @ doubt <= ANSWER * self._rate).all())
         # Two at once take no longer than one. Mostly the action is let through; where the backup
         # by itself doesn't end well, no mixture is asked for.
         for backup in (known[0], *known[:0:-1]):
-            held = np.clip(self.joints.shares(backup, asked.state), -1.0, 1.0)
+            held = self._held(backup, asked.state)
             first = np.stack([share, held])
             left, whose = self._follow(asked, first, backup, beta)
-            if left[0] >= 0.0:
+            if left[0] >= 0.0 and keeps_up:
                 self._remember(backup)
                 return share, share, -1
             constraint = int(whose[0]) if constraint < 0 else constraint
-            if left[1] >= -SAME:
+            if left[1] >= -SAME and keeps_up:
                 ending_well.append((backup, held))
             # Of equals, and where nothing is finite, the later: the last one brakes at once.
             best = max((float(left[1]), held), best, key=lambda pair: pair[0])
@@ -246,10 +271,10 @@ class SafetyFilter:
             # As was imagined, the robot is at rest now.
             place = state[self.joints.positions]
             self._backup = backup = backup.staying(place, self.spec.period)
-        return np.clip(self.joints.shares(backup, state), -1.0, 1.0)
+        return self._held(backup, state)
 
-    def _doubts(self, state: Array, share: Array) -> tuple[NDArray[np.floating], Array]:
-        """Room at a state `(K,)`, and η `(P, m)`: towards each constraint and away from it.
+    def _doubts(self, state: Array, share: Array) -> tuple[NDArray[np.floating], Array, Array]:
+        """Room at a state `(K,)`; η `(P, m)`, towards each constraint and away from it; doubt.
 
         Each is the worst of its length: of the doubts of several joints not all are at their
         worst at once. What pushes a position pushes its speed, too.
@@ -262,11 +287,13 @@ class SafetyFilter:
         slopes = slopes[np.argsort(room[0])[:PUSHED]]
         places, speeds = slopes[:, :joints], slopes[:, joints : 2 * joints]
         speeds[speeds == 0.0] = places[speeds == 0.0]
-        worst = slopes * (self._deviate(state[None], share[None]) + NO_DOUBT)
+        doubt = self._deviate(state[None], share[None])[0]
+        worst = slopes * (doubt + NO_DOUBT)
         for entries in np.split(worst, [joints, 2 * joints], axis=1):
             lengths = np.linalg.norm(entries, axis=1, keepdims=True)
             entries /= np.where(lengths > 0.0, lengths, 1.0)
-        return self._kept.of(room[0]), np.unique(np.concatenate([worst, -worst]), axis=0)
+        patterns = np.unique(np.concatenate([worst, -worst]), axis=0)
+        return self._kept.of(room[0]), patterns, doubt
 
     def _stopped_by_actions(self) -> NDArray[np.bool_]:
         """Whether each constraint is one of actuated joints alone `(K,)`."""
@@ -298,10 +325,14 @@ class SafetyFilter:
         room = np.where(np.isfinite(found), found, -np.inf)
         beyond = room - np.minimum(INSIDE, here) + ROUNDING
         last, before = room[:, :, -1], room[:, :, -2]
-        speeds = fan.states[:, :, -1, self.joints.velocities].astype(np.float64)
-        periods = np.minimum(backup.periods_to_rest(speeds), horizon)[..., None]
-        # What else moves doesn't come to rest by actions: in the same time again it must be in.
-        periods = np.where(self._stopped, periods, horizon)
+        ends = fan.states[:, :, -1].astype(np.float64)
+        speeds = ends[..., self.joints.velocities]
+        periods = np.minimum(backup.periods_to_rest(speeds), horizon)
+        wanted = np.clip(self.joints.shares(backup, ends), -1.0, 1.0)
+        behind = np.abs(wanted - fan.actions[:, :, -1]).max(axis=-1) > self._rate
+        # Where actions are still on their way to what the backup wants, and of what doesn't come
+        # to rest by actions, in the same time again it must be in.
+        periods = np.where(self._stopped & ~behind[..., None], periods[..., None], horizon)
         with np.errstate(invalid="ignore"):
             rest = last + np.minimum(last - before, 0.0) * periods - np.minimum(here, 0.0)
         rest = np.where(np.isfinite(rest), rest, -np.inf) + ROUNDING
@@ -343,7 +374,10 @@ def make_safety_filter(
         _, epistemic, aleatoric = predict(states, shares)
         return epistemic + aleatoric
 
-    fans = make_fans(bundle, periods, Joints(spec, manifest.angles), limits, compiled)
+    rate = safety.effort_rate or math.inf
+    fans = make_fans(bundle, periods, Joints(spec, manifest.angles), limits, compiled, rate)
     rule = braking_rule(bundle, safety)
     beta = safety.filter_beta
-    return SafetyFilter(spec, manifest.angles, room, fans, expect, deviate, limits, beta, rule)
+    return SafetyFilter(
+        spec, manifest.angles, room, fans, expect, deviate, limits, beta, rule, rate
+    )

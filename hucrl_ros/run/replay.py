@@ -224,7 +224,7 @@ class _Replayed:
         for _ in range(int(told.get("silences", 0))):
             loop.stale()
         if heard := numbered(told, "heard_"):
-            loop.guard.hear(np.array(list(heard.values())))
+            loop.hear(np.array(list(heard.values())))
         loop.player.surprise.recall(self._surprise)
         bias, added = np.zeros(loop.spec.predicted_dim), numbered(told, "bias_")
         if added and max(added) >= len(bias):

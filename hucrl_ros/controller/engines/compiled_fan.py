@@ -1,5 +1,7 @@
 """Fans by the planning kernel, with a backup policy in the place of π."""
 
+import math
+
 import numpy as np
 
 from hucrl_ros.controller.backup import Array, Backup, Joints
@@ -19,8 +21,15 @@ from hucrl_ros.controller.engines.program import (
 class CompiledFans:
     """Rolls out one program for each head, and one for the mean and η."""
 
-    def __init__(self, networks: Networks, horizon: int, joints: Joints, limits: Array) -> None:
-        """Prepare for `horizon` periods of actions of up to `limits` `(q,)`."""
+    def __init__(
+        self,
+        networks: Networks,
+        horizon: int,
+        joints: Joints,
+        limits: Array,
+        rate: float = math.inf,
+    ) -> None:
+        """Prepare for `horizon` periods; see `make_fans`."""
         self._joints, self._horizon = joints, horizon
         self._angles = networks.angles
         features = networks.policy[0].weights.shape[0]
@@ -40,8 +49,10 @@ class CompiledFans:
             "limits": limits.astype(np.float32),
         }
         base = networks._replace(policy=[self._policy], hallucination=[held], constants=mean)
-        self._shifted = _linear(base)
-        self._heads = [_linear(_one_head(base, head)) for head in range(heads if alone else 0)]
+        self._shifted = _linear(base, rate)
+        self._heads = [
+            _linear(_one_head(base, head), rate) for head in range(heads if alone else 0)
+        ]
         self._state_dim = len(networks.angles) + len(self._scales)
         self._width = count + predicted
         self._scratch = [
@@ -142,8 +153,8 @@ def _one_head(networks: Networks, head: int) -> Networks:
     return networks._replace(model=model, constants=constants)
 
 
-def _linear(networks: Networks) -> Program:
-    """The program with policies that are one layer, not squashed."""
-    program = compile_program(networks)
+def _linear(networks: Networks, rate: float) -> Program:
+    """The program with policies that are one layer, not squashed, and a limited rate."""
+    program = compile_program(networks)._replace(rate=np.float32(rate))
     program.layers[:2, 4] = NONE
     return program

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -149,13 +150,27 @@ def _compiled(bundle: Bundle, particles: int, horizon: int, threads: int) -> Eng
 
 
 def make_fans(
-    bundle: Bundle, horizon: int, joints: Joints, limits: NDArray[np.float64], compiled: bool
+    bundle: Bundle,
+    horizon: int,
+    joints: Joints,
+    limits: NDArray[np.float64],
+    compiled: bool,
+    rate: float = math.inf,
 ) -> FanEngine:
-    """Fans over `horizon` periods, by the kernel where it plays the bundle and may be used."""
+    """Fans, by the kernel where it plays the bundle and may be used.
+
+    Args:
+        bundle: Has the model.
+        horizon: Periods that they look ahead.
+        joints: The robot's actuated joints.
+        limits: `(q,)` largest actions.
+        compiled: Whether the kernel may be used.
+        rate: Largest change of an action [shares of the limits a period].
+    """
     networks = bundle.networks
     # A function that was drawn from the model tells nothing of what else is possible.
     if not compiled or networks is None or bundle.manifest.strategy == "thompson":
-        return GraphFans(bundle, horizon, joints, limits)
+        return GraphFans(bundle, horizon, joints, limits, rate)
     from hucrl_ros.controller.engines.compiled_fan import CompiledFans
 
-    return CompiledFans(networks, horizon, joints, limits)
+    return CompiledFans(networks, horizon, joints, limits, rate)

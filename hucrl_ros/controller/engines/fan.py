@@ -4,6 +4,7 @@ Each trajectory takes one head of the model at its word, or the mean with η fix
 and a share of the noise that adds up to two deviations of its sum.
 """
 
+import math
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -34,7 +35,7 @@ class FanEngine(Protocol):
         Args:
             state: `(p,)` where the robot is.
             first: `(C, q)` actions of the first period, in [-1, 1].
-            backup: What acts afterwards.
+            backup: What acts afterwards, no faster than the rate of actions allows.
             patterns: `(P, m)` η in [-1, 1], each held along its trajectory.
             beta: β, deviations of the model that η = 1 is worth; at 0 the mean is believed, and
                 no head is asked.
@@ -50,10 +51,12 @@ def noise_shares(horizon: int) -> Floats:
 class GraphFans:
     """Fans by `dynamics.onnx`, which tells nothing of single heads: η stands for them too."""
 
-    def __init__(self, bundle: Bundle, horizon: int, joints: Joints, limits: Array) -> None:
-        """Prepare for `horizon` periods of actions of up to `limits` `(q,)`."""
+    def __init__(
+        self, bundle: Bundle, horizon: int, joints: Joints, limits: Array, rate: float = math.inf
+    ) -> None:
+        """Prepare for `horizon` periods; see `make_fans`."""
         self._bundle, self._horizon, self._joints = bundle, horizon, joints
-        self._limits = limits
+        self._limits, self._rate = limits, rate
         self._bounds = bundle.manifest.bounds
 
     def __call__(
@@ -64,9 +67,12 @@ class GraphFans:
         signs = np.tile(patterns, (count, 1))
         now = np.repeat(state[None], len(signs), axis=0)
         shares = np.repeat(first, each, axis=0)
-        states, actions = [now], []
+        states: list[Array] = [now]
+        actions: list[Array] = []
         for noise in noise_shares(self._horizon):
             shares = np.clip(shares, -1.0, 1.0)
+            if actions:
+                shares = np.clip(shares, actions[-1] - self._rate, actions[-1] + self._rate)
             mean, epistemic, aleatoric = self._bundle.run(
                 "dynamics",
                 state=now.astype(np.float32),

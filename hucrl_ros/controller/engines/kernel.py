@@ -290,13 +290,17 @@ def _act(
     program: Program,
     scratch: Scratch,
     offsets: Floats,
+    actions: Floats,
     feedback: float,
     first: int,
     count: int,
     t: int,
     vectors: int,
 ) -> None:
-    """clip(feedback · (π, η) + offsets, −1, 1) into `applied`; fills `features`, `inputs` too."""
+    """clip(feedback · (π, η) + offsets, −1, 1) into `applied`; fills `features`, `inputs` too.
+
+    Actions are no further than `rate` from those of the step before, which are in `actions`.
+    """
     _see(program, scratch, vectors)
     features, applied = scratch.features, scratch.applied
     lanes, width = vectors * VECTOR, offsets.shape[2]
@@ -319,6 +323,12 @@ def _act(
         for lane in range(lanes):
             applied[d, lane] = min(max(applied[d, lane], np.float32(-1.0)), np.float32(1.0))
     inputs, efforts = scratch.inputs, len(program.limits)
+    if t > 0 and program.rate < np.inf:
+        for d in range(efforts):
+            for lane in range(count):
+                before = actions[first + lane, t - 1, d]
+                held = max(applied[d, lane], before - program.rate)
+                applied[d, lane] = min(held, before + program.rate)
     # The first features are the state's entries, the context last.
     known = 2 * len(program.angles) + len(program.others) - program.context
     for i in range(known):
@@ -546,7 +556,7 @@ def roll_out(
                     states[first + lane, t, i] = scratch.state[i, lane]
             if t == offsets.shape[1]:
                 break
-            _act(program, scratch, offsets, feedback, first, count, t, vectors)
+            _act(program, scratch, offsets, actions, feedback, first, count, t, vectors)
             for lane in range(count):
                 for d in range(offsets.shape[2]):
                     actions[first + lane, t, d] = scratch.applied[d, lane]

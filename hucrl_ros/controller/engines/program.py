@@ -107,6 +107,8 @@ class Program(NamedTuple):
     """Entries at the end of the state that the model neither sees nor predicts."""
     limits: Floats
     """`(q,)` effort limits."""
+    rate: np.float32
+    """Largest change of an action from one period to the next; infinite in plans."""
     input_mean: Floats
     """Of the inputs: features without context, stops, vectors to what moves, contact, efforts."""
     input_std: Floats
@@ -247,6 +249,7 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
         shape=np.ascontiguousarray(pushed[:, 3:]).ravel(),
         context=state_dim - len(constants["target_mean"]),
         limits=constants["limits"],
+        rate=np.float32(np.inf),
         input_mean=constants["input_mean"],
         input_std=constants["input_std"],
         target_mean=constants["target_mean"],
