@@ -7,11 +7,21 @@ from concurrent.futures import Future
 
 import numpy as np
 import pytest
-from bundle_factory import PLANNER, STRATEGIES, fields, learned, shake, write_bundle
+from bundle_factory import (
+    PLANNER,
+    SHORT_RAIL,
+    STRATEGIES,
+    fields,
+    learned,
+    shake,
+    write_bundle,
+)
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from hucrl_ros.benchmarks.synthetic import untrained_bundle
+from hucrl_ros.config.schema import ModelSettings, SafetySettings
 from hucrl_ros.controller.agent import Agent, BundleSystem
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.ticks import Source
@@ -31,6 +41,28 @@ def random_bundle(tmp_path_factory):
     path = tmp_path_factory.mktemp("bundles") / "random"
     learned("optimistic").exporter.write(path, fields(random=True, episode=0), None)
     return load_bundle(path)
+
+
+@pytest.mark.parametrize("kind", ["learned", "random"])
+def test_filter_and_braking_rule_go_by_the_limits_in_force(tmp_path, kind):
+    """Where the robot began and what was sent stay known."""
+    made = untrained_bundle(tmp_path / "bundle", SHORT_RAIL, ModelSettings(kind="gp"))
+    manifest = made.manifest.model_copy(update={"random": kind == "random"})
+    safety = SafetySettings(filter=True, effort_rate=0.5)
+    agent = Agent(dataclasses.replace(made, manifest=manifest), None, safety=safety)
+    limit = manifest.effort_limits[0]
+    fast = np.array([0.9, 0.0, 2.0, 0.0])
+    agent.act(np.array([0.1, 0.0, 0.0, 0.0]))
+    agent.sent(np.array([-0.5 * limit]))
+    before = agent.act(fast).action
+    rule = agent._filter if kind == "learned" else agent._braking
+    assert before < -0.1 * limit, "it brakes"
+    agent.obey(safety.model_copy(update={"effort_limits": (0.1 * limit,)}))
+    assert (agent._filter or agent._braking) is not rule
+    if kind == "learned":
+        assert agent._filter._home == rule._home
+        assert agent._filter._sent == pytest.approx(10.0 * rule._sent)
+    assert -0.1 * limit <= agent.act(fast).action < 0.0
 
 
 class Clock:

@@ -46,6 +46,9 @@ class Echo:
     def go_on_from(self, other):
         self.follows = other
 
+    def obey(self, safety):
+        self.obeyed = safety
+
     def act(self, state, spent_s=0.0, coming=(), periods=1):
         self.spent.append(spent_s)
         self.coming.append(coming)
@@ -241,6 +244,12 @@ def test_who_takes_over_knows_what_the_one_before_did(loop, clock):
     other = ControlLoop(SPEC, STEPS, Echo(clock), Guard(SPEC, SafetySettings()), clock)
     other.take_over(loop, seed=9)
     assert other.player.follows is loop.player
+
+
+def test_stricter_limits_reach_who_looks_ahead_too(loop):
+    strict = SafetySettings(effort_limits=(0.5,))
+    loop.obey(Guard(SPEC, strict))
+    assert loop.player.obeyed == strict
 
 
 def test_a_player_hears_of_all_that_is_sent_whoever_sends_it(clock):

@@ -353,6 +353,9 @@ class Mover:
     def go_on_from(self, other):
         """Nothing is remembered."""
 
+    def obey(self, safety):
+        """Nothing goes by it."""
+
     def act(self, state, spent_s=0.0, coming=(), periods=1):
         self.coming = coming
         return Tick(np.array([0.1]), Source.PLANNED, 1, 0.0, 0.0, None)

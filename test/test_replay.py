@@ -180,6 +180,13 @@ def test_in_real_time_a_pose_that_came_late_is_known(tmp_path):
     assert_exact(bag, 70)
 
 
+def test_a_filter_that_goes_by_what_is_in_force_is_known(tmp_path):
+    bag = disturbed(tmp_path, SHORT_RAIL, steps=70, filter=True, backup_time=0.1)
+    ticks = read_played(bag).ticks
+    assert any(tick.record.filtered for tick in ticks[31:60]), "after limits were tightened"
+    assert_exact(bag, 70)
+
+
 # What isn't as it was
 
 

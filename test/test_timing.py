@@ -129,6 +129,9 @@ class Foreseer:
     def go_on_from(self, other):
         """Nothing is remembered."""
 
+    def obey(self, safety):
+        """Nothing goes by it."""
+
     def act(self, state, spent_s=0.0, coming=(), periods=1):
         moved = sum(share * PERIOD * float(effort[0]) for effort, share in coming)
         self.foreseen.append(state[0] + moved)

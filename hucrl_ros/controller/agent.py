@@ -12,13 +12,13 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from hucrl_ros.config.schema import SafetySettings
-from hucrl_ros.controller.braking import braking_rule
+from hucrl_ros.controller.braking import BrakingRule, braking_rule
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import OnnxEngine, make_engine
 from hucrl_ros.controller.model_bias import ModelBias
 from hucrl_ros.controller.passage import Transition
 from hucrl_ros.controller.random_efforts import RandomEfforts
-from hucrl_ros.controller.safety_filter import make_safety_filter
+from hucrl_ros.controller.safety_filter import SafetyFilter, make_safety_filter
 from hucrl_ros.controller.surprise import Surprise
 from hucrl_ros.controller.ticks import LATE, NEVER_BEGUN, Source, Tick
 from hucrl_ros.controller.timing import Budget, DeadlinePlanner, InForce, Planned
@@ -146,12 +146,11 @@ class Agent:
         )
         self.compiled = not isinstance(self._engine, OnnxEngine)
         """Which engine rolls out."""
-        self._filter = make_safety_filter(bundle, self.safety, self.compiled)
         self._clock, self._filter_s = clock, 0.0
         self._budget = Budget(budget_s, clock)
         largest = manifest.random_share * self._limits
         self._random = RandomEfforts(largest, manifest.random_bandwidth, manifest.period)
-        self._braking = braking_rule(bundle, self.safety) if manifest.random else None
+        self._make_rules()
         # To follow the policy takes less time than to have another thread do it.
         waits = budget_s is not None and manifest.planner.algorithm != "policy"
         self._deadline = DeadlinePlanner(executor if waits else None)
@@ -179,12 +178,28 @@ class Agent:
         self._plan, self._plan_age, self._unplanned = None, 0, 0
         self.fallbacks = 0
 
+    def _make_rules(self) -> None:
+        """Safety filter and braking rule, by what is in force."""
+        self._filter = make_safety_filter(self.bundle, self.safety, self.compiled)
+        random = self.bundle.manifest.random
+        self._braking = braking_rule(self.bundle, self.safety) if random else None
+
     def go_on_from(self, other: "Agent") -> None:
         """Take over from `other` in the middle of an episode, after `start_episode`."""
-        if self._filter is not None and other._filter is not None:
-            self._filter.go_on_from(other._filter)
-        if self._braking is not None and other._braking is not None:
-            self._braking.go_on_from(other._braking)
+        self._go_on(other._filter, other._braking)
+
+    def _go_on(self, before: SafetyFilter | None, braking: BrakingRule | None) -> None:
+        if self._filter is not None and before is not None:
+            self._filter.go_on_from(before)
+        if self._braking is not None and braking is not None:
+            self._braking.go_on_from(braking)
+
+    def obey(self, safety: SafetySettings) -> None:
+        """Filter and braking rule go by other limits from now on; takes about 10 ms."""
+        if safety != self.safety:
+            self.safety, before, braking = safety, self._filter, self._braking
+            self._make_rules()
+            self._go_on(before, braking)
 
     def sent(self, action: Array, coming: Sequence[InForce] = ()) -> None:
         """The guard has sent another action `(q,)` than `act` chose, after those `coming`."""

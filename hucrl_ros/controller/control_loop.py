@@ -143,6 +143,7 @@ class ControlLoop:
         """Let a stricter guard take over, from the next command on."""
         guard.reset(self.guard)
         self.guard = guard
+        self.player.obey(guard.safety)
         self.reader.limit_age(guard.safety.stale_periods)
 
     def answer(self, reading: JointReading, received: float, send: Send) -> Answer | None:

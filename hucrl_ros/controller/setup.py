@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from hucrl_ros.config.schema import DriverSettings, PlannerSettings, SafetySettings, Settings
 from hucrl_ros.controller.control_loop import ControlLoop
@@ -19,6 +19,7 @@ LIBRARIES = ("numpy", "onnxruntime", "numba")
 class Setup(Settings):
     """From one tick on, until another one is told; settings are those in force."""
 
+    model_config = ConfigDict(extra="ignore")  # what only older or newer bags tell
     step: int = Field(ge=0)
     """First tick of which it is true; 0: an episode begins."""
     since: int = Field(ge=0)
@@ -37,9 +38,7 @@ class Setup(Settings):
     """Those of the engine."""
     planner: PlannerSettings
     safety: SafetySettings
-    """What the guard goes by."""
-    filter: SafetySettings
-    """What safety filter and braking rule go by: limits tightened later aren't in it."""
+    """What guard, safety filter and braking rule go by."""
     driver: DriverSettings
     processor: str
     versions: Mapping[str, str]
@@ -66,7 +65,6 @@ def setup_of(loop: ControlLoop, seed: int) -> Setup:
         threads=agent.threads,
         planner=manifest.planner,
         safety=loop.guard.safety,
-        filter=agent.safety,
         driver=manifest.driver,
         processor=processor(),
         versions=versions(),

@@ -188,7 +188,7 @@ class _Replayed:
             executor=self._planning,
             engine="onnx" if setup.engine == "onnx" else "auto",
             threads=setup.threads,
-            safety=setup.filter,
+            safety=setup.safety,
         )
         agent.warm_up()
         self.notes += _otherwise(setup, agent)
