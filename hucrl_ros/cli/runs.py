@@ -126,7 +126,7 @@ def train(
 
     run_folder = new_or_continued_run(ctx.params, prefix="train-")
     if not is_finished(run_folder):
-        print(shown_path(run_folder.root))
+        print(shown_path(run_folder.root), flush=True)
         _train(run_folder)
     _finish(run_folder, not no_figures)
 
@@ -207,8 +207,6 @@ def _play(
 
 
 def _train(run_folder: "RunFolder") -> None:
-    print(_row(COLUMNS), flush=True)
-
     import torch  # With the learner it takes seconds, in which the person already sees something.
 
     from hucrl_ros.experiments.train import train as learn
@@ -217,8 +215,15 @@ def _train(run_folder: "RunFolder") -> None:
     torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
     logging.basicConfig(format="%(message)s")
     logging.getLogger("hucrl_ros.models").setLevel(logging.INFO)  # Which model `auto` takes.
+    header = [_row(COLUMNS)]
+
+    def report(episode: "EpisodeSummary") -> None:
+        while header:  # Above the first row, below what the learner says when it begins.
+            print(header.pop())
+        _report(episode)
+
     try:
-        learn(run_folder.config, run_folder, _report)
+        learn(run_folder.config, run_folder, report)
     except KeyboardInterrupt:
         print(f"stopped; continue with: {resume_command(run_folder, 'train')}")
         raise
