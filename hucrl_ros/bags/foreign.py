@@ -11,6 +11,7 @@ import numpy as np
 from hucrl_ros.bags.bounds import open_regular
 from hucrl_ros.bags.contents import about, read_contents
 from hucrl_ros.bags.course import IN_FORCE, Course, clocked_course
+from hucrl_ros.bags.decode import decode_commands, decode_states, heard_of, with_actions
 from hucrl_ros.bags.messages import (
     RawMessage,
     deserialize,
@@ -19,7 +20,6 @@ from hucrl_ros.bags.messages import (
     serialize,
     stamp_ns,
 )
-from hucrl_ros.bags.reader import decode_commands, decode_states, heard_of, with_actions
 from hucrl_ros.bags.ros1_file import Ros1Message, read_ros1
 from hucrl_ros.config.robot import RobotSettings, plural, sources
 from hucrl_ros.config.schema import Config

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hucrl_ros.bags.contents import about, read_contents
+from hucrl_ros.bags.decode import decode_poses, told_setup
 from hucrl_ros.bags.messages import RawMessage, deserialize, stamp_ns
-from hucrl_ros.bags.reader import decode_poses, told_setup
 from hucrl_ros.config.files import checked
 from hucrl_ros.controller.setup import Setup
 from hucrl_ros.controller.state_reader import JointReading, PoseBuffer

@@ -1,0 +1,93 @@
+"""Which joints have motors, and how much these do at most."""
+
+from collections.abc import Mapping, Sequence
+
+import mujoco
+import numpy as np
+
+from hucrl_ros.config.robot import RobotSettings
+from hucrl_ros.config.task_file import Description
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.robots.checks import require_known
+from hucrl_ros.robots.motors import Motor, followers, read_motors
+
+
+def with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> RobotSettings:
+    """The settings with the joints that have motors, and their limits.
+
+    Raises:
+        ConfigError: a limit or a motor is missing, or more is asked for than the model allows.
+    """
+    told = read_motors(model, found.model, robot)
+    motors = {joint: motor for joint, motor in told.items() if joint in robot.joints}
+    present = [joint for joint, motor in motors.items() if motor.present]
+    moved = followers(model) - set(robot.servos)
+    actuated = robot.actuated or tuple(
+        present or (joint for joint in motors if joint not in moved)
+    )
+    if not actuated:
+        raise ConfigError(
+            f"{found.path}: robot.actuated is missing: {found.model.name} has neither motors nor "
+            f"effort limits; joints: {', '.join(robot.joints)}"
+        )
+    require_known(found, "actuated", actuated, robot.joints, "one of robot.joints")
+    _check_servos(found, robot, actuated, motors)
+    given, key = robot.action_limits, robot.limits_key
+    if given and len(given) != len(actuated):
+        raise ConfigError(
+            f"{found.path}: robot.{key} = {list(given)}: expected {len(actuated)}, one "
+            f"for each of {', '.join(actuated)}"
+        )
+    limits = []
+    for k, joint in enumerate(actuated):
+        most = motors[joint].limit if joint in motors else None
+        both_ways = _both_ways(model, robot, joint, motors)
+        uneven = both_ways < (np.inf if most is None else most) - 1e-9
+        if not given and (most is None or uneven):
+            at_most = f"; at most {both_ways:g} is accepted" if uneven else ""
+            raise ConfigError(
+                f"{found.path}: robot.{key} is missing: {found.model.name} has no "
+                f"symmetric limit for joint {joint!r}{at_most}"
+            )
+        most = both_ways if uneven else most
+        if given and most is not None and given[k] > most + 1e-9:
+            raise ConfigError(
+                f"{found.path}: robot.{key}: {given[k]:g} for joint {joint!r} exceeds the "
+                f"limit of {found.model.name}, {most:g}"
+            )
+        limits.append(given[k] if given else most)
+    return robot.model_copy(update={"actuated": actuated, key: tuple(limits)})
+
+
+def _both_ways(
+    model: mujoco.MjModel, robot: RobotSettings, joint: str, motors: Mapping[str, Motor]
+) -> float:
+    """The largest command that the model takes in both directions; infinite: any."""
+    number = model.joint(joint).id
+    accepted = []
+    for k in range(model.nu if robot.command != "position" else 0):
+        moves = model.actuator_trntype[k] == mujoco.mjtTrn.mjTRN_JOINT
+        if moves and model.actuator_trnid[k, 0] == number and model.actuator_ctrllimited[k]:
+            accepted.append(model.actuator_ctrlrange[k])
+    gear = abs(motors[joint].gear) if joint in motors else 1.0
+    if robot.command == "effort" and model.jnt_actfrclimited[number] and gear:
+        accepted.append(model.jnt_actfrcrange[number] / gear)
+    return min((max(0.0, min(-float(low), float(high))) for low, high in accepted), default=np.inf)
+
+
+def _check_servos(
+    found: Description, robot: RobotSettings, actuated: Sequence[str], motors: Mapping[str, Motor]
+) -> None:
+    require_known(found, "servos", robot.servos, actuated, "one of robot.actuated")
+    for joint in actuated if robot.command != "effort" else ():
+        if joint not in motors or (not motors[joint].present and joint not in robot.servos):
+            gains = "{kv: ...}" if robot.command == "velocity" else "{kp: ..., kv: ...}"
+            raise ConfigError(
+                f"{found.path}: robot.servos.{joint} is missing: {found.model.name} has no "
+                f"<{robot.command}> for this joint; give {gains}"
+            )
+        if motors[joint].present and joint in robot.servos:
+            raise ConfigError(
+                f"{found.path}: robot.servos.{joint}: {found.model.name} has a <{robot.command}> "
+                "for this joint already"
+            )
