@@ -204,6 +204,7 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
     folder, heading, *rows = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"runs/train-pendulum-greedy-\d{8}-\d{6}", folder)
     run = RunFolder.open(tmp_path / folder)
+    assert "INFO bundle 2: judged" in (run.logs / "train.log").read_text()
     summary, config = read_summary(run.summary), run.config
     assert (config.strategy, config.seed, config.action_penalty) == ("greedy", 5, 0.1)
     assert (config.search.iterations, config.model.heads, config.search.pool) == (1, 1, 8)

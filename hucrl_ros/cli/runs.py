@@ -2,7 +2,7 @@
 
 import logging
 import signal
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,9 @@ from hucrl_ros.cli.watch import page_beside
 from hucrl_ros.errors import RunError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from hucrl_ros.run.folder import RunFolder
     from hucrl_ros.run.summary import EpisodeSummary
 
@@ -213,8 +216,6 @@ def _train(run_folder: "RunFolder") -> None:
     from hucrl_ros.run.session import resume_command
 
     torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
-    logging.basicConfig(format="%(message)s")
-    logging.getLogger("hucrl_ros.models").setLevel(logging.INFO)  # Which model `auto` takes.
     header = [_row(COLUMNS)]
 
     def report(episode: "EpisodeSummary") -> None:
@@ -223,10 +224,30 @@ def _train(run_folder: "RunFolder") -> None:
         _report(episode)
 
     try:
-        learn(run_folder.config, run_folder, report)
+        with _logged(run_folder.logs / "train.log"):
+            learn(run_folder.config, run_folder, report)
     except KeyboardInterrupt:
         print(f"stopped; continue with: {resume_command(run_folder, 'train')}")
         raise
+
+
+@contextmanager
+def _logged(path: "Path") -> "Iterator[None]":
+    """Warnings, and which model `auto` takes, for the person; all there is to tell in a file."""
+    terminal = logging.StreamHandler()
+    terminal.addFilter(lambda line: line.levelno > logging.INFO or ".models" in line.name)
+    logging.basicConfig(format="%(message)s", handlers=[terminal])
+    logger, file = logging.getLogger("hucrl_ros"), logging.FileHandler(path)
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(file)
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(file)
+        file.close()
 
 
 def _report(episode: "EpisodeSummary") -> None:
