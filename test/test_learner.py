@@ -423,6 +423,26 @@ def test_where_constraints_are_paid_for_a_search_may_be_gentle_without_an_action
     assert staged.gentle == [False, False, True]
 
 
+def test_what_gently_taught_policies_promise_is_not_asked_anew_in_each_episode(
+    learner_of, staged, monkeypatch
+):
+    """A planner earns 300, its policies promise 100; another search is four times as long."""
+    learner = learner_of(action_penalty=0.0)
+    monkeypatch.setattr(type(learner.dynamics), "pays", lambda self, task: True)
+    monkeypatch.setattr(type(learner.dynamics), "reward", type(learner.dynamics).earned)
+    monkeypatch.setattr(learner, "_return_of", lambda episode: 300.0)
+    tried = {}
+    for before in (100.0, 250.0):
+        monkeypatch.setattr(learner, "_last_promise", lambda episode, told=before: [told])
+        for number in (1, 2, 3, 4, 5):
+            monkeypatch.setattr(learner, "_learned_episode", lambda episode, told=number: told)
+            staged.promises, staged.gentle[:] = [100.0, 50.0, 60.0], []
+            learned(learner, 1)
+            tried[before, number] = any(staged.gentle)
+    assert [tried[100.0, number] for number in (1, 2, 3, 4, 5)] == [True, True, False, True, False]
+    assert all(tried[250.0, number] for number in (1, 2, 3, 4, 5)), "it has fallen"
+
+
 def test_a_promise_of_what_doing_nothing_earns_is_not_believed_at_once(learner_of, staged):
     learner = learner_of()
     learner.learn_from(EPISODES[:1], silent)

@@ -198,7 +198,8 @@ class Learner:
             self._forget_model()
         returns = {k: self._return_of(each) for k, each in enumerate(episodes) if not each.cut}
         # Where the task's reward is none, returns tell nothing of what is searched.
-        known = [*returns.values(), *self._last_promise(last)] if self.dynamics.for_task else []
+        known = list(returns.values()) if self.dynamics.for_task else []
+        before = self._last_promise(last) if self.dynamics.for_task else []
         began = time.perf_counter()
         progress("fitting", 0.0)
         with moved_to(device, self._modules):
@@ -208,9 +209,11 @@ class Learner:
                 quality = fit(self.model, data, generator, lambda x: progress("fitting", x))
                 require_finite(quality)
             fitted = time.perf_counter()
-            self.dynamics.start_episode(self._learned_episode(following), generator)
+            number = self._learned_episode(following)
+            self.dynamics.start_episode(number, generator)
             found = self._search(
-                data, known, generator, lambda share: progress("searching", share)
+                *(data, number, known, before, generator),
+                lambda share: progress("searching", share),
             )
             promise = self._return_from_task(found.episode)
         searched = time.perf_counter()
@@ -302,7 +305,9 @@ class Learner:
     def _search(
         self,
         transitions: Transitions,
-        known: Sequence[float],
+        number: int,
+        returns: Sequence[float],
+        before: Sequence[float],
         generator: torch.Generator,
         progress: Callable[[float], None],
     ) -> SearchResult:
@@ -313,7 +318,9 @@ class Learner:
 
         Args:
             transitions: All that was recorded.
-            known: Returns that were earned, and the last promise; none where they don't count.
+            number: Of the learned episode that is to be played, from 1.
+            returns: Those that were earned; none where they don't count.
+            before: The last promise, likewise.
             generator: Draws everything random.
             progress: Called with the share that is done.
         """
@@ -352,7 +359,8 @@ class Learner:
         found = search(anew=not settings.warm_start)
         idle = rollout.idle(first)
         least = self._return_from_task(rollout.earned(idle))
-        known, promise = known or [least], self._return_from_task(found.episode)
+        known = [*returns, *before] or [least]
+        promise = self._return_from_task(found.episode)
         span = max(*known, promise) - min(*known, least)
         something = idle.mean_return + NOTHING * span
         # Nothing was paid for constraints in what is known.
@@ -361,7 +369,11 @@ class Learner:
             promise = self._return_from_task(found.episode)
         # Where nothing is paid a gentle search would be another of the same.
         pays = self.dynamics.pays(self.task)
-        fallen = found.score < something or (pays and promise < max(known) - FALL * span)
+        # A planner earns more than its policies do. Where they promise little once more, as gently
+        # taught ones did, those are tried again with twice as many episodes.
+        once_more = before and promise >= before[0] - COLLAPSE * span
+        due = not once_more or number & (number - 1) == 0
+        fallen = found.score < something or (pays and due and promise < max(known) - FALL * span)
         if fallen and (self.task.action_penalty > 0 or pays):
             found = better(found, gentle=True)
         return found
