@@ -480,6 +480,23 @@ def test_nothing_is_proved_where_doubt_changes_faster_than_efforts_may(rate, pro
     assert found.check(np.zeros(2), np.zeros(1)).proved == proved
 
 
+def test_what_was_sent_under_wider_limits_is_cut_at_once():
+    """Steps count from it, and no effort is above the limit, as the guard has it."""
+    spec, limits = Slide(gain=0.2).spec, np.array([0.25])
+    slide, fan_of = Slide(gain=0.2), []
+    found = filter_of(slide, wall(-1.0, 1.0, MARGIN), rate=0.1)
+    found.check(np.zeros(2), np.zeros(1))
+    found.obey(np.array([-1.0]))
+    stricter = SafetyFilter(
+        spec, (), found._room, found._fans, found._expect, found._deviate, limits, 1.0, None, 0.1
+    )
+    stricter.go_on_from(found)
+    fans = stricter._fans
+    stricter._fans = lambda *asked: fan_of.append(asked[1]) or fans(*asked)
+    stricter.check(np.zeros(2), np.array([0.25]))
+    assert fan_of[0].tolist() == [[-1.0], [-1.0]]
+
+
 def case(draw_of):
     gain = draw_of(st.floats(0.05, 2.0))
     slide = Slide(

@@ -173,7 +173,8 @@ class SafetyFilter:
 
     def _passed(self, share: Array) -> Array:
         """What the guard makes of a share `(q,)`, by how fast an action may change."""
-        return np.clip(share, self._sent - self._rate, self._sent + self._rate)
+        near = np.clip(share, self._sent - self._rate, self._sent + self._rate)
+        return np.clip(near, -1.0, 1.0)  # What was sent may have been so under wider limits.
 
     def _held(self, backup: Backup, state: Array) -> Array:
         """What a backup does in a state `(q,)`."""
