@@ -76,10 +76,13 @@ class Disturbed:
     def silence(self):
         self._send(self.loop.stale())
 
-    def interrupt(self, effort):
-        """A watchdog sends something before the next tick's command."""
+    def interrupt(self, effort, meanwhile=False):
+        """A watchdog sends something before the next tick's command.
+
+        `meanwhile`: while that is chosen.
+        """
         command = np.full(self.loop.spec.action_dim, effort)
-        told = [command]
+        told = [command, None] if meanwhile else [command]
         self.loop.others = lambda: told.pop() if told else None
 
     def tighten(self, **limits):

@@ -61,7 +61,7 @@ def test_filter_and_braking_rule_go_by_the_limits_in_force(tmp_path, kind):
     assert (agent._filter or agent._braking) is not rule
     if kind == "learned":
         assert agent._filter._home == rule._home
-        assert agent._filter._sent == pytest.approx(10.0 * rule._sent)
+        assert agent._filter._sent == pytest.approx(rule._sent)
     assert -0.1 * limit <= agent.act(fast).action < 0.0
 
 

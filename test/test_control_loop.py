@@ -377,7 +377,8 @@ def test_the_rate_limit_goes_on_from_what_the_robot_was_sent_last(clock):
 
     loop.player.act = hangs
     answer, record = tick(loop, clock, 3, position=2.0)
-    assert record.action == (0.25,) and answer.decided == {"heard_0": -0.25}
+    assert record.action == (0.25,)
+    assert answer.decided == {"heard_0": -0.25, "meanwhile": 1.0}
     loop.player.act = plan
     told.append(np.array([math.nan]))
     answer, record = tick(loop, clock, 4, position=2.0)

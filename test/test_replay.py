@@ -154,6 +154,7 @@ def disturbed(tmp_path, task="pendulum", driver="measured", steps=90, **changes)
         3: [course.silence, course.silence],
         20: [lambda: course.interrupt(0.9)],
         22: [lambda: course.interrupt(-0.9), course.silence],
+        26: [lambda: course.interrupt(0.4, meanwhile=True)],
         30: [lambda: course.tighten(effort_rate=0.3), course.silence],
         60: [lambda: course.swap(later)],
     }
@@ -168,7 +169,8 @@ def test_what_time_did_is_found_again(tmp_path, driver, algorithm):
     assert any("late" in tick.decided for tick in ticks), "no plan came too late"
     assert sum(tick.decided.get("granted") == LATE for tick in ticks) > 1
     assert sum(tick.decided.get("silences", 0.0) for tick in ticks) == 4
-    assert [t.record.step for t in ticks if "heard_0" in t.decided] == [20, 22]
+    assert [t.record.step for t in ticks if "heard_0" in t.decided] == [20, 22, 26]
+    assert [t.record.step for t in ticks if "meanwhile" in t.decided] == [26]
     assert {t.record.step for t in ticks if "in_force_0" not in t.decided} == {45}
     assert any(numbered(tick.decided, "bias_") for tick in ticks), "nothing was predicted wrongly"
     assert {Source.PREVIOUS, Source.SAFE} <= {tick.record.source for tick in ticks}

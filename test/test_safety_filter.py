@@ -451,7 +451,7 @@ def test_who_may_not_brake_at_once_begins_to_sooner(rate):
     """What doesn't know how fast an effort may change proves what the guard doesn't let happen."""
     slide, reached = Slide(gain=0.2), {}
     for known in (np.inf, rate):
-        found = filter_of(slide, wall(-1.0, 1.0, MARGIN), horizon=60, rate=known)
+        found = filter_of(slide, wall(-1.0, 1.0, MARGIN), horizon=90, rate=known)
         places, overruled = drive(slide, found, [1.0] * 300, [0.0] * 300, rate=rate)
         reached[known] = places.max()
         assert overruled > 0
@@ -470,6 +470,37 @@ def test_steps_count_from_what_was_sent_whoever_sent_it():
         other.go_on_from(found)
         for each in (found, other):
             assert each.check(state, np.zeros(1)).proved == proved
+
+
+@pytest.mark.parametrize("gain", [0.01, 0.02, 0.05])
+def test_a_fan_that_is_shorter_than_the_way_to_rest_reckons_all_of_it(gain):
+    """After eight periods a weak motor still has speed for many more."""
+    slide = Slide(gain=gain)
+    found = filter_of(slide, wall(-1.0, 1.0, MARGIN), horizon=8)
+    places, overruled = drive(slide, found, [1.0] * 400, [0.0] * 400)
+    assert 0.8 < places.max() <= 1.0
+    assert overruled > 0
+
+
+@pytest.mark.parametrize(("rate", "horizon"), [(0.1, 25), (0.1, 12), (0.05, 12)])
+@pytest.mark.parametrize("promised", [0.0, 1.0])
+def test_nothing_is_proved_where_a_fan_ends_before_efforts_have_turned(rate, horizon, promised):
+    """Full effort that takes longer to become full braking looks safe in a short fan."""
+    slide = Slide(gain=0.02)
+    room = wall(-1.0, 1.0, MARGIN)
+    found = filter_of(slide, room, horizon=horizon, rate=rate, promised=promised)
+    places, _ = drive(slide, found, [1.0] * 400, [0.0] * 400, rate=rate)
+    assert places.max() <= 1.0
+    assert found._sure == (horizon == 25)
+
+
+def test_what_a_fan_refutes_does_not_pass_where_nothing_can_be_proved():
+    """Two doubts at once: by the mean and by physics this action would end well."""
+    slide = Slide(gain=1.0, doubt=0.2, slope=0.2)
+    found = filter_of(slide, wall(-3.0, 3.0, MARGIN), rate=0.28, promised=1.0)
+    places, _ = drive(slide, found, [1.0] * 300, [1.0] * 300, rate=0.28)
+    assert places.max() <= 3.0 - MARGIN + 2e-3
+    assert not found._sure
 
 
 @pytest.mark.parametrize(("rate", "proved"), [(0.06, False), (0.2, True), (np.inf, True)])
@@ -515,14 +546,15 @@ def violations(slide, high, rng, ticks, sticky, swift=np.inf):
 
     `swift`: rate of the efforts, as a multiple of what doubt asks of them.
     """
-    rate = max(0.02, swift * 1.5 * slide.doubt / slide.gain) if np.isfinite(swift) else np.inf
+    rate = max(0.04, swift * 1.5 * slide.doubt / slide.gain) if np.isfinite(swift) else np.inf
+    horizon = 30 + int(np.ceil(2.0 / rate))
     low = -rng.uniform(0.2, 2.0)
     margin = 0.05 * min(high, -low)
     held = np.repeat(rng.uniform(-1.0, 1.0, ticks), rng.integers(1, 20) if sticky else 1)[:ticks]
     eta = np.sign(rng.standard_normal(ticks)) if sticky else rng.uniform(-1.0, 1.0, ticks)
     if sticky:
         held = np.sign(held)
-    found = filter_of(slide, wall(low, high, margin), rate=rate)
+    found = filter_of(slide, wall(low, high, margin), horizon=horizon, rate=rate)
     # Fast robots reach a wall within a period from anywhere: they begin at rest in the middle.
     start, before = (0.5 * (low + high), 0.0), -slide.slope / slide.gain
     found.obey(np.array([before]))

@@ -237,6 +237,7 @@ def _logged(path: "Path") -> "Iterator[None]":
     terminal = logging.StreamHandler()
     terminal.addFilter(lambda line: line.levelno > logging.INFO or ".models" in line.name)
     logging.basicConfig(format="%(message)s", handlers=[terminal])
+    path.parent.mkdir(exist_ok=True)
     logger, file = logging.getLogger("hucrl_ros"), logging.FileHandler(path)
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.addHandler(file)

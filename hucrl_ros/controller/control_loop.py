@@ -186,7 +186,8 @@ class ControlLoop:
             idle = self.spec.to_command(self._idle, state)
             coming = self.compensation.coming(received, idle)
             tick = self._choose(state, received, coming, periods)
-            self._look_up()
+            if self._look_up():  # What was proved was to follow another command.
+                tick = tick._replace(proved=False, decided={**tick.decided, "meanwhile": 1.0})
             # Zeros are no safe command for every robot, and the guard would let them in slowly.
             none = tick.source is Source.SAFE and not tick.filtered
             wanted = np.full_like(tick.action, math.nan) if none else tick.action
@@ -233,12 +234,6 @@ class ControlLoop:
             self._note_sent(command, self._clock())
         return command
 
-    def hear(self, command: Array) -> None:
-        """Go on from what somebody else has sent, `(q,)`, if it makes sense."""
-        if self.guard.hear(command):
-            self._before = command
-            self.player.sent(self.guard.action)
-
     def finish(self) -> Array | None:
         """The command `(q,)` that the robot stays under from now on; None: it is already."""
         return self.guard.last_command(self._state)
@@ -275,21 +270,26 @@ class ControlLoop:
         command = self.spec.to_command(tick.action, aged)
         return tick._replace(action=self.spec.to_action(command, state))
 
-    def _look_up(self) -> None:
+    def _look_up(self) -> bool:
         """Go on from what others have sent; whoever didn't look for long was held up.
+
+        Returns:
+            Whether somebody has sent something.
 
         Raises:
             OutageError: for too long.
         """
         command = self.others()
-        if command is not None:
-            self.hear(command)
+        heard = command is not None and self.guard.hear(command)
+        if heard:
+            self._before = command
+            self.player.sent(self.guard.action)
         now = self._clock()
         held_up, self._looked = now - self._looked, now
         # Before the first joint state the robot is under no effort, and after the last tick
         # nothing is to be sent.
         if self._heard is None or self._step >= self.steps or now - self._heard <= self._outage_s:
-            return
+            return heard
         self._state = None  # the robot has moved on since
         what = (
             f"the controller was held up for {1e3 * held_up:.0f} ms"

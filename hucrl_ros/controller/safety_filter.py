@@ -126,7 +126,7 @@ class SafetyFilter:
     def start_episode(self) -> None:
         """Forget where the robot began and how it would stop; it is under no action."""
         self._home: Array | None = None
-        self._sent = np.zeros_like(self._limits)
+        self._sent = np.zeros_like(self._limits)  # as it was, which may be above limits of now
         self._kept = Kept(ROUNDING)
         self._backup: Backup | None = None
         self._periods_left = 0  # of those that it was imagined for
@@ -136,10 +136,10 @@ class SafetyFilter:
 
     def go_on_from(self, other: "SafetyFilter") -> None:
         """Take over in the middle of an episode: where it began, and how the robot would stop."""
-        self._home, self._sent = other._home, other._sent * other._limits / self._limits
+        self._home, self._sent = other._home, other._sent
         if np.array_equal(self._limits, other._limits):  # Of which a backup's efforts are shares.
             self._backup, self._periods_left = other._backup, other._periods_left
-            self._sure = other._sure
+            self._sure = other._sure and self._rate >= other._rate
         if self._rule is not None and other._rule is not None:
             self._rule.go_on_from(other._rule)
 
@@ -150,7 +150,7 @@ class SafetyFilter:
 
     def obey(self, action: Array) -> None:
         """`(q,)` has been sent, whatever was let through."""
-        self._sent = self._share_of(action)
+        self._sent = action.copy()
         if self._rule is not None:
             self._rule.obey(action)
 
@@ -163,7 +163,7 @@ class SafetyFilter:
             self._home = state[self.joints.positions].copy()
         promised = self._rule.check(state, action) if self._rule is not None else None
         found = self._find(state, action, wary, promised)
-        self._sent = self._passed(self._share_of(found.action))
+        self._sent = self._passed(self._share_of(found.action)) * self._limits
         if self._rule is not None:
             self._rule.obey(found.action)
         return found
@@ -173,8 +173,8 @@ class SafetyFilter:
 
     def _passed(self, share: Array) -> Array:
         """What the guard makes of a share `(q,)`, by how fast an action may change."""
-        near = np.clip(share, self._sent - self._rate, self._sent + self._rate)
-        return np.clip(near, -1.0, 1.0)  # What was sent may have been so under wider limits.
+        sent = self._sent / self._limits
+        return np.clip(np.clip(share, sent - self._rate, sent + self._rate), -1.0, 1.0)
 
     def _held(self, backup: Backup, state: Array) -> Array:
         """What a backup does in a state `(q,)`."""
@@ -190,11 +190,11 @@ class SafetyFilter:
         beta = self.beta * (WARY if wary else 1.0)
         asked = Asked(state, share, *self._doubts(state, share))
         known = backups(self.spec, self.joints, state, self._home, self._expect)
-        proved, best, constraint = self._prove(asked, known, beta)
-        if proved is share:
-            return Filtered(action, False, -1, True)
-        if proved is not None:
-            return Filtered(proved * self._limits, True, constraint, True)
+        passed, best, constraint = self._prove(asked, known, beta)
+        if passed is share:
+            return Filtered(action, False, -1, self._sure)
+        if passed is not None:
+            return Filtered(passed * self._limits, True, constraint, self._sure)
         # Where there are no data, all is held possible. What physics promises and the mean expects
         # is let through there: of a robot that stands still nobody learns.
         if promised is not None and not wary and (not promised.overruled or promised.one_brakes):
@@ -221,7 +221,8 @@ class SafetyFilter:
     ) -> tuple[Array | None, Array, int]:
         """The action or what is nearest to it that is proved, in shares of the limits.
 
-        Nothing is where doubt changes faster than actions may, see `ANSWER`.
+        Where doubt changes faster than actions may (see `ANSWER`), it is believed, not proved.
+        Nothing is where actions take longer from one limit to the other than a fan looks ahead.
 
         Returns:
             It, which is `asked.share` itself where that is proved, None where nothing is; that
@@ -232,17 +233,19 @@ class SafetyFilter:
         ending_well: list[tuple[Backup, Array]] = []
         doubt = beta * asked.doubt[self.joints.velocities]
         keeps_up = bool((np.abs(known[-1].damping) @ doubt <= ANSWER * self._rate).all())
+        swing = math.ceil(2.0 / self._rate)
         # Two at once take no longer than one. Mostly the action is let through; where the backup
         # by itself doesn't end well, no mixture is asked for.
         for backup in (known[0], *known[:0:-1]):
             held = self._held(backup, asked.state)
             first = np.stack([share, held])
             left, whose = self._follow(asked, first, backup, beta)
-            if left[0] >= 0.0 and keeps_up:
-                self._remember(backup)
+            sees_end = self._ahead >= swing + SHORTEST
+            if left[0] >= 0.0 and sees_end:
+                self._remember(backup, keeps_up)
                 return share, share, -1
             constraint = int(whose[0]) if constraint < 0 else constraint
-            if left[1] >= -SAME and keeps_up:
+            if left[1] >= -SAME and sees_end:
                 ending_well.append((backup, held))
             # Of equals, and where nothing is finite, the later: the last one brakes at once.
             best = max((float(left[1]), held), best, key=lambda pair: pair[0])
@@ -251,7 +254,7 @@ class SafetyFilter:
         backup, held = ending_well[-1]  # rather the one that brakes at once
         first = np.stack([b * share + (1.0 - b) * held for b in BLENDS])
         passes = self._follow(asked, first, backup, beta)[0] >= 0.0
-        self._remember(backup)
+        self._remember(backup, keeps_up)
         return first[np.argmax(passes)] if passes.any() else held, best[1], constraint
 
     def _follow(
@@ -328,7 +331,8 @@ class SafetyFilter:
         last, before = room[:, :, -1], room[:, :, -2]
         ends = fan.states[:, :, -1].astype(np.float64)
         speeds = ends[..., self.joints.velocities]
-        periods = np.minimum(backup.periods_to_rest(speeds), horizon)
+        periods = backup.periods_to_rest(speeds)
+        periods = np.where(np.isfinite(periods), periods, horizon)
         wanted = np.clip(self.joints.shares(backup, ends), -1.0, 1.0)
         behind = np.abs(wanted - fan.actions[:, :, -1]).max(axis=-1) > self._rate
         # Where actions are still on their way to what the backup wants, and of what doesn't come
@@ -357,7 +361,11 @@ def make_safety_filter(
     spec = manifest.spec
     # A backup may do no more than the guard lets pass.
     limits = np.array(limits_under(spec, safety))
-    periods = min(max(math.ceil(safety.backup_time / spec.period), SHORTEST), LONGEST)
+    rate = safety.effort_rate or math.inf
+    # From one limit to the other an action takes so many periods, before a backup can begin.
+    swing = math.ceil(2.0 / rate)
+    asked = max(math.ceil(safety.backup_time / spec.period), SHORTEST)
+    periods = min(asked + swing, LONGEST)
 
     def room(states: Array, actions: Array) -> NDArray[np.floating]:
         inputs = {"state": states.astype(np.float32), "action": actions.astype(np.float32)}
@@ -375,7 +383,6 @@ def make_safety_filter(
         _, epistemic, aleatoric = predict(states, shares)
         return epistemic + aleatoric
 
-    rate = safety.effort_rate or math.inf
     fans = make_fans(bundle, periods, Joints(spec, manifest.angles), limits, compiled, rate)
     rule = braking_rule(bundle, safety)
     beta = safety.filter_beta

@@ -73,6 +73,7 @@ DECIDED = {
     "silences": "safe commands since the last tick, as no joint state came",
     "heard_": "entry of the command before this tick's, where somebody else has sent one since "
     "the last tick",
+    "meanwhile": "1: while this tick's action was chosen",
     "granted": "iterations allowed, where the plan doesn't tell; -1: planning went on beyond this "
     "tick; -2: it never began",
     "late": "iterations allowed to the plan that an earlier tick began and this one took over",

@@ -209,6 +209,7 @@ class _Replayed:
             # The robot went on under what was sent.
             loop.guard.reset(before)
             command = loop.guard.check(np.array(record.action), loop.state).command
+            loop.player.sent(loop.guard.action)
             if command is not None:
                 self._commands.all[sent:] = [command]
         return row
@@ -223,8 +224,10 @@ class _Replayed:
         self._planning.begin(loop.player, iterations, told, later)
         for _ in range(int(told.get("silences", 0))):
             loop.stale()
+        looks: list[NDArray[np.float64] | None] = [None] * int(told.get("meanwhile", 0))
         if heard := numbered(told, "heard_"):
-            loop.hear(np.array(list(heard.values())))
+            looks.append(np.array(list(heard.values())))
+        loop.others = lambda: looks.pop(0) if looks else None
         loop.player.surprise.recall(self._surprise)
         bias, added = np.zeros(loop.spec.predicted_dim), numbered(told, "bias_")
         if added and max(added) >= len(bias):
