@@ -59,7 +59,7 @@ def test_a_known_task_says_what_it_is_and_needs_no_simulation_to_say_it(name, mo
     def fail(*_):
         raise AssertionError("random efforts were simulated")
 
-    monkeypatch.setattr("hucrl_ros.robots.resolve.measure", fail)
+    monkeypatch.setattr("hucrl_ros.robots.scales.measure", fail)
     described = describe(name)
     assert described.task.about
     assert described.robot.about
