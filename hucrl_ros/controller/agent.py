@@ -202,7 +202,7 @@ class Agent:
             self._go_on(before, braking)
 
     def sent(self, action: Array, coming: Sequence[InForce] = ()) -> None:
-        """The guard has sent another action `(q,)` than `act` chose, after those `coming`."""
+        """`(q,)` has been sent, whatever `act` chose, after those `coming`."""
         if self._filter is not None:
             self._filter.obey(action)
         if self._braking is not None:

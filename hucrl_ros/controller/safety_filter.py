@@ -233,14 +233,13 @@ class SafetyFilter:
         ending_well: list[tuple[Backup, Array]] = []
         doubt = beta * asked.doubt[self.joints.velocities]
         keeps_up = bool((np.abs(known[-1].damping) @ doubt <= ANSWER * self._rate).all())
-        swing = math.ceil(2.0 / self._rate)
         # Two at once take no longer than one. Mostly the action is let through; where the backup
         # by itself doesn't end well, no mixture is asked for.
         for backup in (known[0], *known[:0:-1]):
             held = self._held(backup, asked.state)
             first = np.stack([share, held])
             left, whose = self._follow(asked, first, backup, beta)
-            sees_end = self._ahead >= swing + SHORTEST
+            sees_end = self._ahead >= 2.0 / self._rate + SHORTEST
             if left[0] >= 0.0 and sees_end:
                 self._remember(backup, keeps_up)
                 return share, share, -1
@@ -362,10 +361,9 @@ def make_safety_filter(
     # A backup may do no more than the guard lets pass.
     limits = np.array(limits_under(spec, safety))
     rate = safety.effort_rate or math.inf
-    # From one limit to the other an action takes so many periods, before a backup can begin.
-    swing = math.ceil(2.0 / rate)
-    asked = max(math.ceil(safety.backup_time / spec.period), SHORTEST)
-    periods = min(asked + swing, LONGEST)
+    # An action takes 2/rate periods from one limit to the other, before a backup can begin.
+    asked = max(safety.backup_time / spec.period, SHORTEST) + 2.0 / rate
+    periods = math.ceil(min(asked, LONGEST))
 
     def room(states: Array, actions: Array) -> NDArray[np.floating]:
         inputs = {"state": states.astype(np.float32), "action": actions.astype(np.float32)}

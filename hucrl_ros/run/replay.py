@@ -224,7 +224,7 @@ class _Replayed:
         self._planning.begin(loop.player, iterations, told, later)
         for _ in range(int(told.get("silences", 0))):
             loop.stale()
-        looks: list[NDArray[np.float64] | None] = [None] * int(told.get("meanwhile", 0))
+        looks: list[NDArray[np.float64] | None] = [None] if told.get("meanwhile") else []
         if heard := numbered(told, "heard_"):
             looks.append(np.array(list(heard.values())))
         loop.others = lambda: looks.pop(0) if looks else None
