@@ -379,19 +379,21 @@ class Pair(NamedTuple):
     """Two masses side by side, and what the filter asks about them."""
 
     doubts: tuple[float, float] = (1.0, 1.0)
+    gain: float = 0.5
+    horizon: int = 20
 
     @property
     def spec(self):
         return RobotSpec("pair", ("left", "right"), ("left", "right"), (1.0, 1.0), 0.05)
 
+    def expect(self, states, shares):
+        moved = self.gain * shares
+        places = states[:, :2] + self.spec.period * (states[:, 2:] + 0.5 * moved)
+        return np.concatenate([places, states[:, 2:] + moved], axis=1)
+
     def filter(self, seen, room, promised=0.0):
         """`seen`: takes the patterns of η that are asked for."""
-        spec, slide = self.spec, Slide(gain=0.5)
-
-        def expect(states, shares):
-            moved = slide.gain * shares
-            places = states[:, :2] + spec.period * (states[:, 2:] + 0.5 * moved)
-            return np.concatenate([places, states[:, 2:] + moved], axis=1)
+        spec, expect = self.spec, self.expect
 
         def deviate(states, shares):
             return np.tile(self.doubts, (len(states), 2))
@@ -403,7 +405,7 @@ class Pair(NamedTuple):
             shares = np.repeat(first[:, None], len(patterns), axis=1)
             now = np.broadcast_to(state, (*shares.shape[:2], 4))
             states, actions = [now], []
-            for _ in range(20):
+            for _ in range(self.horizon):
                 shares = np.clip(shares, -1.0, 1.0)
                 actions.append(shares)
                 flat = expect(now.reshape(-1, 4), shares.reshape(-1, 2))
@@ -480,6 +482,30 @@ def test_a_fan_that_is_shorter_than_the_way_to_rest_reckons_all_of_it(gain):
     places, overruled = drive(slide, found, [1.0] * 400, [0.0] * 400)
     assert 0.8 < places.max() <= 1.0
     assert overruled > 0
+
+
+def test_a_wall_behind_the_middle_is_seen_before_the_middle():
+    """Between two walls room grows until there; the motor takes longer to stop than a fan sees."""
+    slide = Slide(gain=0.02, slope=0.01)
+    found = filter_of(slide, wall(-1.0, 1.0, MARGIN), horizon=8)
+    places, overruled = drive(slide, found, [1.0] * 120, [0.0] * 120, start=(-0.9, 0.0))
+    assert 0.8 < places.max() <= 1.0 - MARGIN + 0.6 * MARGIN
+    assert overruled > 0
+
+
+def test_the_nearest_side_of_a_box_hides_no_other_one():
+    """Along the lower side room stays the same until the right one is nearer."""
+    pair, state = Pair((0.0, 0.0), gain=0.05, horizon=12), np.array([-0.9, -0.93, 0.0, 0.0])
+
+    def room(states, actions):
+        return (1.0 - abs(states[:, :2]).max(axis=1, keepdims=True)) / MARGIN
+
+    found, farthest = pair.filter([], room), -1.0
+    for _ in range(100):
+        let = found.check(state, np.array([1.0, 0.0]))
+        state = pair.expect(state[None], let.action[None])[0]
+        farthest = max(farthest, state[0])
+    assert 0.8 < farthest <= 1.0 - MARGIN + 0.6 * MARGIN
 
 
 @pytest.mark.parametrize(("rate", "horizon"), [(0.1, 25), (0.1, 12), (0.05, 12)])

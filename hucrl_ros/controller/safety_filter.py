@@ -42,6 +42,8 @@ ANSWER = 0.4
 needs more comes late each time and swings, further than any fan shows, whose η don't change."""
 POSES = 32
 """In which it is tried what a constraint depends on."""
+TO_REST = (0.5, 1.0)
+"""Shares of the way from a fan's end to rest, after which it is looked how much room is left."""
 WARY = 2.0
 """Factor on β while the robot does what its model didn't claim."""
 
@@ -336,12 +338,38 @@ class SafetyFilter:
         behind = np.abs(wanted - fan.actions[:, :, -1]).max(axis=-1) > self._rate
         # Where actions are still on their way to what the backup wants, and of what doesn't come
         # to rest by actions, in the same time again it must be in.
-        periods = np.where(self._stopped & ~behind[..., None], periods[..., None], horizon)
+        periods = np.where(behind, horizon, periods)
         with np.errstate(invalid="ignore"):
-            rest = last + np.minimum(last - before, 0.0) * periods - np.minimum(here, 0.0)
+            rest = last + np.minimum(last - before, 0.0) * np.where(
+                self._stopped, periods[..., None], horizon
+            )
+            rest = np.minimum(rest, self._room_to_rest(fan, periods)) - np.minimum(here, 0.0)
         rest = np.where(np.isfinite(rest), rest, -np.inf) + ROUNDING
         worst = np.minimum(beyond.min(axis=(1, 2)), rest.min(axis=1))
         return worst.min(axis=1), worst.argmin(axis=1)
+
+    def _room_to_rest(self, fan: Fan, periods: Array) -> NDArray[np.floating]:
+        """Least room `(C, L, K)` if all goes on for `periods` `(C, L)` as in a fan's last one.
+
+        What has most room in the middle, as between two walls or in a box, doesn't fall before
+        the middle is passed, so how fast it falls tells nothing of the wall that comes.
+        """
+        count, lanes, horizon, actions = fan.actions.shape
+        joints, ends = len(self.spec.joint_names), fan.states[:, :, -1].astype(np.float64)
+        way = ends - fan.states[:, :, -2]
+        way[..., joints : 2 * joints] = 0.0  # Who brakes gets no faster.
+        efforts = (fan.actions[:, :, -1] * self._limits).reshape(-1, actions)
+        least: NDArray[np.floating] = np.full((count, lanes, len(self._stopped)), np.inf)
+        for whose, lasting in (
+            (self._stopped, periods),
+            (~self._stopped, np.full_like(periods, horizon)),
+        ):
+            for share in TO_REST if whose.any() else ():
+                there = ends + share * lasting[..., None] * way
+                room = self._room(there.reshape(count * lanes, -1), efforts)
+                room = room.reshape(count, lanes, -1)
+                least = np.where(whose, np.minimum(least, room), least)
+        return least
 
 
 def make_safety_filter(
