@@ -508,6 +508,31 @@ def test_the_nearest_side_of_a_box_hides_no_other_one():
     assert 0.8 < farthest <= 1.0 - MARGIN + 0.6 * MARGIN
 
 
+@pytest.mark.parametrize(("gain", "doubt"), [(1.0, 0.0), (2.0, 0.0), (0.2, 0.05)])
+def test_power_is_kept_where_an_action_begins_and_against_doubt(gain, doubt):
+    """Who brakes is fastest at the begin of a period; without an action nothing takes power."""
+    slide, largest = Slide(gain=gain, doubt=doubt), 1.0
+    found, state = filter_of(slide, power(largest), horizon=12), np.zeros(2)
+    powers = []
+    for tick in range(60):
+        wanted = 0.6 if state[1] < 1.8 and tick < 40 else -1.0
+        let = found.check(state, np.array([wanted]))
+        powers.append(abs(let.action[0] * state[1]))
+        state = slide.step(state, let.action, 1.0)
+        powers.append(abs(let.action[0] * state[1]))
+        assert let.proved
+    assert 0.4 < max(powers) <= largest
+
+
+def power(largest):
+    """Room that a motor's largest power leaves."""
+
+    def room(states, actions):
+        return (largest - abs(actions * states[:, 1:])) / (0.05 * largest)
+
+    return room
+
+
 @pytest.mark.parametrize(("rate", "horizon"), [(0.1, 25), (0.1, 12), (0.05, 12)])
 @pytest.mark.parametrize("promised", [0.0, 1.0])
 def test_nothing_is_proved_where_a_fan_ends_before_efforts_have_turned(rate, horizon, promised):

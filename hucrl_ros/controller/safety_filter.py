@@ -122,6 +122,7 @@ class SafetyFilter:
         self._room, self._fans, self._expect, self._deviate = room, fans, expect, deviate
         self._limits, self._rule, self._rate = limits, rule, rate
         self._stopped = self._stopped_by_actions()
+        self._acted = self._asked_of_actions()
         self._ahead = 0  # periods that the last fan looked ahead
         self.start_episode()
 
@@ -286,10 +287,13 @@ class SafetyFilter:
         """
         moving, joints = self.spec.predicted_dim, len(self.spec.joint_names)
         states = np.concatenate([state[None], state + STEP * np.eye(moving, len(state))])
-        room = self._room(states, np.zeros((len(states), self.spec.action_dim)))
-        change = room[1:] - room[0]
+        actions = np.zeros((len(states), self.spec.action_dim))
+        room = asked = self._room(states, actions)
+        if self._acted.any():  # Under no action none of them falls, whatever the speed.
+            asked = np.where(self._acted, self._room(states, actions + self._limits), room)
+        change = asked[1:] - asked[0]
         slopes = np.where(abs(change) > FLAT, change, 0.0).T
-        slopes = slopes[np.argsort(room[0])[:PUSHED]]
+        slopes = slopes[np.argsort(asked[0])[:PUSHED]]
         places, speeds = slopes[:, :joints], slopes[:, joints : 2 * joints]
         speeds[speeds == 0.0] = places[speeds == 0.0]
         doubt = self._deviate(state[None], share[None])[0]
@@ -318,15 +322,28 @@ class SafetyFilter:
         change = np.abs(self._room(moved, actions) - before)
         return np.asarray((change <= FLAT).all(axis=0))
 
+    def _asked_of_actions(self) -> NDArray[np.bool_]:
+        """Whether each constraint is one of actions, too, as a motor's power is `(K,)`."""
+        spec, draws = self.spec, np.random.default_rng(0)
+        states = draws.uniform(-1.0, 1.0, (POSES, spec.state_dim))
+        resting, full = np.zeros((POSES, spec.action_dim)), np.tile(self._limits, (POSES, 1))
+        change = np.abs(self._room(states, full) - self._room(states, resting))
+        return np.asarray((change > FLAT).any(axis=0))
+
     def _left(
         self, fan: Fan, backup: Backup, here: NDArray[np.floating]
     ) -> tuple[Array, NDArray[np.intp]]:
         """Least room beyond what is demanded `(C,)` [margins], and whose it is `(C,)`."""
         count, lanes, horizon, actions = fan.actions.shape
-        # The first state is the present one: nothing changes it.
+        # The first state is the present one: nothing changes it, but what is asked of actions.
         states = fan.states[:, :, 1:].reshape(count * lanes * horizon, -1).astype(np.float64)
         efforts = (fan.actions * self._limits).reshape(-1, actions)
-        found = self._room(states, efforts).reshape(count, lanes, horizon, -1)
+        found: NDArray[np.floating] = self._room(states, efforts)
+        found = found.reshape(count, lanes, horizon, -1)
+        if self._acted.any():  # An action acts in the state, too, in which it begins.
+            begun = fan.states[:, :, :-1].reshape(count * lanes * horizon, -1).astype(np.float64)
+            at_first = self._room(begun, efforts).reshape(count, lanes, horizon, -1)
+            found = np.where(self._acted, np.minimum(found, at_first), found)
         room = np.where(np.isfinite(found), found, -np.inf)
         beyond = room - np.minimum(INSIDE, here) + ROUNDING
         last, before = room[:, :, -1], room[:, :, -2]
