@@ -175,6 +175,31 @@ def test_what_no_action_stops_has_to_be_inside_in_the_same_time_again(joint, all
     assert let.proved == allowed
 
 
+@pytest.mark.parametrize("seen", ["observed", "context"])
+def test_an_object_that_was_pushed_rolls_on_when_the_arm_has_stopped(seen):
+    """No action stops it, as little as a pole; what stays for an episode is stopped already."""
+    spec = RobotSpec("arm", ("arm",), ("arm",), (1.0,), 0.05, **{seen: ("ball",)})
+    horizon, rolls = 12, seen == "observed"
+
+    def expect(states, shares):
+        return states[:, : spec.predicted_dim] + [0.0, 0.5, *[0.0] * rolls] * shares
+
+    def fans(state, first, backup, patterns, beta):
+        ahead = state + np.arange(horizon + 1)[:, None] * [0.0, 0.0, 0.05 * rolls]
+        shape = (len(first), len(patterns))
+        return Fan(np.broadcast_to(ahead, (*shape, *ahead.shape)), np.zeros((*shape, horizon, 1)))
+
+    def room(states, actions):
+        return (1.0 - states[:, 2:3]) / 0.02
+
+    def deviate(states, shares):
+        return np.zeros((len(states), spec.predicted_dim))
+
+    found = SafetyFilter(spec, (), room, fans, expect, deviate, np.ones(1), 1.0)
+    proved = [found.check(np.array([0.0, 0.0, x]), np.zeros(1)).proved for x in (-0.5, 0.3)]
+    assert proved == [True, not rolls]
+
+
 def test_what_is_not_finite_is_not_let_through():
     slide = Slide()
 

@@ -305,11 +305,10 @@ class SafetyFilter:
         return self._kept.of(room[0]), patterns, doubt
 
     def _stopped_by_actions(self) -> NDArray[np.bool_]:
-        """Whether each constraint is one of actuated joints alone `(K,)`."""
+        """Whether each constraint is one of actuated joints alone `(K,)`, and of what stays."""
         spec, draws = self.spec, np.random.default_rng(0)
-        joints = len(spec.joint_names)
         free = np.setdiff1d(
-            np.arange(2 * joints), [*self.joints.positions, *self.joints.velocities]
+            np.arange(spec.predicted_dim), [*self.joints.positions, *self.joints.velocities]
         )
         states = draws.uniform(-1.0, 1.0, (POSES, spec.state_dim))
         if not len(free):  # A graph needs at least one state.
