@@ -47,9 +47,10 @@ class SlideFans:
         self.slide, self.horizon, self.rate = slide, horizon, rate
         self.joints = Joints(slide.spec, ())
 
-    def __call__(self, state, first, backup, patterns, beta):
+    def __call__(self, state, first, backup, patterns, beta, away=0.0):
         shares = np.repeat(first[:, None], len(patterns), axis=1)
-        now = np.broadcast_to(state, (*shares.shape[:2], len(state)))
+        now = np.broadcast_to(state + away, (*shares.shape[:2], len(state)))
+        unseen = self.joints.shares(backup, state) - self.joints.shares(backup, state + away)
         states, actions = [now], []
         for _ in range(self.horizon):
             shares = np.clip(shares, -1.0, 1.0)
@@ -58,7 +59,7 @@ class SlideFans:
             actions.append(shares)
             now = self.slide.step(now, shares, beta * patterns[:, 1])
             states.append(now)
-            shares = self.joints.shares(backup, now)
+            shares = self.joints.shares(backup, now) + unseen
         return Fan(np.stack(states, axis=2), np.stack(actions, axis=2))
 
 

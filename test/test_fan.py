@@ -209,6 +209,25 @@ def test_actions_change_no_faster_than_their_rate(bundle, compiled):
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])
+def test_eta_begins_where_it_has_led_and_the_backup_does_not_see_it(bundle, compiled):
+    """As from there, by a backup that takes the robot for being where it was predicted."""
+    fans = make_fans(bundle, HORIZON, joints_of(bundle), limits_of(bundle), compiled)
+    away, joints, gentle = np.array([[0.02, -0.3]]), joints_of(bundle), 0.1
+    backup = BACKUP._replace(stiffness=np.zeros((1, 1)))  # what a sine hides isn't linear
+    fan = fans(STATE, gentle * FIRST, backup, PATTERNS[:1], BETA, away)
+    np.testing.assert_allclose(fan.states[:, -1, 0], np.tile(STATE + away, (2, 1)), 1e-6)
+    missed = joints.shares(backup, STATE) - joints.shares(backup, STATE + away[0])
+    blind = backup._replace(bias=backup.bias + missed)
+    expected = fans(STATE + away[0], gentle * FIRST, blind, PATTERNS[:1], BETA)
+    assert abs(missed) > 0.04
+    np.testing.assert_allclose(fan.states[:, -1], expected.states[:, -1], 1e-4, 1e-4)
+    np.testing.assert_allclose(fan.actions[:, -1], expected.actions[:, -1], 1e-4, 1e-4)
+    nowhere = fans(STATE, FIRST, BACKUP, PATTERNS, BETA, np.zeros((3, 2)))
+    usual = fans(STATE, FIRST, BACKUP, PATTERNS, BETA)
+    np.testing.assert_array_equal(nowhere.states, usual.states)
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])
 def test_smaller_limits_are_what_a_share_is_of(bundle, compiled):
     """Half of the limits with all of the share lead where half of the share did."""
     joints, limits = joints_of(bundle), limits_of(bundle)

@@ -14,12 +14,14 @@ from sliding_mass import Slide, filter_of, wall
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import ModelSettings, SafetySettings
+from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.backup import BRAKING, Joints, backups
 from hucrl_ros.controller.braking import BrakingRule
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines.fan import Fan
 from hucrl_ros.controller.motors import Motors
 from hucrl_ros.controller.safety_filter import BLENDS, SafetyFilter, make_safety_filter
+from hucrl_ros.controller.timing import InForce
 from hucrl_ros.experiments.train import train
 from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.prepare import prepare_run
@@ -131,6 +133,41 @@ def test_doubt_keeps_a_robot_further_away():
         reached.append(places.max())
     assert reached == sorted(reached, reverse=True)
     assert reached[0] - reached[-1] > 0.02
+
+
+@pytest.mark.parametrize("doubt", [0.05, 0.15])
+@pytest.mark.parametrize("share", [0.5, 1.0])
+@pytest.mark.parametrize("steady", [True, False])
+def test_what_is_doubted_until_a_command_acts_is_held_possible(doubt, share, steady):
+    """A command comes late, and its state is predicted: by the mean, which isn't what happens."""
+    slide, draws = Slide(gain=0.5, doubt=doubt), np.random.default_rng(0)
+    found = filter_of(slide, wall(-1.0, 1.0, MARGIN), horizon=12)
+    state, acts, farthest = np.zeros(2), np.zeros(1), 0.0
+    late, soon = (
+        Slide(gain=part * slide.gain, doubt=part * doubt, period=part * slide.period)
+        for part in (share, 1.0 - share)
+    )
+    for _ in range(200):
+        eta = 1.0 if steady else np.sign(draws.standard_normal())
+        ahead = late.step(state, acts, 0.0)
+        let = found.check(ahead, np.ones(1), False, state, [InForce(acts, share)])
+        assert let.proved
+        state = soon.step(late.step(state, acts, eta), let.action, eta)
+        acts, farthest = let.action, max(farthest, state[0])
+    assert 0.8 < farthest <= 1.0 - MARGIN + 2e-3
+
+
+def test_an_agent_tells_its_filter_how_the_robot_comes_to_where_an_action_acts(tmp_path):
+    bundle = untrained_bundle(tmp_path / "bundle", "cartpole", ModelSettings(kind="gp"))
+    agent, asked = Agent(bundle, None, safety=SafetySettings(filter=True)), []
+    check = agent._filter.check
+    agent._filter.check = lambda *told: asked.append(told) or check(*told)
+    state, coming = np.array([0.1, 0.0, 0.2, 0.0]), [InForce(np.ones(1), 1.0)]
+    agent.act(state, coming=coming)
+    ahead, *_, measured, given = asked[0]
+    assert measured.tolist() == state.tolist()
+    assert ahead.tolist() != state.tolist()
+    assert given == coming
 
 
 def test_a_wary_filter_holds_more_possible():

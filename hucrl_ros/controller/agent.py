@@ -258,7 +258,7 @@ class Agent:
         if not busy:
             self._budget.start(spent_s + self._filter_s)
         ahead = self._predict(state, coming)
-        tick = self._filtered(self._choose(ahead, busy, decided), ahead)
+        tick = self._filtered(self._choose(ahead, busy, decided), ahead, state, coming)
         if not coming:
             return tick
         # Of a position it is the way from where the robot will be; whoever sends it goes by where
@@ -287,12 +287,16 @@ class Agent:
         source = Source.PLANNED if planned else Source.POLICY
         return self._tick(plan.actions[0], source, plan)._replace(decided=decided)
 
-    def _filtered(self, tick: Tick, ahead: Array) -> Tick:
-        """The tick with an action behind which the robot can stop, from the state `(p,)`."""
+    def _filtered(self, tick: Tick, ahead: Array, state: Array, coming: Sequence[InForce]) -> Tick:
+        """The tick with an action behind which the robot can stop, from where it is `ahead`.
+
+        There it comes from the `state` `(p,)` by what is `coming`.
+        """
         if self._filter is None:
             return tick
         began = self._clock()
-        found = self._filter.check(ahead, tick.action, wary=self.surprise.level > 0)
+        wary = self.surprise.level > 0
+        found = self._filter.check(ahead, tick.action, wary, state, coming)
         self._filter_s = self._clock() - began
         if not found.overruled:
             return tick._replace(proved=found.proved)

@@ -1,7 +1,7 @@
 """The safety filter: an action goes to the robot if a way to stop safely remains behind it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import make_fans
 from hucrl_ros.controller.engines.fan import Fan, FanEngine
 from hucrl_ros.controller.motors import limits_under
+from hucrl_ros.controller.timing import InForce
 
 Room = Callable[[Array, Array], NDArray[np.floating]]
 """States `(N, p)`, actions `(N, q)` [units of the actions] → `(N, K)` room that each constraint
@@ -40,6 +41,8 @@ NO_DOUBT = 1e-6
 ANSWER = 0.4
 """Share of the rate of actions that a backup may need for its answer to a period's doubt. One that
 needs more comes late each time and swings, further than any fan shows, whose η don't change."""
+NOISE = 2.0
+"""Deviations of the noise that are held possible, as in a fan."""
 POSES = 32
 """In which it is tried what a constraint depends on."""
 TO_REST = (0.5, 1.0)
@@ -74,6 +77,8 @@ class Asked(NamedTuple):
     """`(P, m)` η that are held possible."""
     doubt: Array
     """`(m,)` deviation of what the model predicts."""
+    away: Array | None = None
+    """`(P, p)` how far η leads until the action takes effect; None: it does at once."""
 
 
 class SafetyFilter:
@@ -157,15 +162,32 @@ class SafetyFilter:
         if self._rule is not None:
             self._rule.obey(action)
 
-    def check(self, state: Array, action: Array, wary: bool = False) -> Filtered:
-        """What may be sent in a state `(p,)` instead of `action` `(q,)`.
+    def check(
+        self,
+        state: Array,
+        action: Array,
+        wary: bool = False,
+        measured: Array | None = None,
+        coming: Sequence[InForce] = (),
+    ) -> Filtered:
+        """What may be sent instead of an action.
 
-        `wary`: the robot does what its model didn't claim.
+        Args:
+            state: `(p,)` where it takes effect.
+            action: `(q,)` what is wanted.
+            wary: The robot does what its model didn't claim.
+            measured: `(p,)` where the robot is, from where `state` is predicted; None: there.
+            coming: Commands that it is under until then.
         """
         if self._home is None:
             self._home = state[self.joints.positions].copy()
         promised = self._rule.check(state, action) if self._rule is not None else None
-        found = self._find(state, action, wary, promised)
+        beta = self.beta * (WARY if wary else 1.0)
+        asked = self._ask(state, action)
+        if measured is not None and coming:
+            away = self._led_away(measured, coming, asked.patterns, beta)
+            asked = asked._replace(away=away)
+        found = self._find(asked, action, wary, promised, beta)
         self._sent = self._passed(self._share_of(found.action)) * self._limits
         if self._rule is not None:
             self._rule.obey(found.action)
@@ -183,15 +205,34 @@ class SafetyFilter:
         """What a backup does in a state `(q,)`."""
         return self._passed(np.clip(self.joints.shares(backup, state), -1.0, 1.0))
 
-    def _find(self, state: Array, action: Array, wary: bool, promised: Checked | None) -> Filtered:
+    def _ask(self, state: Array, action: Array) -> Asked:
+        share = self._passed(self._share_of(action))
+        return Asked(state, share, *self._doubts(state, share))
+
+    def _led_away(
+        self, measured: Array, coming: Sequence[InForce], patterns: Array, beta: float
+    ) -> Array:
+        """`(P, p)` how far η lead from what the mean expects, under what is `coming`."""
+        signs = np.concatenate([np.zeros_like(patterns[:1]), patterns])
+        now, moving = np.repeat(measured[None], len(signs), axis=0), self.spec.predicted_dim
+        for command, share in coming:
+            shares = self.spec.to_action(command, now) / self._limits
+            shares = np.broadcast_to(shares, (len(now), len(self._limits)))
+            doubt = max(beta, NOISE) * self._deviate(now, shares)
+            following = self._expect(now, shares) + signs * doubt
+            now[:, :moving] += share * (following - now[:, :moving])
+        away: Array = now[1:] - now[0]
+        return away
+
+    def _find(
+        self, asked: Asked, action: Array, wary: bool, promised: Checked | None, beta: float
+    ) -> Filtered:
         """`promised`: after what action the robot could still stop in time, by physics."""
         assert self._home is not None
+        state, share = asked.state, asked.share
         if wary and promised is not None and promised.overruled:
             # What the model proves of this robot isn't true, and half of what physics promises is.
             return Filtered(promised.action, True, promised.constraint, False)
-        share = self._passed(self._share_of(action))
-        beta = self.beta * (WARY if wary else 1.0)
-        asked = Asked(state, share, *self._doubts(state, share))
         known = backups(self.spec, self.joints, state, self._home, self._expect)
         passed, best, constraint = self._prove(asked, known, beta)
         if passed is share:
@@ -263,7 +304,10 @@ class SafetyFilter:
         self, asked: Asked, first: Array, backup: Backup, beta: float
     ) -> tuple[Array, NDArray[np.intp]]:
         """Room that is left after each of `first` `(C, q)` and the backup; whose it is `(C,)`."""
-        fan = self._fans(asked.state, first, backup, asked.patterns, beta)
+        told = (asked.state, first, backup, asked.patterns, beta)
+        # The mean alone is believed about what comes until then, too.
+        away = asked.away if beta > 0.0 else None
+        fan = self._fans(*told) if away is None else self._fans(*told, away)
         self._ahead = fan.actions.shape[2]
         return self._left(fan, backup, asked.here)
 

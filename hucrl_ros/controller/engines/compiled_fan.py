@@ -6,7 +6,7 @@ import numpy as np
 
 from hucrl_ros.controller.backup import Array, Backup, Joints
 from hucrl_ros.controller.engines import kernel
-from hucrl_ros.controller.engines.fan import Fan, noise_shares
+from hucrl_ros.controller.engines.fan import Fan, noise_shares, unseen_of
 from hucrl_ros.controller.engines.networks import Dense, Floats, Networks
 from hucrl_ros.controller.engines.program import (
     NONE,
@@ -61,7 +61,13 @@ class CompiledFans:
         ]
 
     def __call__(
-        self, state: Array, first: Array, backup: Backup, patterns: Array, beta: float
+        self,
+        state: Array,
+        first: Array,
+        backup: Backup,
+        patterns: Array,
+        beta: float,
+        away: Array | None = None,
     ) -> Fan:
         """Imagine; see `FanEngine`."""
         policy = self._dense(backup)
@@ -70,13 +76,12 @@ class CompiledFans:
             first_bias = program.layers[0, 1]
             program.weights[: packed.size] = packed
             program.weights[first_bias : first_bias + len(policy.biases)] = policy.biases
-        before = self._joints.shares(backup, state)
-        offsets = (first - before).astype(np.float32)
         heads = self._heads if beta > 0.0 else ()
-        fans = [self._roll(head, 1, state, offsets[:, None], None) for head in heads]
+        fans = [self._roll(head, 1, state, state[None], first, backup, None) for head in heads]
         shifted = self._shifted._replace(beta=np.float32(beta))
-        every = np.broadcast_to(offsets[:, None], (len(first), len(patterns), offsets.shape[1]))
-        fans.append(self._roll(shifted, 0, state, every, patterns.astype(np.float32)))
+        begins = state + (np.zeros((len(patterns), len(state))) if away is None else away)
+        signs = patterns.astype(np.float32)
+        fans.append(self._roll(shifted, 0, state, begins, first, backup, signs))
         return Fan(*(np.concatenate(arrays, axis=1) for arrays in zip(*fans, strict=True)))
 
     def _roll(
@@ -84,20 +89,28 @@ class CompiledFans:
         program: Program,
         scratch: int,
         state: Array,
-        first: Floats,
+        begins: Array,
+        first: Array,
+        backup: Backup,
         patterns: Floats | None,
     ) -> Fan:
-        """Trajectories of `first` `(C, P, q)` under `patterns` `(P, m)`; None: no doubt."""
-        count, each, actions = first.shape
+        """Trajectories of `first` `(C, q)` from each of `begins` `(P, p)`.
+
+        Under `patterns` `(P, m)`; None: no doubt.
+        """
+        (count, actions), each = first.shape, len(begins)
         lanes, horizon = count * each, self._horizon
         offsets = np.zeros((lanes, horizon, self._width), np.float32)
-        offsets[:, 0, :actions] = first.reshape(lanes, actions)
+        before = self._joints.shares(backup, begins)
+        offsets[:, 0, :actions] = (first[:, None] - before).reshape(lanes, actions)
+        unseen = unseen_of(self._joints, backup, state, begins)
+        offsets[:, 1:, :actions] = np.tile(unseen, (count, 1))[:, None]
         noise = np.zeros((horizon, self._width - actions, padded(lanes)), np.float32)
         if patterns is not None:
             signs = np.tile(patterns, (count, 1))
             offsets[:, :, actions:] = signs[:, None]
             noise[:, :, :lanes] = noise_shares(horizon)[:, None, None] * signs.T
-        starts = np.repeat(state[None].astype(np.float32), lanes, axis=0)
+        starts = np.tile(begins.astype(np.float32), (count, 1))
         states = np.zeros((lanes, horizon + 1, self._state_dim), np.float32)
         applied = np.zeros((lanes, horizon, self._width), np.float32)
         kernel.roll_out(

@@ -28,7 +28,13 @@ class FanEngine(Protocol):
     """Imagines fans."""
 
     def __call__(
-        self, state: Array, first: Array, backup: Backup, patterns: Array, beta: float
+        self,
+        state: Array,
+        first: Array,
+        backup: Backup,
+        patterns: Array,
+        beta: float,
+        away: Array | None = None,
     ) -> Fan:
         """Imagine one action, then a backup policy.
 
@@ -39,6 +45,8 @@ class FanEngine(Protocol):
             patterns: `(P, m)` η in [-1, 1], each held along its trajectory.
             beta: β, deviations of the model that η = 1 is worth; at 0 the mean is believed, and
                 no head is asked.
+            away: `(P, p)` how far from `state` each η begins. The backup, which acts on states
+                that are predicted as this one was, doesn't see it. None: nowhere.
         """
 
 
@@ -46,6 +54,11 @@ def noise_shares(horizon: int) -> Floats:
     """`(H,)` deviations in each step whose sums are two deviations of the sum of the noise."""
     steps = np.arange(horizon + 1)
     return np.diff(2.0 * np.sqrt(steps)).astype(np.float32)
+
+
+def unseen_of(joints: Joints, backup: Backup, state: Array, begins: Array) -> Array:
+    """`(P, q)` what the backup adds who takes the robot for `state`, not for `begins` `(P, p)`."""
+    return joints.shares(backup, state) - joints.shares(backup, begins)
 
 
 class GraphFans:
@@ -60,12 +73,20 @@ class GraphFans:
         self._bounds = bundle.manifest.bounds
 
     def __call__(
-        self, state: Array, first: Array, backup: Backup, patterns: Array, beta: float
+        self,
+        state: Array,
+        first: Array,
+        backup: Backup,
+        patterns: Array,
+        beta: float,
+        away: Array | None = None,
     ) -> Fan:
         """Imagine; see `FanEngine`."""
         count, each, predicted = len(first), len(patterns), patterns.shape[1]
         signs = np.tile(patterns, (count, 1))
-        now = np.repeat(state[None], len(signs), axis=0)
+        begins = state + (np.zeros((each, len(state))) if away is None else away)
+        unseen = np.tile(unseen_of(self._joints, backup, state, begins), (count, 1))
+        now = np.tile(begins, (count, 1))
         shares = np.repeat(first, each, axis=0)
         states: list[Array] = [now]
         actions: list[Array] = []
@@ -83,7 +104,7 @@ class GraphFans:
             now[:, :predicted] = np.clip(following, *self._bounds)
             actions.append(shares)
             states.append(now)
-            shares = self._joints.shares(backup, now)
+            shares = self._joints.shares(backup, now) + unseen
         shape = (count, each, -1)
         return Fan(
             np.stack(states, axis=1).reshape(*shape[:2], self._horizon + 1, len(state)),
