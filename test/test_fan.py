@@ -58,10 +58,7 @@ def test_each_head_is_followed_along_its_own_trajectory(bundle):
     def of_head(head):
         def following(states, shares, t):
             means, _ = model.gaussians(model.network_inputs(states, shares * limits))
-            following = states + model.targets.inverse(means[head])
-            return torch.maximum(
-                torch.minimum(following, modules.task.bounds[1]), modules.task.bounds[0]
-            )
+            return states + model.targets.inverse(means[head])
 
         return following
 
@@ -88,11 +85,8 @@ def test_eta_and_noise_push_the_mean_as_torch_says(bundle, kind):
 
         def following(states, shares, t, signs=signs):
             belief = modules.model.predict(states, shares * limits)
-            pushed = belief.mean + signs * (
+            return belief.mean + signs * (
                 BETA * belief.epistemic + float(noise[t]) * belief.aleatoric
-            )
-            return torch.maximum(
-                torch.minimum(pushed, modules.task.bounds[1]), modules.task.bounds[0]
             )
 
         lane = number + (3 if kind == "compiled" else 0)
@@ -225,6 +219,16 @@ def test_eta_begins_where_it_has_led_and_the_backup_does_not_see_it(bundle, comp
     nowhere = fans(STATE, FIRST, BACKUP, PATTERNS, BETA, np.zeros((3, 2)))
     usual = fans(STATE, FIRST, BACKUP, PATTERNS, BETA)
     np.testing.assert_array_equal(nowhere.states, usual.states)
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])
+def test_nothing_ends_at_the_bounds_of_what_plans_imagine(bundle, compiled):
+    """A robot that is faster is so, and a constraint beyond them has to be seen broken."""
+    fastest = float(bundle.manifest.bounds[1][1])
+    state = np.array([2.0, 3.0 * fastest])
+    fans = make_fans(bundle, HORIZON, joints_of(bundle), limits_of(bundle), compiled)
+    fan = fans(state, FIRST, BACKUP, PATTERNS, BETA)
+    assert fan.states[:, :, 1, 1].min() > 2.0 * fastest
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])

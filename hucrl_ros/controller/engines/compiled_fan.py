@@ -41,12 +41,14 @@ class CompiledFans:
         heads = len(networks.constants["choice"])
         # Of a model with a prior, η stands for all doubt.
         alone = networks.process is None and not len(networks.whitener)
+        anywhere = np.full(predicted, np.inf, np.float32)
         mean = networks.constants | {
             "choice": np.full(heads, 1.0 / heads, np.float32),
             # What the model doesn't know is η's alone, whatever the strategy makes of it.
             "total": np.zeros((), np.float32),
             "unchosen": np.zeros((), np.float32),
             "limits": limits.astype(np.float32),
+            "reach": np.stack([-anywhere, anywhere]),
         }
         base = networks._replace(policy=[self._policy], hallucination=[held], constants=mean)
         self._shifted = _linear(base, rate)

@@ -1,7 +1,8 @@
 """Fans: where a robot might be led by an action and a backup policy, all doubts of it against us.
 
 Each trajectory takes one head of the model at its word, or the mean with η fixed at one pattern
-and a share of the noise that adds up to two deviations of its sum.
+and a share of the noise that adds up to two deviations of its sum. None ends at the bounds of what
+plans imagine: what is to be kept may lie beyond them, and would always be kept.
 """
 
 import math
@@ -70,7 +71,6 @@ class GraphFans:
         """Prepare for `horizon` periods; see `make_fans`."""
         self._bundle, self._horizon, self._joints = bundle, horizon, joints
         self._limits, self._rate = limits, rate
-        self._bounds = bundle.manifest.bounds
 
     def __call__(
         self,
@@ -101,7 +101,7 @@ class GraphFans:
             )
             following = mean + signs * (beta * epistemic + noise * aleatoric)
             now = now.copy()
-            now[:, :predicted] = np.clip(following, *self._bounds)
+            now[:, :predicted] = following
             actions.append(shares)
             states.append(now)
             shares = self._joints.shares(backup, now) + unseen
