@@ -595,6 +595,30 @@ def power(largest):
     return room
 
 
+@pytest.mark.parametrize(
+    ("gain", "slope", "doubt", "period"),
+    [(0.5, -0.4, 0.0, 0.05), (0.5, -0.125, 0.125, 0.05), (1.0, 0.0, 0.25, 0.1)],
+)
+def test_a_joint_that_is_pushed_on_ends_where_it_is_held_not_where_braking_ends(
+    gain, slope, doubt, period
+):
+    """It creeps on as long as the backup only brakes; to hurry home is forbidden."""
+    slide = Slide(gain, doubt, slope, period)
+
+    def room(states, actions):
+        slow = 0.4 - abs(states[:, 1])
+        return np.stack([(states[:, 0] + 1.0) / MARGIN, slow / 0.02], axis=1)
+
+    found, places = filter_of(slide, room, horizon=12), []
+    state = np.array([2.0, 0.0])
+    found.check(state, np.zeros(1))
+    state[0] = -0.5
+    for _ in range(200):
+        state = slide.step(state, found.check(state, np.zeros(1)).action, -1.0)
+        places.append(state[0])
+    assert min(places) >= -1.0
+
+
 @pytest.mark.parametrize(("rate", "horizon"), [(0.1, 25), (0.1, 12), (0.05, 12)])
 @pytest.mark.parametrize("promised", [0.0, 1.0])
 def test_nothing_is_proved_where_a_fan_ends_before_efforts_have_turned(rate, horizon, promised):

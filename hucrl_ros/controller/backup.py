@@ -11,6 +11,9 @@ Array = NDArray[np.float64]
 
 BRAKING = 0.6
 """Share of its speed that a joint is to lose in a control period."""
+STAYING = 0.25
+"""Share of its damping by which a joint is pulled back to where it came to rest, without
+overshoot [BRAKING a period]."""
 PROBE = 0.5
 """[shares of the limits] Actions by which the model is asked what they do."""
 RIDGE = 1e-3
@@ -47,13 +50,15 @@ class Backup(NamedTuple):
         """Periods of these speeds that the ways to rest from speeds `(..., q)` are worth: `(...)`.
 
         Infinite where the backup doesn't brake. A speed that falls by a share κ a period goes as
-        far as 1/κ periods of it do; one too large for that falls evenly, by all that is left.
+        far as 1/κ periods of it do; one too large for that falls evenly, by all that is left. One
+        that doesn't fall, because something pushes on, is held at last by what pulls a joint that
+        is `staying`, which gives way by 4/κ periods of it.
         """
         if not self.brakes:
             return np.full(speeds.shape[:-1], np.inf)
         left = RESERVE * (1.0 - np.abs(self.bias))
         full: Array = (np.abs(speeds @ self.damping.T) / (BRAKING * left)).max(axis=-1)
-        return 1.0 / BRAKING + 0.5 * full
+        return np.maximum(1.0 / BRAKING + 0.5 * full, 1.0 / (STAYING * BRAKING))
 
     def staying(self, place: Array, period: float) -> "Backup":
         """The same for joints at rest in `place` `(q,)`, which are also pulled back to there.
@@ -61,7 +66,7 @@ class Backup(NamedTuple):
         What the model gets wrong of what holds them moves them a little then; by damping alone
         they would creep on, to anywhere.
         """
-        return self._replace(stiffness=BRAKING / 4.0 / period * self.damping, place=place)
+        return self._replace(stiffness=STAYING * BRAKING / period * self.damping, place=place)
 
 
 class Joints:
