@@ -321,6 +321,23 @@ def test_who_is_kept_by_an_old_proof_stays_where_it_came_to_rest():
     assert places[-1] - places[horizon] < 0.05 < 400 * creeping
 
 
+@pytest.mark.parametrize(("home", "left"), [(-5.0, 5.0), (0.2, 1e-3)])
+def test_a_way_home_is_not_followed_further_than_it_was_looked(home, left):
+    """Far from home the robot stops where the proof ends: what comes behind, nobody knows."""
+    slide, horizon = Slide(gain=0.1), 12
+    rooms = [wall(-10.0, 10.0, MARGIN)]
+    found = filter_of(slide, lambda *asked: rooms[0](*asked), horizon=horizon)
+    found.check(np.array([home, 0.0]), np.zeros(1))
+    state = np.array([0.205, 0.0])
+    assert found.check(state, np.zeros(1)).proved
+    found._remember(backups(slide.spec, found.joints, state, np.array([home]), found._expect)[0])
+    rooms[0] = lambda states, actions: np.full((len(states), 1), 5.0 if len(states) < 9 else -5.0)
+    for _ in range(200):
+        state = slide.step(state, found.check(state, np.ones(1)).action, 0.0)
+    assert abs(state[1]) < 1e-3
+    assert abs(state[0] - home) == pytest.approx(left, abs=0.3 if left > 1.0 else left)
+
+
 def test_a_mixture_is_looked_for_only_beside_a_backup_that_ends_well():
     slide, asked = Slide(), []
     found = filter_of(slide, wall(-1.0, 1.0, MARGIN))

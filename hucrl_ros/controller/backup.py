@@ -60,6 +60,13 @@ class Backup(NamedTuple):
         full: Array = (np.abs(speeds @ self.damping.T) / (BRAKING * left)).max(axis=-1)
         return np.maximum(1.0 / BRAKING + 0.5 * full, 1.0 / (STAYING * BRAKING))
 
+    @property
+    def pulling(self) -> "Backup":
+        """What pulls joints to a place, alone."""
+        return self._replace(
+            damping=np.zeros_like(self.damping), bias=np.zeros_like(self.bias), brakes=False
+        )
+
     def staying(self, place: Array, period: float) -> "Backup":
         """The same for joints at rest in `place` `(q,)`, which are also pulled back to there.
 

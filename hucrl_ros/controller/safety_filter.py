@@ -317,8 +317,10 @@ class SafetyFilter:
     def _go_on(self, state: Array, backup: Backup) -> Array:
         """What the backup that was found last does in a state `(q,)`; no newer one was."""
         self._periods_left -= 1
-        if self._periods_left == 0 and backup.brakes and not backup.stiffness.any():
-            # As was imagined, the robot is at rest now.
+        pull = np.abs(self.joints.shares(backup.pulling, state))
+        far = bool((pull > 1.0).any())  # Nobody has looked that far.
+        if self._periods_left == 0 and backup.brakes and (far or not backup.stiffness.any()):
+            # As was imagined, the robot is at rest now, or could stop from here.
             place = state[self.joints.positions]
             self._backup = backup = backup.staying(place, self.spec.period)
         return self._held(backup, state)
