@@ -338,6 +338,21 @@ def test_a_way_home_is_not_followed_further_than_it_was_looked(home, left):
     assert abs(state[0] - home) == pytest.approx(left, abs=0.3 if left > 1.0 else left)
 
 
+@pytest.mark.parametrize("how", ["others", "wary", "nobody"])
+def test_after_what_another_has_sent_no_older_proof_counts(how):
+    """The way home was proved elsewhere, and without what has moved the robot since."""
+    slide, state = Slide(gain=0.5), np.array([0.2, 0.3])
+    found = filter_of(slide, wall(-1.0, 1.0, MARGIN), promised=1.0)
+    found.check(np.zeros(2), np.zeros(1))
+    sent = found.check(state, np.array([0.5])).action
+    assert found._sure
+    if how == "wary":  # The rule has the robot brake.
+        assert found.check(np.array([0.9, 2.0]), np.ones(1), wary=True).overruled
+    else:
+        found.obey(sent if how == "nobody" else np.zeros(1))
+    assert found._sure == (how == "nobody")
+
+
 def test_a_mixture_is_looked_for_only_beside_a_backup_that_ends_well():
     slide, asked = Slide(), []
     found = filter_of(slide, wall(-1.0, 1.0, MARGIN))

@@ -36,6 +36,8 @@ ROUNDING = 1e-3
 """[margins] Less than this isn't further out; it is never lost twice, see `Kept`."""
 SAME = 1e-4
 """[margins] By so much equal rooms differ: a robot that stays where it is isn't further out."""
+SENT = 1e-6
+"""Share of the limits by which what is sent may differ from what was let through, by rounding."""
 NO_DOUBT = 1e-6
 """Added to deviations, so that noise has a direction where the model has none."""
 ANSWER = 0.4
@@ -158,6 +160,8 @@ class SafetyFilter:
 
     def obey(self, action: Array) -> None:
         """`(q,)` has been sent, whatever was let through."""
+        if not np.allclose(action / self._limits, self._sent / self._limits, atol=SENT):
+            self._sure = False  # What was proved was so without this action.
         self._sent = action.copy()
         if self._rule is not None:
             self._rule.obey(action)
@@ -232,6 +236,7 @@ class SafetyFilter:
         state, share = asked.state, asked.share
         if wary and promised is not None and promised.overruled:
             # What the model proves of this robot isn't true, and half of what physics promises is.
+            self._sure = False
             return Filtered(promised.action, True, promised.constraint, False)
         known = backups(self.spec, self.joints, state, self._home, self._expect)
         passed, best, constraint = self._prove(asked, known, beta)
