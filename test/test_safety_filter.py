@@ -530,6 +530,46 @@ def test_eta_of_several_joints_is_the_worst_of_its_length(doubts):
         assert abs(block @ sigma) == pytest.approx(np.linalg.norm(sigma) * np.ones(2), rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("state", "sides"),
+    [((0.0, 0.0, 0.0, 0.0), 0), ((0.9, 0.9, 0.0, 0.0), 2), ((0.7, 0.0, 0.0, 2.0), 2)],
+)
+def test_eta_pushes_to_every_side_of_a_box_within_reach(state, sides):
+    """Not to the nearest one alone: a constraint has as many sides as it likes."""
+    seen = []
+
+    def room(states, actions):
+        return (1.0 - abs(states[:, :2]).max(axis=1, keepdims=True)) / MARGIN
+
+    pair = Pair((0.01, 0.01))
+    found = pair.filter(seen, room)
+    found.check(np.zeros(4), np.zeros(2))
+    del seen[:]
+    found.check(np.array(state), np.zeros(2))
+    against = {tuple(np.sign(np.where(abs(eta) < 0.1, 0.0, eta))[:2]) for eta in seen[0]}
+    axes = {(1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)}
+    assert len(against & axes) == 2 * sides or not sides
+
+
+def test_doubt_leads_through_no_side_of_a_box():
+    """Into a corner, and pushed along the side that isn't the nearest one yet."""
+    pair, draws, beyond = Pair((0.1, 0.1), horizon=12), np.random.default_rng(0), 0.0
+
+    def room(states, actions):
+        return (1.0 - abs(states[:, :2]).max(axis=1, keepdims=True)) / MARGIN
+
+    for _ in range(6):
+        found, state, action = pair.filter([], room), np.zeros(4), np.ones(2)
+        for tick in range(60):
+            if tick % 10 == 0:
+                action, eta = np.sign(draws.standard_normal(2)), draws.standard_normal(2)
+            let = found.check(state, action)
+            pushed = np.tile(0.1 * eta / np.linalg.norm(eta), 2) * [0.0, 0.0, 1.0, 1.0]
+            state = pair.expect(state[None], let.action[None])[0] + pushed
+            beyond = max(beyond, -room(state[None], None)[0, 0])
+    assert beyond <= 0.0
+
+
 def test_where_one_joint_has_to_brake_the_others_may_do_what_was_wanted():
     """The left one is about to leave; the model, which holds all possible, proves nothing."""
     state, wanted = np.array([0.75, 0.0, 1.0, 0.0]), np.array([1.0, 0.6])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
-from hucrl_ros.controller.backup import Array, Backup, Expect, Joints, backups
+from hucrl_ros.controller.backup import BRAKING, Array, Backup, Expect, Joints, backups
 from hucrl_ros.controller.braking import BrakingRule, Checked, Kept, braking_rule
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.engines.engine import make_fans
@@ -28,6 +28,10 @@ BLENDS = (0.7, 0.5, 0.3, 0.15, 0.05)
 little is known only little is safe, and nothing more would be learned from standing still."""
 PUSHED = 8
 """Constraints against which η pushes: those with the least room."""
+ALIKE = 0.8
+"""Cosine of the angle from which on two η push to different sides of a constraint."""
+FARTHEST = 10.0
+"""[rad or m] Further away no side of a constraint is looked for."""
 SHORTEST, LONGEST = 5, 60
 """Periods that a backup is followed for."""
 STEP, FLAT = 1e-2, 1e-4
@@ -187,7 +191,8 @@ class SafetyFilter:
             self._home = state[self.joints.positions].copy()
         promised = self._rule.check(state, action) if self._rule is not None else None
         beta = self.beta * (WARY if wary else 1.0)
-        asked = self._ask(state, action)
+        share = self._passed(self._share_of(action))
+        asked = Asked(state, share, *self._doubts(state, share, beta))
         if measured is not None and coming:
             away = self._led_away(measured, coming, asked.patterns, beta)
             asked = asked._replace(away=away)
@@ -208,10 +213,6 @@ class SafetyFilter:
     def _held(self, backup: Backup, state: Array) -> Array:
         """What a backup does in a state `(q,)`."""
         return self._passed(np.clip(self.joints.shares(backup, state), -1.0, 1.0))
-
-    def _ask(self, state: Array, action: Array) -> Asked:
-        share = self._passed(self._share_of(action))
-        return Asked(state, share, *self._doubts(state, share))
 
     def _led_away(
         self, measured: Array, coming: Sequence[InForce], patterns: Array, beta: float
@@ -330,30 +331,48 @@ class SafetyFilter:
             self._backup = backup = backup.staying(place, self.spec.period)
         return self._held(backup, state)
 
-    def _doubts(self, state: Array, share: Array) -> tuple[NDArray[np.floating], Array, Array]:
+    def _doubts(
+        self, state: Array, share: Array, beta: float
+    ) -> tuple[NDArray[np.floating], Array, Array]:
         """Room at a state `(K,)`; η `(P, m)`, towards each constraint and away from it; doubt.
 
         Each is the worst of its length: of the doubts of several joints not all are at their
         worst at once. What pushes a position pushes its speed, too.
         """
         moving, joints = self.spec.predicted_dim, len(self.spec.joint_names)
-        states = np.concatenate([state[None], state + STEP * np.eye(moving, len(state))])
+        doubt = self._deviate(state[None], share[None])[0]
+        places = self._within_reach(state, beta * doubt)
+        steps = np.concatenate([np.zeros((1, len(state))), STEP * np.eye(moving, len(state))])
+        states = (places[:, None] + steps).reshape(-1, len(state))
         actions = np.zeros((len(states), self.spec.action_dim))
         room = asked = self._room(states, actions)
         if self._acted.any():  # Under no action none of them falls, whatever the speed.
             asked = np.where(self._acted, self._room(states, actions + self._limits), room)
-        change = asked[1:] - asked[0]
-        slopes = np.where(abs(change) > FLAT, change, 0.0).T
-        slopes = slopes[np.argsort(asked[0])[:PUSHED]]
-        places, speeds = slopes[:, :joints], slopes[:, joints : 2 * joints]
-        speeds[speeds == 0.0] = places[speeds == 0.0]
-        doubt = self._deviate(state[None], share[None])[0]
+        asked = asked.reshape(len(places), len(steps), -1)
+        change = asked[:, 1:] - asked[:, :1]
+        slopes = np.where(abs(change) > FLAT, change, 0.0).transpose(0, 2, 1)
+        positions, speeds = slopes[..., :joints], slopes[..., joints : 2 * joints]
+        speeds[speeds == 0.0] = positions[speeds == 0.0]
         worst = slopes * (doubt + NO_DOUBT)
-        for entries in np.split(worst, [joints, 2 * joints], axis=1):
-            lengths = np.linalg.norm(entries, axis=1, keepdims=True)
+        for entries in np.split(worst, [joints, 2 * joints], axis=-1):
+            lengths = np.linalg.norm(entries, axis=-1, keepdims=True)
             entries /= np.where(lengths > 0.0, lengths, 1.0)
-        patterns = np.unique(np.concatenate([worst, -worst]), axis=0)
+        nearest = np.argsort(asked[0, 0])[:PUSHED]
+        against = np.stack([*worst[0, nearest], *_other_sides(worst, asked[:, 0], nearest)])
+        patterns = np.unique(np.concatenate([against, -against]), axis=0)
         return self._kept.of(room[0]), patterns, doubt
+
+    def _within_reach(self, state: Array, doubt: Array) -> Array:
+        """The state, and how far joints may get, each by itself, `(2q + 1, p)`; one is alone."""
+        where, how_fast = self.joints.positions, self.joints.velocities
+        if len(where) == 1:  # Whatever side is near, it is pushed to, and to the other one.
+            return state[None]
+        slow = doubt[where] + self.spec.period * doubt[how_fast] / BRAKING
+        way = max(self._ahead, SHORTEST) * (slow + self.spec.period * abs(state[how_fast]))
+        steps = np.zeros((len(where), len(state)))
+        steps[np.arange(len(where)), where] = np.minimum(way, FARTHEST)
+        places: Array = state + np.concatenate([np.zeros((1, len(state))), steps, -steps])
+        return places
 
     def _stopped_by_actions(self) -> NDArray[np.bool_]:
         """Whether each constraint is one of actuated joints alone `(K,)`, and of what stays."""
@@ -437,6 +456,31 @@ class SafetyFilter:
                 room = room.reshape(count, lanes, -1)
                 least = np.where(whose, np.minimum(least, room), least)
         return least
+
+
+def _other_sides(
+    worst: Array, room: NDArray[np.floating], nearest: NDArray[np.intp]
+) -> list[Array]:
+    """η against sides of constraints that aren't the nearest ones yet, as a box has them.
+
+    Args:
+        worst: `(B, K, m)` η at the state, then at places within reach.
+        room: `(B, K)` there [margins].
+        nearest: Constraints to look at.
+    """
+    found: list[Array] = []
+    for whose in nearest:
+        known = [worst[0, whose]]
+        for place in np.argsort(room[1:, whose]) + 1:
+            if not room[place, whose] < INSIDE or len(found) == PUSHED:
+                break
+            side = worst[place, whose]
+            lengths = [np.linalg.norm(side) * np.linalg.norm(other) for other in known]
+            alike = zip(known, lengths, strict=True)
+            if all(abs(side @ other) <= ALIKE * length for other, length in alike):
+                known.append(side)
+                found.append(side)
+    return found
 
 
 def make_safety_filter(
