@@ -65,6 +65,19 @@ def test_filter_and_braking_rule_go_by_the_limits_in_force(tmp_path, kind):
     assert -0.1 * limit <= agent.act(fast).action < 0.0
 
 
+def test_a_filter_that_takes_over_from_random_efforts_knows_what_joints_carry(tmp_path):
+    made = untrained_bundle(tmp_path / "bundle", SHORT_RAIL, ModelSettings(kind="gp"))
+    manifest = made.manifest.model_copy(update={"random": True})
+    drawn = Agent(dataclasses.replace(made, manifest=manifest), None)
+    for speed in (0.0, 0.3, 0.6):  # Something pulls the cart along.
+        drawn.act(np.array([0.0, 0.0, speed, 0.0]))
+        drawn.sent(np.zeros(1))
+    found = Agent(made, None, safety=SafetySettings(filter=True))
+    found.go_on_from(drawn)
+    assert found._filter._rule._load == pytest.approx(drawn._braking._load)
+    assert abs(found._filter._rule._load[0]) > 0.1
+
+
 class Clock:
     """A clock that somebody else moves on."""
 

@@ -191,6 +191,8 @@ class Agent:
     def _go_on(self, before: SafetyFilter | None, braking: BrakingRule | None) -> None:
         if self._filter is not None and before is not None:
             self._filter.go_on_from(before)
+        elif self._filter is not None and braking is not None:
+            self._filter.learn_from(braking)
         if self._braking is not None and braking is not None:
             self._braking.go_on_from(braking)
 

@@ -157,6 +157,11 @@ class SafetyFilter:
         if self._rule is not None and other._rule is not None:
             self._rule.go_on_from(other._rule)
 
+    def learn_from(self, rule: BrakingRule) -> None:
+        """Take over from random efforts, of which a rule alone has known how the robot stops."""
+        if self._rule is not None:
+            self._rule.go_on_from(rule)
+
     def miss(self) -> None:
         """A state went by unseen."""
         if self._rule is not None:
