@@ -170,6 +170,23 @@ def test_an_agent_tells_its_filter_how_the_robot_comes_to_where_an_action_acts(t
     assert given == coming
 
 
+@pytest.mark.parametrize("largest", [100.0, 3000.0])
+def test_doubt_counts_in_large_units_too(largest):
+    """A rotor's margin is more than a hundred times the step by which slopes are found."""
+    slide = Slide(gain=largest / 30.0, doubt=largest / 50.0)
+
+    def room(states, actions):
+        return (largest - abs(states[:, 1:])) / (0.05 * largest)
+
+    found, state, speeds = filter_of(slide, room, horizon=12), np.zeros(2), []
+    for _ in range(60):
+        let = found.check(state, np.ones(1))
+        assert let.proved
+        state = slide.step(state, let.action, 1.0)
+        speeds.append(state[1])
+    assert 0.8 * largest < max(speeds) <= 0.9501 * largest
+
+
 def test_a_wary_filter_holds_more_possible():
     slide = Slide(gain=0.8, doubt=0.15)
     found = filter_of(slide, wall(-1.0, 1.0, MARGIN))

@@ -34,8 +34,9 @@ FARTHEST = 10.0
 """[rad or m] Further away no side of a constraint is looked for."""
 SHORTEST, LONGEST = 5, 60
 """Periods that a backup is followed for."""
-STEP, FLAT = 1e-2, 1e-4
-"""Of an entry, for the slopes of the room; a smaller difference [margins] is rounding."""
+STEP, WIDE, FLAT = 1e-2, 1.0, 1e-4
+"""Of an entry, for the slopes of the room, and where these tell nothing; a smaller difference
+[margins] is rounding."""
 ROUNDING = 1e-3
 """[margins] Less than this isn't further out; it is never lost twice, see `Kept`."""
 SAME = 1e-4
@@ -349,13 +350,13 @@ class SafetyFilter:
         places = self._within_reach(state, beta * doubt)
         steps = np.concatenate([np.zeros((1, len(state))), STEP * np.eye(moving, len(state))])
         states = (places[:, None] + steps).reshape(-1, len(state))
-        actions = np.zeros((len(states), self.spec.action_dim))
-        room = asked = self._room(states, actions)
-        if self._acted.any():  # Under no action none of them falls, whatever the speed.
-            asked = np.where(self._acted, self._room(states, actions + self._limits), room)
+        room, asked = self._asked(states)
         asked = asked.reshape(len(places), len(steps), -1)
-        change = asked[:, 1:] - asked[:, :1]
-        slopes = np.where(abs(change) > FLAT, change, 0.0).transpose(0, 2, 1)
+        slopes = _steeper(asked[:, 1:] - asked[:, :1]).transpose(0, 2, 1)
+        flat = ~slopes[0].any(axis=-1)
+        if flat.any():  # A margin may be thousands of a small step, as a rotor's largest speed is.
+            wide = self._asked(state + WIDE * np.eye(moving, len(state)))[1]
+            slopes[0] = np.where(flat[:, None], _steeper(wide - asked[0, 0]).T, slopes[0])
         positions, speeds = slopes[..., :joints], slopes[..., joints : 2 * joints]
         speeds[speeds == 0.0] = positions[speeds == 0.0]
         worst = slopes * (doubt + NO_DOUBT)
@@ -366,6 +367,14 @@ class SafetyFilter:
         against = np.stack([*worst[0, nearest], *_other_sides(worst, asked[:, 0], nearest)])
         patterns = np.unique(np.concatenate([against, -against]), axis=0)
         return self._kept.of(room[0]), patterns, doubt
+
+    def _asked(self, states: Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Room of states `(N, p)` under no action `(N, K)`; under all where it depends on it."""
+        actions = np.zeros((len(states), self.spec.action_dim))
+        room = asked = self._room(states, actions)
+        if self._acted.any():  # Under no action none of them falls, whatever the speed.
+            asked = np.where(self._acted, self._room(states, actions + self._limits), room)
+        return room, asked
 
     def _within_reach(self, state: Array, doubt: Array) -> Array:
         """The state, and how far joints may get, each by itself, `(2q + 1, p)`; one is alone."""
@@ -461,6 +470,11 @@ class SafetyFilter:
                 room = room.reshape(count, lanes, -1)
                 least = np.where(whose, np.minimum(least, room), least)
         return least
+
+
+def _steeper(change: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Changes of room that are no rounding."""
+    return np.where(abs(change) > FLAT, change, 0.0)
 
 
 def _other_sides(
