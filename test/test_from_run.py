@@ -163,7 +163,7 @@ def test_with_weight_0_the_first_fit_is_one_from_nothing(
 ):
     changes = {"model.from_weight": 0.0, "exploration.random_episodes": random}
     run = begun(source.root, tmp_path / "real", **changes, episodes=episodes)
-    fresh = Learner(source.config, RunFolder(tmp_path / "none"))._untrained
+    fresh = Learner(source.config, RunFolder(tmp_path / "none"))._weights.untrained
     seen = []
 
     def note(model, data, *rest):
@@ -213,7 +213,7 @@ def test_heads_that_are_taken_over_keep_their_bootstrap(source, tmp_path):
     assert bootstraps(Learner(third.config, third)) == before
     forgets = begun(source.root, tmp_path / "new", **{"seed": 7, "model.from_weight": 0.0})
     learner = Learner(forgets.config, forgets)
-    learner._forget_model()
+    learner._weights.forget_model()
     own = bootstraps(Learner(tiny_config(seed=7), RunFolder(tmp_path / "none")))
     assert bootstraps(learner) == own
     # By an older version, which drew anew.

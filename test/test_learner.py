@@ -357,7 +357,7 @@ class StagedSearch:
 
 @pytest.fixture
 def staged(monkeypatch):
-    monkeypatch.setattr("hucrl_ros.learning.learner.make_search", lambda settings: StagedSearch())
+    monkeypatch.setattr("hucrl_ros.learning.attempts.make_search", lambda settings: StagedSearch())
     monkeypatch.setattr(StagedSearch, "promises", [])
     monkeypatch.setattr(StagedSearch, "begun", [])
     monkeypatch.setattr(StagedSearch, "gentle", [])
@@ -639,7 +639,8 @@ def test_a_surprise_at_once_in_a_run_without_other_data_ends_no_learning(learner
     at_once = RecordedEpisode(
         EPISODES[0].states[:1], np.zeros((0, 1)), np.zeros(0, bool), cut=True
     )
-    monkeypatch.setattr(learner, "_initial", dict(learner._initial))  # as after --from
+    weights = learner._weights
+    monkeypatch.setattr(weights, "_initial", dict(weights.untrained))  # as after --from
     assert len(join_transitions([at_once], "run").states) == 0
     path = learner.learn_from([at_once], silent)
     assert torch.isfinite(learner._exporter.written[path.name].weights).all()

@@ -58,12 +58,12 @@ def test_a_bundle_of_policies_that_the_library_trained_agrees_with_torch(tmp_pat
 def test_what_a_search_refused_is_in_the_manifest_and_on_the_topic(tmp_path, monkeypatch):
     learner = learner_of(tmp_path, "lookahead")
     learner._exporter = reports = Reports()
-    search = learner._search
+    search = learner._attempts.search
 
     def careless(*arguments) -> SearchResult:
         return search(*arguments)._replace(refused=7)
 
-    monkeypatch.setattr(learner, "_search", careless)
+    monkeypatch.setattr(learner._attempts, "search", careless)
     learner.learn_from(EPISODES[:1], silent)
     (report,) = reports
     assert report.refused == 7
