@@ -9,6 +9,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import compiling
 import hypothesis
+import long_tests
 import pytest
 
 from hucrl_ros.config.schema import Config
@@ -53,8 +54,11 @@ def pytest_collection_modifyitems(config, items):
     # First those that wait most: others fill the time, and no long file is left for the end.
     waiting = {item.path for item in items if item.get_closest_marker("ros")}
     items.sort(key=lambda item: item.path not in waiting)
+    long = long_tests.known()
     again = config.pluginmanager.hasplugin("rerunfailures") and not FUZZ_SECONDS
     for item in items:
+        if item.nodeid in long:
+            item.add_marker(pytest.mark.long)
         if again and item.get_closest_marker("ros"):
             item.add_marker(pytest.mark.flaky(reruns=1))
         if FUZZ_SECONDS and item.get_closest_marker("fuzz"):

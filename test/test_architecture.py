@@ -9,6 +9,7 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
+import long_tests
 import pytest
 
 import hucrl_ros
@@ -107,6 +108,13 @@ def test_no_import_runs_upward(name):
     for module in (m for m in MODULES if room(m) == name and m not in LOOSE):
         above = {m for m in uses(module) if room(m) != name and floor(room(m)) <= floor(name)}
         assert not above, f"{module} imports {sorted(above)}"
+
+
+def test_no_long_test_has_been_renamed():
+    for node in long_tests.known():
+        path, _, name = node.partition("::")
+        function = name.partition("[")[0].rpartition("::")[2]
+        assert f"def {function}(" in (ROOT.parent / path).read_text(), node
 
 
 def test_no_imports_run_in_a_circle():
