@@ -49,9 +49,19 @@ class Row(NamedTuple):
     """Of the whole run [s]."""
     cpu_s: float
     """Of the whole run [s]."""
+    steps: int | None = None
+    """Control periods. This and the rest are known of robots with constraints."""
+    filtered: int | None = None
+    """Ticks whose action was changed for a constraint."""
+    outside: int | None = None
+    """States beyond a constraint, counted once for each that they are beyond."""
+    deepest: float | None = None
+    """How far beyond one the worst of them was [its margins]."""
 
 
 COLUMNS = tuple(field.rstrip("_") for field in Row._fields)
+PLAIN = COLUMNS[: COLUMNS.index("steps")]
+"""Those of robots without constraints."""
 
 
 class Group(NamedTuple):
@@ -61,6 +71,36 @@ class Group(NamedTuple):
     action_penalty: float
     value: str
     """Of the varied setting; empty where none was."""
+
+
+class Kept(NamedTuple):
+    """How well runs kept within constraints, all of their episodes together."""
+
+    runs: int
+    """How many."""
+    left: int
+    """Of these, those that were beyond a constraint."""
+    outside: float
+    """States beyond a constraint [1 in 1,000]."""
+    deepest: float
+    """How far beyond one the worst was [its margins]."""
+    filtered: float
+    """Actions changed for a constraint [1 in 1,000]."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> "Kept | None":
+        """Of some runs; None where a robot has no constraints."""
+        known = [row for row in rows if row.steps and row.outside is not None]
+        if not known:
+            return None
+        thousands = sum(row.steps or 0 for row in known) / 1000.0
+        return cls(
+            runs=len({row.seed for row in known}),
+            left=len({row.seed for row in known if row.outside}),
+            outside=sum(row.outside or 0 for row in known) / thousands,
+            deepest=max(row.deepest or 0.0 for row in known),
+            filtered=sum(row.filtered or 0 for row in known) / thousands,
+        )
 
 
 class Interval(NamedTuple):
@@ -80,7 +120,9 @@ class Interval(NamedTuple):
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
     """Write a CSV file with a header."""
-    write_csv(path, COLUMNS, rows)
+    rows = list(rows)
+    columns = PLAIN if all(row.outside is None for row in rows) else COLUMNS
+    write_csv(path, columns, (row[: len(columns)] for row in rows))
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -92,7 +134,7 @@ def read_rows(path: Path) -> list[Row]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             header, *lines = csv.reader(file)
-        if tuple(header) != COLUMNS:
+        if tuple(header) not in (PLAIN, COLUMNS):
             raise ValueError(f"its columns are {', '.join(header)}")
         return [_row(line) for line in lines]
     except (OSError, ValueError, TypeError) as error:
@@ -105,6 +147,10 @@ def _row(line: Sequence[str]) -> Row:
     return Row(task, strategy, float(penalty), setting, value, int(seed), int(episode), *known)  # type: ignore[arg-type]
 
 
+def _group_of(row: Row) -> Group:
+    return Group(row.strategy, row.action_penalty, row.value)
+
+
 def group_returns(rows: Iterable[Row]) -> dict[Group, Array]:
     """Returns `(seeds, episodes)` of each group, seeds in order; NaN where an episode is missing.
 
@@ -112,7 +158,7 @@ def group_returns(rows: Iterable[Row]) -> dict[Group, Array]:
     """
     found: dict[Group, dict[int, dict[int, float]]] = {}
     for row in rows:
-        group = Group(row.strategy, row.action_penalty, row.value)
+        group = _group_of(row)
         found.setdefault(group, {}).setdefault(row.seed, {})[row.episode] = row.return_
     return {group: _to_array(seeds) for group, seeds in found.items()}
 
@@ -221,6 +267,8 @@ class Results(NamedTuple):
     """Returns `(seeds, episodes)`."""
     series: dict[tuple[str, str], Series]
     """By strategy and value."""
+    kept: dict[Group, Kept]
+    """Of robots with constraints."""
 
     @property
     def panels(self) -> list[list[Panel]]:
@@ -250,6 +298,7 @@ def collect(rows: Sequence[Row]) -> Results:
     strategies = list(dict.fromkeys(group.strategy for group in groups))
     values = list(dict.fromkeys(group.value for group in groups))
     task = rows[0].task
+    kept = {group: Kept.of([row for row in rows if _group_of(row) == group]) for group in groups}
     return Results(
         task=task,
         setting=rows[0].setting,
@@ -257,6 +306,7 @@ def collect(rows: Sequence[Row]) -> Results:
         optima={penalty: known_optimum(task, penalty) for penalty in penalties},
         groups=groups,
         series=_series(strategies, values),
+        kept={group: found for group, found in kept.items() if found is not None},
     )
 
 

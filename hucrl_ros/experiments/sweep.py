@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from hucrl_ros.config.task_file import find_description, known_tasks
 from hucrl_ros.controller.manifest import read_manifest
@@ -15,7 +16,7 @@ from hucrl_ros.experiments.statistics import Row
 from hucrl_ros.experiments.workers import Workers
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.processes import Exit
-from hucrl_ros.run.summary import read_summary
+from hucrl_ros.run.summary import EpisodeSummary, read_summary
 
 POLL_S = 0.1
 """[s] Between two looks at the processes."""
@@ -172,9 +173,22 @@ def _rows_of(cell: Cell, run: RunFolder) -> list[Row]:
             search_s=episode.search_s,
             wall_s=summary.wall_s,
             cpu_s=summary.cpu_s,
+            **_kept(episode),
         )
         for episode in summary.episodes
     ]
+
+
+def _kept(episode: EpisodeSummary) -> dict[str, Any]:
+    """How well it kept within constraints, where the robot has some."""
+    if episode.outside is None:
+        return {}
+    return {
+        "steps": episode.steps,
+        "filtered": sum((episode.filtered or {}).values()),
+        "outside": sum(episode.outside.values()),
+        "deepest": max((episode.deepest or {}).values(), default=0.0),
+    }
 
 
 def _model_error(run: RunFolder, episode: int) -> float | None:

@@ -125,6 +125,14 @@ def markdown_table(results: Results, goal: float | None) -> str:
             ),
         ]
     columns.append(Column("optimum", optimum_of))
+    if results.kept:
+        kept = results.kept
+        columns += [
+            Column("seeds outside", lambda group: f"{kept[group].left} of {kept[group].runs}"),
+            Column("states outside, of 1,000", lambda group: f"{kept[group].outside:.1f}"),
+            Column("furthest outside [margins]", lambda group: f"{kept[group].deepest:.1f}"),
+            Column("actions changed, of 1,000", lambda group: f"{kept[group].filtered:.1f}"),
+        ]
     return Table(columns).markdown(group for group in groups if group in results.groups)
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,8 @@ class EpisodeSummary(_Record):
     none."""
     outside: dict[str, int] | None = None
     """States beyond a constraint, by the constraint [1]; like `filtered`."""
+    deepest: dict[str, float] | None = None
+    """How far beyond a constraint the worst of them was, by the constraint [its margins]."""
     fit_s: float | None = None
     """Model fit that followed the episode [s]."""
     search_s: float | None = None
@@ -201,7 +203,8 @@ def summarise_episode(
     ticks, names = episode.ticks, played.constraints
     most = len(names) + 2  # a bag may say anything
     asked = np.bincount(np.clip(ticks["filtered"], 0, most), minlength=most)[1:]
-    beyond = (task.rooms(episode.states[:-1], episode.actions) < 0.0).sum(axis=0)
+    rooms = task.rooms(episode.states[:-1], episode.actions)
+    depth = -rooms.min(axis=0, initial=0.0)
     return EpisodeSummary(
         index=index,
         return_=episode_return(episode, task),
@@ -213,7 +216,8 @@ def summarise_episode(
         fallbacks=count_fallbacks(ticks["source"], played.planner.algorithm),
         clamps=int(np.count_nonzero(ticks["clamped"])),
         filtered=_by_name((*names, STOPPABLE), asked) if names else None,
-        outside=_by_name(names, beyond) if names else None,
+        outside=_by_name(names, (rooms < 0.0).sum(axis=0)) if names else None,
+        deepest=_by_name(names, depth.round(3)) if names else None,
         fit_s=learned.fit_s if learned else None,
         search_s=learned.search_s if learned else None,
         complexity=learned.complexity if learned else None,
@@ -222,8 +226,9 @@ def summarise_episode(
     )
 
 
-def _by_name(names: Sequence[str], counts: NDArray[np.integer]) -> dict[str, int]:
-    return {name: int(count) for name, count in zip(names, counts, strict=False) if count}
+def _by_name(names: Sequence[str], found: NDArray[Any]) -> dict[str, Any]:
+    """What isn't 0."""
+    return {name: value for name, value in zip(names, found.tolist(), strict=False) if value}
 
 
 def episode_return(episode: Episode, task: JudgedTask) -> float:
