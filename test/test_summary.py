@@ -98,6 +98,7 @@ def test_the_file_has_exactly_the_keys_of_the_contract(tmp_path):
         "clamps",
         "filtered",
         "outside",
+        "deepest",
         "fit_s",
         "search_s",
         "complexity",
@@ -213,6 +214,17 @@ def test_what_constraints_asked_for_and_where_they_were_left_is_counted_by_name(
     )
     (rail,) = task.constraint_names
     assert (found.filtered, found.outside) == ({rail: 2}, {rail: 2})
+    margins = -task.rooms(states[1:2], np.zeros((1, 1))).item()  # 2.6 m is beyond the rail's end.
+    assert found.deepest == {rail: pytest.approx(margins, abs=1e-3)}
+    inside = summarise_episode(
+        3,
+        make_episode(np.zeros((5, 4)), np.zeros((4, 1))),
+        task,
+        make_manifest(constraints=task.constraint_names),
+        None,
+        run,
+    )
+    assert (inside.filtered, inside.outside, inside.deepest) == ({}, {}, {})
 
 
 def test_a_random_bundle_predicts_nothing(tmp_path):

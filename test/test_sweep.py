@@ -16,7 +16,7 @@ from hucrl_ros.cli import main
 from hucrl_ros.cli.parsing import Command, command_line
 from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.experiments import sweep_report
+from hucrl_ros.experiments import statistics, sweep_report
 from hucrl_ros.experiments.grid import NOTHING, make_cells, one_setting
 from hucrl_ros.experiments.presentation import drawing
 from hucrl_ros.experiments.statistics import (
@@ -294,6 +294,31 @@ def test_table_of_a_varied_setting_has_a_column_for_it():
     assert lines[2].startswith("| 0.2 | optimistic | 0 |")
     assert lines[3].startswith("| 0.2 | optimistic | 0.1 |")
     assert "| 0 of 3 | never |" in lines[2]
+
+
+def test_table_of_a_robot_with_constraints_tells_how_well_they_were_kept():
+    # Of three seeds of four episodes of 500 periods one left, in two episodes.
+    left = {(1, 1): (6, 0.5), (1, 3): (3, 2.25)}
+    rows = []
+    for each in grid(("optimistic",), (0.2,)):
+        outside, deepest = left.get((each.seed, each.episode), (0, 0.0))
+        kept = {"steps": 500, "filtered": 2, "outside": outside, "deepest": deepest}
+        rows.append(each._replace(**kept))
+    head, _, line = markdown_table(collect(rows), goal=None).splitlines()
+    assert head.endswith(
+        "| seeds outside | states outside, of 1,000 | furthest outside [margins] "
+        "| actions changed, of 1,000 |"
+    )
+    assert line.endswith("| 1 of 3 | 1.5 | 2.2 | 4.0 |")
+
+
+def test_episodes_within_constraints_have_more_columns_and_others_have_not(tmp_path):
+    plain, kept = row(), row(steps=500, filtered=2, outside=0, deepest=0.0)
+    for rows, last in (([plain], "cpu_s"), ([plain, kept], "deepest")):
+        write_rows(tmp_path / "returns.csv", rows)
+        assert statistics.read_rows(tmp_path / "returns.csv") == rows
+        header = (tmp_path / "returns.csv").read_text().splitlines()[0]
+        assert header.rpartition(",")[2] == last
 
 
 @pytest.mark.parametrize(
