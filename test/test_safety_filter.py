@@ -306,7 +306,7 @@ def test_whoever_takes_over_knows_the_proof_and_where_the_episode_began():
     assert before.check(np.array([0.2, 0.4]), np.zeros(1)).proved
     found.go_on_from(before)
     assert found._home == pytest.approx([0.2])
-    found._room = lambda states, _: np.full((len(states), 1), np.nan)
+    found._rooms._room = lambda states, _: np.full((len(states), 1), np.nan)
     let = found.check(np.array([0.22, 0.4]), np.ones(1))
     assert not let.proved
     assert let.action < 0.0
@@ -739,13 +739,22 @@ def test_nothing_is_proved_where_doubt_changes_faster_than_efforts_may(rate, pro
 
 def test_what_was_sent_under_wider_limits_is_cut_at_once():
     """Steps count from it, and no effort is above the limit, as the guard has it."""
-    spec, limits = Slide(gain=0.2).spec, np.array([0.25])
-    slide, fan_of = Slide(gain=0.2), []
+    slide, limits = Slide(gain=0.2), np.array([0.25])
+    fan_of: list[np.ndarray] = []
     found = filter_of(slide, wall(-1.0, 1.0, MARGIN), rate=0.1)
     found.check(np.zeros(2), np.zeros(1))
     found.obey(np.array([-1.0]))
     stricter = SafetyFilter(
-        spec, (), found._room, found._fans, found._expect, found._deviate, limits, 1.0, None, 0.1
+        slide.spec,
+        (),
+        wall(-1.0, 1.0, MARGIN),
+        found._fans,
+        found._expect,
+        found._doubts._deviate,
+        limits,
+        1.0,
+        None,
+        0.1,
     )
     stricter.go_on_from(found)
     fans = stricter._fans
@@ -845,7 +854,7 @@ def test_an_arm_each_joint_of_which_has_a_motor_is_filtered(tmp_path, arm, compi
     bundle = untrained_bundle(tmp_path / "bundle", arm, ModelSettings(heads=2, layers=(8,)))
     spec = bundle.manifest.spec
     found = make_safety_filter(bundle, SafetySettings(filter=True), compiled)
-    assert found._stopped.all()
+    assert found._rooms._stopped.all()
     let = found.check(np.zeros(spec.state_dim), np.array(spec.effort_limits))
     assert np.isfinite(let.action).all()
     assert let.overruled, "nothing is known, and the arm would fly out"

@@ -1,0 +1,143 @@
+"""How much room constraints leave along imagined trajectories, and on the ways to rest behind."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.controller.backup import Array, Backup, Joints
+from hucrl_ros.controller.engines.fan import Fan
+
+Room = Callable[[Array, Array], NDArray[np.floating]]
+"""States `(N, p)`, actions `(N, q)` [units of the actions] → `(N, K)` room that each constraint
+leaves, in its margins: 1 is a margin inside, below 0 is outside."""
+
+INSIDE = 1.0
+"""[margins] Room that a proof demands."""
+ROUNDING = 1e-3
+"""[margins] Less than this isn't further out; it is never lost twice, see `Kept`."""
+FLAT = 1e-4
+"""[margins] A smaller difference of two rooms is rounding."""
+POSES = 32
+"""In which it is tried what a constraint depends on."""
+TO_REST = (0.5, 1.0)
+"""Shares of the way from a fan's end to rest, after which it is looked how much room is left."""
+
+
+class Rooms:
+    """What the constraints of a robot leave it."""
+
+    def __init__(
+        self, spec: RobotSpec, joints: Joints, room: Room, limits: Array, rate: float
+    ) -> None:
+        """Try what each constraint depends on.
+
+        Args:
+            spec: The robot.
+            joints: Its actuated joints.
+            room: What the constraints leave.
+            limits: `(q,)` largest actions that the guard lets pass.
+            rate: Largest change of an action that the guard lets pass [limits a period].
+        """
+        self._spec, self._joints, self._room = spec, joints, room
+        self._limits, self._rate = limits, rate
+        self._stopped = self._stopped_by_actions()
+        self._acted = self._asked_of_actions()
+
+    def at(self, states: Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Room of states `(N, p)` under no action `(N, K)`; under all where it depends on it."""
+        actions = np.zeros((len(states), self._spec.action_dim))
+        room = asked = self._room(states, actions)
+        if self._acted.any():  # Under no action none of them falls, whatever the speed.
+            asked = np.where(self._acted, self._room(states, actions + self._limits), room)
+        return room, asked
+
+    def left(
+        self, fan: Fan, backup: Backup, here: NDArray[np.floating]
+    ) -> tuple[Array, NDArray[np.intp]]:
+        """Room beyond what is demanded that a fan leaves, and on the way to rest after it.
+
+        Args:
+            fan: Of C first actions.
+            backup: That follows them.
+            here: `(K,)` room that the robot has, see `Kept` [margins].
+
+        Returns:
+            The least of it `(C,)` [margins], and whose it is `(C,)`.
+        """
+        count, lanes, horizon, actions = fan.actions.shape
+        # The first state is the present one: nothing changes it, but what is asked of actions.
+        states = fan.states[:, :, 1:].reshape(count * lanes * horizon, -1).astype(np.float64)
+        efforts = (fan.actions * self._limits).reshape(-1, actions)
+        found: NDArray[np.floating] = self._room(states, efforts)
+        found = found.reshape(count, lanes, horizon, -1)
+        if self._acted.any():  # An action acts in the state, too, in which it begins.
+            begun = fan.states[:, :, :-1].reshape(count * lanes * horizon, -1).astype(np.float64)
+            at_first = self._room(begun, efforts).reshape(count, lanes, horizon, -1)
+            found = np.where(self._acted, np.minimum(found, at_first), found)
+        room = np.where(np.isfinite(found), found, -np.inf)
+        beyond = room - np.minimum(INSIDE, here) + ROUNDING
+        rest = self._to_rest(fan, backup, room) - np.minimum(here, 0.0)
+        rest = np.where(np.isfinite(rest), rest, -np.inf) + ROUNDING
+        worst = np.minimum(beyond.min(axis=(1, 2)), rest.min(axis=1))
+        return worst.min(axis=1), worst.argmin(axis=1)
+
+    def _to_rest(
+        self, fan: Fan, backup: Backup, room: NDArray[np.floating]
+    ) -> NDArray[np.floating]:
+        """Least room `(C, L, K)` on the way to rest after a fan that has left `(C, L, H, K)`.
+
+        What has most room in the middle, as between two walls or in a box, doesn't fall before
+        the middle is passed, so how fast it falls tells nothing of the wall that comes: it is
+        looked on that way, too.
+        """
+        count, lanes, horizon, actions = fan.actions.shape
+        ends = fan.states[:, :, -1].astype(np.float64)
+        periods = backup.periods_to_rest(ends[..., self._joints.velocities])
+        periods = np.where(np.isfinite(periods), periods, horizon)
+        # Where actions are still on their way to what the backup wants, and of what doesn't come
+        # to rest by actions, in the same time again it must be in.
+        wanted = np.clip(self._joints.shares(backup, ends), -1.0, 1.0)
+        behind = np.abs(wanted - fan.actions[:, :, -1]).max(axis=-1) > self._rate
+        lasting = np.where(behind, horizon, periods)[..., None]
+        lasting = np.where(self._stopped, lasting, horizon)
+        last, before = room[:, :, -1], room[:, :, -2]
+        with np.errstate(invalid="ignore"):
+            least: NDArray[np.floating] = last + np.minimum(last - before, 0.0) * lasting
+            way = ends - fan.states[:, :, -2]
+            joints = len(self._spec.joint_names)
+            way[..., joints : 2 * joints] = 0.0  # Who brakes gets no faster.
+            efforts = (fan.actions[:, :, -1] * self._limits).reshape(-1, actions)
+            for whose in (self._stopped, ~self._stopped):
+                for share in TO_REST if whose.any() else ():
+                    there = ends + share * lasting[..., whose.argmax(), None] * way
+                    then = self._room(there.reshape(count * lanes, -1), efforts)
+                    then = then.reshape(count, lanes, -1)
+                    least = np.where(whose, np.minimum(least, then), least)
+        return least
+
+    def _stopped_by_actions(self) -> NDArray[np.bool_]:
+        """Whether each constraint is one of actuated joints alone `(K,)`, and of what stays."""
+        spec, draws = self._spec, np.random.default_rng(0)
+        free = np.setdiff1d(
+            np.arange(spec.predicted_dim), [*self._joints.positions, *self._joints.velocities]
+        )
+        states = draws.uniform(-1.0, 1.0, (POSES, spec.state_dim))
+        if not len(free):  # A graph needs at least one state.
+            return np.ones(self._room(states, np.zeros((POSES, spec.action_dim))).shape[1], bool)
+        moved = np.repeat(states, len(free), axis=0)
+        for row, entry in enumerate(free):
+            moved[row :: len(free), entry] += 1.0
+        actions = np.zeros((len(moved), spec.action_dim))
+        before = np.repeat(self._room(states, actions[:POSES]), len(free), axis=0)
+        change = np.abs(self._room(moved, actions) - before)
+        return np.asarray((change <= FLAT).all(axis=0))
+
+    def _asked_of_actions(self) -> NDArray[np.bool_]:
+        """Whether each constraint is one of actions, too, as a motor's power is `(K,)`."""
+        spec, draws = self._spec, np.random.default_rng(0)
+        states = draws.uniform(-1.0, 1.0, (POSES, spec.state_dim))
+        resting, full = np.zeros((POSES, spec.action_dim)), np.tile(self._limits, (POSES, 1))
+        change = np.abs(self._room(states, full) - self._room(states, resting))
+        return np.asarray((change > FLAT).any(axis=0))
