@@ -72,6 +72,14 @@ def parsed_experiment(path: Path) -> dict[str, dict]:
     return {cell.name: cell.config.model_dump(mode="json") for cell in read_grid(path).cells()}
 
 
+def bases_of(path: Path) -> dict[str, dict]:
+    """The settings of each task of an experiment, as they are without it."""
+    from hucrl_ros.config.task_file import task_name
+    from hucrl_ros.experiments.grid import read_grid
+
+    return {task_name(name): parsed_settings(name) for name in read_grid(path).tasks}
+
+
 def example(name: str) -> Path:
     """The YAML of a robot that comes as an example."""
     return CONFIG / "examples" / name / f"{name}.yaml"
@@ -83,9 +91,9 @@ def settings() -> dict:
     for name in EXAMPLES:
         record[name] = {**parsed_robot(example(name)), **parsed_settings(str(example(name)))}
     for path in sorted((CONFIG / "experiments").glob("*.yaml")):
-        cells = parsed_experiment(path)
+        cells, bases = parsed_experiment(path), bases_of(path)
         record[f"experiments/{path.stem}"] = {
-            name: _changes(record[cell["task"]], cell) for name, cell in cells.items()
+            name: _changes(bases[cell["task"]], cell) for name, cell in cells.items()
         }
     return record
 

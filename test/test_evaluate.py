@@ -130,9 +130,9 @@ def test_states_beyond_a_constraint_are_counted_and_surprises_make_the_filter_wa
     asked = []
     check = SafetyFilter.check
 
-    def full_effort(self, state, action, wary):
+    def full_effort(self, state, action, wary, *how):
         asked.append(wary)
-        return check(self, state, np.ones_like(action), wary)
+        return check(self, state, np.ones_like(action), wary, *how)
 
     def surprised(self, *_):
         self._means[:] = 10.0 * WARY**2
