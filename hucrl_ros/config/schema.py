@@ -360,7 +360,8 @@ class SafetySettings(Settings):
     the robot behind it without leaving them. On unless set, where the description has
     constraints of its own, and on a robot."""
     filter_beta: float = Field(2.0, ge=0, le=1000)
-    """Deviations of the model that the filter holds possible, all to the worse [1]."""
+    """Deviations of the model that the filter holds possible, all to the worse; at 0 the mean is
+    believed, and what it says counts as proved [1]."""
     backup_time: float = Field(0.6, gt=0, le=10)
     """Time in which the filter has to see the robot stop; 5 to 60 control periods count [s]."""
 
