@@ -45,7 +45,7 @@ TABLE = Table[Row](
 def run(task: str, episodes: Sequence[int], threads: int, settings: Mapping[str, Any]) -> None:
     """Print a line for each number of episodes."""
     # Each learning starts at untrained weights on purpose, so it needn't warn of that.
-    logging.getLogger("hucrl_ros.learning").setLevel(logging.ERROR)
+    logging.getLogger("hucrl_ros.learning.learner").setLevel(logging.ERROR)
     config = asked_config(RunOptions(task, overrides=settings))
     print(TABLE.header)
     for row in measure(config, episodes, threads):
