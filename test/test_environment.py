@@ -168,4 +168,5 @@ def test_make_test_makes_all_checks_before_the_fast_tests():
     assert commands[0] == ".ci/environment"
     programs = [command.split()[0].removeprefix(".venv/bin/") for command in commands[1:]]
     assert programs == ["ruff", "ruff", "mypy", "codespell", "python"]
-    assert '-m "not slow and not gpu"' in commands[-1]
+    assert '-m "not long and not slow and not gpu"' in commands[-1]
+    assert '-m "long and not slow and not gpu"' in recipe("test-long")[-1]
