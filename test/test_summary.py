@@ -203,7 +203,9 @@ def test_an_episode_is_summarised_with_paths_relative_to_the_run(tmp_path):
     )
 
 
-def test_what_constraints_asked_for_and_where_they_were_left_is_counted_by_name(tmp_path):
+def test_what_constraints_asked_for_and_where_they_were_left_is_counted_by_name(
+    tmp_path, monkeypatch
+):
     run = RunFolder.create(tmp_path / "run", Config())
     states = np.zeros((5, 4))
     states[:, 0] = [0.0, 2.6, -2.6, 1.0, 9.0]  # The last one has no action any more.
@@ -225,6 +227,11 @@ def test_what_constraints_asked_for_and_where_they_were_left_is_counted_by_name(
         run,
     )
     assert (inside.filtered, inside.outside, inside.deepest) == ({}, {}, {})
+    monkeypatch.setattr(type(task), "rooms", lambda self, s, a: np.full((len(s), 1), -np.inf))
+    endless = summarise_episode(
+        3, episode, task, make_manifest(constraints=task.constraint_names), None, run
+    )
+    assert (endless.outside, endless.deepest) == ({rail: 4}, {})
 
 
 def test_a_random_bundle_predicts_nothing(tmp_path):

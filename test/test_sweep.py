@@ -310,6 +310,8 @@ def test_table_of_a_robot_with_constraints_tells_how_well_they_were_kept():
         "| actions changed, of 1,000 |"
     )
     assert line.endswith("| 1 of 3 | 1.5 | 2.2 | 4.0 |")
+    both = markdown_table(collect([*rows, *grid(("greedy",), (0.2,))]), goal=None).splitlines()
+    assert both[3].endswith("| 0 of 0 | nan | nan | nan |")
 
 
 def test_episodes_within_constraints_have_more_columns_and_others_have_not(tmp_path):

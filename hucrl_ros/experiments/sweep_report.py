@@ -26,6 +26,7 @@ from hucrl_ros.experiments.presentation import (
 from hucrl_ros.experiments.statistics import (
     Group,
     Interval,
+    Kept,
     Panel,
     Results,
     Row,
@@ -42,6 +43,7 @@ HANDLE_IN, LETTER_IN = 0.75, 0.085
 """Width of a legend's line with its distances, and of a letter [inch]."""
 MOST_LINES = 8
 """In one pair of axes; with more of them each gets its own."""
+NOTHING_KNOWN = Kept(0, 0, np.nan, np.nan, np.nan)
 READING = "reading.md"
 """What people make of the numbers; a page that is written anew takes it in."""
 
@@ -126,7 +128,8 @@ def markdown_table(results: Results, goal: float | None) -> str:
         ]
     columns.append(Column("optimum", optimum_of))
     if results.kept:
-        kept = results.kept
+        # Of what an older version made nothing is known.
+        kept = {group: results.kept.get(group, NOTHING_KNOWN) for group in results.groups}
         columns += [
             Column("seeds outside", lambda group: f"{kept[group].left} of {kept[group].runs}"),
             Column("states outside, of 1,000", lambda group: f"{kept[group].outside:.1f}"),

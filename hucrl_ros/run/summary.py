@@ -83,7 +83,8 @@ class EpisodeSummary(_Record):
     outside: dict[str, int] | None = None
     """States beyond a constraint, by the constraint [1]; like `filtered`."""
     deepest: dict[str, float] | None = None
-    """How far beyond a constraint the worst of them was, by the constraint [its margins]."""
+    """How far beyond a constraint the worst of them was, by the constraint [its margins]; only
+    where that is finite."""
     fit_s: float | None = None
     """Model fit that followed the episode [s]."""
     search_s: float | None = None
@@ -205,6 +206,7 @@ def summarise_episode(
     asked = np.bincount(np.clip(ticks["filtered"], 0, most), minlength=most)[1:]
     rooms = task.rooms(episode.states[:-1], episode.actions)
     depth = -rooms.min(axis=0, initial=0.0)
+    depth = np.where(np.isfinite(depth), depth, 0.0)  # A function may say anything.
     return EpisodeSummary(
         index=index,
         return_=episode_return(episode, task),
