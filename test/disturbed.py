@@ -40,7 +40,7 @@ class Disturbed:
         self.run, self.task, self.control, self.safety = run, task, control, safety
         self.poses, self.at = PoseBuffer(), {}
         self.recording = Recording(run, {}, stepped=False)
-        self.stalls, self.spoilt = set(), set()
+        self.stalls, self.spoilt, self.hurries = set(), set(), {}
         self._pool = ThreadPoolExecutor(1)
 
     def load(self, name, **changes):
@@ -107,6 +107,8 @@ class Disturbed:
             self._show(sample, plant.joints)
             for happens in self.at.get(step, ()):
                 happens()
+            # For no more fans of the safety filter than that.
+            self.loop.player.allow(None, self.hurries.get(step))
             velocities = sample.velocities.tolist()
             reading = JointReading(
                 plant.joints, sample.positions.tolist(), velocities, sample.stamp_ns

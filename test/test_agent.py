@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.schema import ModelSettings, SafetySettings
-from hucrl_ros.controller.agent import Agent, BundleSystem
+from hucrl_ros.controller.agent import LOOKING, REMEMBERED_CHECKS, Agent, BundleSystem
 from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.safety_filter import Filtered
 from hucrl_ros.controller.ticks import Source
 from hucrl_ros.controller.timing import Budget
 
@@ -279,6 +280,59 @@ def test_as_many_iterations_as_fit_the_budget(bundle, budget_s, iterations):
     agent = SlowAgent(bundle, budget_s, iteration_s=0.1)
     agent.act(STATE)  # Learns how long an iteration takes.
     assert agent.act(STATE).iterations == iterations
+
+
+class SlowFilter:
+    """Takes as long for its fans as the test says, and would make some more."""
+
+    def __init__(self, clock, fan_s, more):
+        self.clock, self.fan_s, self.more = clock, fan_s, more
+
+    def check(self, state, action, wary, measured, coming, go_on):
+        self.made = 0
+        while (go_on() and self.made <= self.more) or not self.made:
+            self.clock.now += self.fan_s
+            self.made += 1
+        return Filtered(action, False, -1, True)
+
+
+def test_plans_leave_the_safety_filter_the_time_that_it_mostly_takes(bundle):
+    agent = SlowAgent(bundle, 0.35, iteration_s=0.1)
+    agent._filter = SlowFilter(agent._clock, 0.0, 0)
+    agent.act(STATE)
+    found = []
+    for fan_s in [0.12] * 4 + [0.0] * REMEMBERED_CHECKS:
+        agent._filter.fan_s = fan_s
+        found.append(agent.act(STATE).iterations)
+    assert found == [3] + [2] * 7 + [3] * (len(found) - 8)
+    agent._filter = None
+    agent.warm_up()
+    assert not agent._checks_s
+
+
+def test_a_safety_filter_looks_no_longer_than_a_tick_may_take(bundle):
+    period = bundle.manifest.period
+    agent = SlowAgent(bundle, 0.5 * period, iteration_s=0.1 * period)
+    agent._filter = SlowFilter(agent._clock, 0.13 * period, 9)
+    agent.act(STATE)  # Learns how long a fan takes.
+    began = agent._clock.now
+    tick = agent.act(STATE)
+    assert 0.6 * period < agent._clock.now - began <= LOOKING * period
+    assert tick.decided["fans"] == agent._filter.made >= 3
+    agent._filter.more = 0
+    assert "fans" not in agent.act(STATE).decided
+    agent._filter.more = 9
+    late = agent.act(STATE, spent_s=period)
+    assert (late.decided["fans"], agent._filter.made) == (0.0, 1)
+
+
+def test_fans_are_allowed_as_iterations_are(bundle):
+    agent = Agent(bundle, bundle.manifest.period, clock=lambda: 0.0)
+    agent._filter = SlowFilter(Clock(), 0.0, 5)
+    for allowed, made in [(2, 2), (0, 1), (None, 6)]:
+        agent.allow(None, allowed)
+        agent.act(STATE)
+        assert agent._filter.made == made
 
 
 def test_a_single_stall_does_not_cost_later_iterations(bundle):

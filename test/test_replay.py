@@ -148,6 +148,7 @@ def disturbed(tmp_path, task="pendulum", driver="measured", steps=90, **changes)
     planner = first.player.bundle.manifest.planner.model_copy(update={"algorithm": algorithm})
     settings = {"planner": planner, "driver": DriverSettings(velocity=driver)}
     course.stalls, course.spoilt = {5, 9, 15}, {45}
+    course.hurries = {step: step % 3 for step in range(10, 70, 2)}
     course.begin(course.load("bundle_000", **settings))
     later = course.load("bundle_001", **settings)
     course.at = {
@@ -185,6 +186,7 @@ def test_in_real_time_a_pose_that_came_late_is_known(tmp_path):
 def test_a_filter_that_goes_by_what_is_in_force_is_known(tmp_path):
     bag = disturbed(tmp_path, SHORT_RAIL, steps=70, filter=True, backup_time=0.1)
     ticks = read_played(bag).ticks
+    assert {0.0, 1.0} <= {tick.decided.get("fans") for tick in ticks}, "it always had time"
     assert any(tick.record.filtered for tick in ticks[31:60]), "after limits were tightened"
     assert_exact(bag, 70)
 
@@ -301,6 +303,7 @@ def test_a_setup_that_makes_no_sense_gets_one_line(a_run, text):
     [
         ("silences", 1e9),
         ("granted", np.nan),
+        ("fans", np.inf),
         ("in_force_0", 1e300),
         ("in_force_3", 1.0),
         ("bias_2", 0.1),

@@ -30,16 +30,18 @@ MARGIN = 0.05
 ARMS = [str(Path(__file__).with_name(name)) for name in ("reacher_post.yaml", "pusher_fence.yaml")]
 
 
-def drive(slide, found, wanted, eta, start=(0.0, 0.0), rate=np.inf, before=0.0):
+def drive(slide, found, wanted, eta, start=(0.0, 0.0), rate=np.inf, before=0.0, hurried=0.0):
     """Places that a slide gets to, and how often the filter overruled what was wanted.
 
-    `rate`: of the guard behind it, which had sent the effort `before`.
+    `rate`: of the guard behind it, which had sent the effort `before`. `hurried`: how probable it
+    is that there is no time for another fan.
     """
+    hurry = np.random.default_rng(len(wanted))
     state, places, overruled, sent = np.array(start), [], 0, np.array([before])
     found.start_episode()
     found.obey(sent)
     for share, doubt in zip(wanted, eta, strict=True):
-        let = found.check(state, np.array([share]))
+        let = found.check(state, np.array([share]), go_on=lambda: bool(hurry.random() >= hurried))
         overruled += let.overruled
         assert np.all(abs(let.action) <= 1.0)
         sent = np.clip(let.action, sent - rate, sent + rate)
@@ -164,7 +166,7 @@ def test_an_agent_tells_its_filter_how_the_robot_comes_to_where_an_action_acts(t
     agent._filter.check = lambda *told: asked.append(told) or check(*told)
     state, coming = np.array([0.1, 0.0, 0.2, 0.0]), [InForce(np.ones(1), 1.0)]
     agent.act(state, coming=coming)
-    ahead, *_, measured, given = asked[0]
+    ahead, *_, measured, given, _ = asked[0]
     assert measured.tolist() == state.tolist()
     assert ahead.tolist() != state.tolist()
     assert given == coming
@@ -776,10 +778,10 @@ def case(draw_of):
     return slide, high, np.random.default_rng(seed)
 
 
-def violations(slide, high, rng, ticks, sticky, swift=np.inf):
+def violations(slide, high, rng, ticks, sticky, swift=np.inf, hurried=0.0):
     """Ticks outside two walls under wanted actions and doubts of any kind.
 
-    `swift`: rate of the efforts, as a multiple of what doubt asks of them.
+    `swift`: rate of the efforts, as a multiple of what doubt asks of them; `hurried`: see `drive`.
     """
     rate = max(0.04, swift * 1.5 * slide.doubt / slide.gain) if np.isfinite(swift) else np.inf
     horizon = 30 + int(np.ceil(2.0 / rate))
@@ -796,15 +798,58 @@ def violations(slide, high, rng, ticks, sticky, swift=np.inf):
     assert found.check(np.array(start), np.array([before])).proved or np.isfinite(rate)
     if not found._sure:  # no way to stop so slowly in so little room
         return 0
-    places, _ = drive(slide, found, held, eta, start, rate, before)
+    places, _ = drive(slide, found, held, eta, start, rate, before, hurried)
     return int(((places < low) | (places > high)).sum())
 
 
-@given(st.data(), st.booleans(), st.one_of(st.just(np.inf), st.floats(1.05, 10.0)))
+def test_without_time_to_look_the_backup_acts_that_was_proved_before():
+    """A mass that wants through a wall: a fan for what it wants, and no other."""
+    slide = Slide()
+    found = filter_of(slide, wall(-1.0, 1.0, MARGIN))
+    fans, asked = found._fans, []
+    found._fans = lambda *told: asked.append(1) or fans(*told)
+    state, most, told = np.zeros(2), 0.0, []
+    for _ in range(200):
+        asked.clear()
+        let = found.check(state, np.ones(1), go_on=lambda: False)
+        told.append((let.overruled, let.proved, len(asked)))
+        state = slide.step(state, let.action, 0.0)
+        most = max(most, state[0])
+    assert {fans for _, _, fans in told} == {1}
+    assert {(False, True), (True, True)} <= {(over, proved) for over, proved, _ in told}
+    assert 0.8 < most <= 1.0 - MARGIN + 1e-3
+
+
+def test_time_is_asked_for_before_each_fan_and_never_again_after_a_no():
+    slide = Slide()
+    found = filter_of(slide, wall(-1.0, 1.0, MARGIN))
+    fans, happened = found._fans, []
+    found._fans = lambda *told: happened.append("fan") or fans(*told)
+    answers = iter([True, True, False])
+
+    def go_on():
+        happened.append("ask")
+        return next(answers)
+
+    state = np.array([0.0, 0.0])
+    while not found.check(state, np.ones(1)).overruled:
+        state = slide.step(state, np.ones(1), 0.0)
+    found.start_episode()
+    happened.clear()
+    found.check(state, np.ones(1), go_on=go_on)
+    assert happened == ["ask", "fan", "ask", "fan", "ask"]
+
+
+@given(
+    st.data(),
+    st.booleans(),
+    st.one_of(st.just(np.inf), st.floats(1.05, 10.0)),
+    st.sampled_from([0.0, 0.5, 1.0]),
+)
 @settings(max_examples=40, deadline=None)
-def test_no_sequence_of_actions_and_doubts_leads_outside(data, sticky, swift):
+def test_no_sequence_of_actions_and_doubts_leads_outside(data, sticky, swift, hurried):
     slide, high, rng = case(data.draw)
-    assert violations(slide, high, rng, 60, sticky, swift) == 0
+    assert violations(slide, high, rng, 60, sticky, swift, hurried) == 0
 
 
 @pytest.mark.slow
@@ -823,7 +868,8 @@ def test_a_million_ticks_without_one_outside(part):
         )
         swift = np.inf if number % 4 < 2 else rng.uniform(1.05, 10.0)
         sticky = bool(number % 2)
-        outside += violations(slide, rng.uniform(0.2, 2.0), rng, 200, sticky, swift)
+        high, hurried = rng.uniform(0.2, 2.0), (0.0, 0.5, 1.0)[number % 3]
+        outside += violations(slide, high, rng, 200, sticky, swift, hurried)
     assert outside == 0
 
 

@@ -1,7 +1,9 @@
 """Plays a bundle: one state in, one action out."""
 
 import math
+import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -30,6 +32,10 @@ WARM_UP_TICKS = 3
 GRACE = 0.25
 """Share of what the budget leaves of the period that an iteration may take longer than expected;
 the rest is for sending what is sent in its place."""
+REMEMBERED_CHECKS = 25
+"""Ticks of the safety filter whose median duration planning leaves to the next one."""
+LOOKING = 0.8
+"""Share of the period after which the safety filter looks for nothing better any more."""
 
 
 class BundleSystem:
@@ -146,8 +152,10 @@ class Agent:
         )
         self.compiled = not isinstance(self._engine, OnnxEngine)
         """Which engine rolls out."""
-        self._clock, self._filter_s = clock, 0.0
+        self._clock = clock
+        self._checks_s: deque[float] = deque(maxlen=REMEMBERED_CHECKS)
         self._budget = Budget(budget_s, clock)
+        self._looks = Budget(LOOKING * manifest.period if self.timed else None, clock)
         largest = manifest.random_share * self._limits
         self._random = RandomEfforts(largest, manifest.random_bandwidth, manifest.period)
         self._make_rules()
@@ -225,6 +233,8 @@ class Agent:
             self.uncertainty(self._plan_state, tick.action, [still])
             self.expected_plan()
         self._budget.forget()  # and all of them longer than in a thread with priority.
+        self._looks.forget()
+        self._checks_s.clear()
         self._deadline = deadline
         self.start_episode(self.bundle.manifest.seed)
 
@@ -258,7 +268,9 @@ class Agent:
             decided |= {f"bias_{k}": float(x) for k, x in enumerate(self.bias.value) if x}
         self._grow_older(periods, busy)
         if not busy:
-            self._budget.start(spent_s + self._filter_s)
+            filter_s = statistics.median(self._checks_s) if self._checks_s else 0.0
+            self._budget.start(spent_s + filter_s)
+        self._looks.start(spent_s)
         ahead = self._predict(state, coming)
         tick = self._filtered(self._choose(ahead, busy, decided), ahead, state, coming)
         if not coming:
@@ -268,9 +280,12 @@ class Agent:
         command = self._spec.to_command(tick.action, ahead)
         return tick._replace(action=self._spec.to_action(command, state))
 
-    def allow(self, iterations: int | None) -> None:
-        """Let the next plans take no more iterations than that; None: time decides alone."""
-        self._budget.most = iterations
+    def allow(self, iterations: int | None, fans: int | None = None) -> None:
+        """Let plans take so many `iterations` at most, and the safety filter so many `fans`.
+
+        None: time decides alone.
+        """
+        self._budget.most, self._looks.most = iterations, fans
 
     def _choose(self, ahead: Array, busy: bool, decided: dict[str, float]) -> Tick:
         """The action in a state `(p,)`; `busy`: an earlier plan is still being made.
@@ -298,8 +313,11 @@ class Agent:
             return tick
         began = self._clock()
         wary = self.surprise.level > 0
-        found = self._filter.check(ahead, tick.action, wary, state, coming)
-        self._filter_s = self._clock() - began
+        found = self._filter.check(ahead, tick.action, wary, state, coming, self._looks.go_on)
+        self._looks.stop()
+        self._checks_s.append(self._clock() - began)
+        if self._looks.refused:
+            tick = tick._replace(decided={**tick.decided, "fans": float(self._looks.granted)})
         if not found.overruled:
             return tick._replace(proved=found.proved)
         return tick._replace(

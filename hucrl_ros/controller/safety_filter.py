@@ -1,7 +1,7 @@
 """The safety filter: an action goes to the robot if a way to stop safely remains behind it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -63,6 +63,10 @@ class Asked(NamedTuple):
     """`(P, p)` how far η leads until the action takes effect; None: it does at once."""
 
 
+def _always() -> bool:
+    return True
+
+
 class SafetyFilter:
     """Lets an action through if, after it, a backup policy keeps every constraint.
 
@@ -73,7 +77,8 @@ class SafetyFilter:
     what physics promises and the mean expects to end well. At last, after what was only believed
     the robot brakes by physics; otherwise the backup of the tick before acts: where that was
     proved, it is for this state as well, if what the robot did since was in the fan
-    (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al. 2022).
+    (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al. 2022). That needs no time, so it
+    also acts where there is none left to look for something better.
     """
 
     def __init__(
@@ -111,6 +116,7 @@ class SafetyFilter:
         self._rooms = Rooms(spec, self.joints, room, limits, rate)
         self._doubts = Doubts(spec, self.joints, self._rooms, expect, deviate, limits)
         self._ahead = 0  # periods that the last fan looked ahead
+        self._go_on_looking, self._in_time = _always, True
         self.start_episode()
 
     def start_episode(self) -> None:
@@ -158,6 +164,7 @@ class SafetyFilter:
         wary: bool = False,
         measured: Array | None = None,
         coming: Sequence[InForce] = (),
+        go_on: Callable[[], bool] = _always,
     ) -> Filtered:
         """What may be sent instead of an action.
 
@@ -167,7 +174,10 @@ class SafetyFilter:
             wary: The robot does what its model didn't claim.
             measured: `(p,)` where the robot is, from where `state` is predicted; None: there.
             coming: Commands that it is under until then.
+            go_on: Whether there is time for another fan; asked before each. The first, for the
+                action itself, is made anyway.
         """
+        self._go_on_looking, self._in_time = go_on, True
         if self._home is None:
             self._home = state[self.joints.positions].copy()
         promised = self._rule.check(state, action) if self._rule is not None else None
@@ -217,6 +227,8 @@ class SafetyFilter:
         if promised is not None and not wary and (not promised.overruled or promised.one_brakes):
             first = self._passed(self._share_of(promised.action))[None]
             for backup in known[::-1]:
+                if not self._has_time():
+                    break
                 if self._follow(asked, first, backup, 0.0)[0][0] >= 0.0:
                     # What was proved was so without this action: it may lead anywhere from now on.
                     self._remember(backup, sure=False)
@@ -253,6 +265,8 @@ class SafetyFilter:
         # Two at once take no longer than one. Mostly the action is let through; where the backup
         # by itself doesn't end well, no mixture is asked for.
         for backup in (known[0], *known[:0:-1]):
+            if not self._has_time() and backup is not known[0]:
+                break
             held = self._held(backup, asked.state)
             first = np.stack([share, held])
             left, whose = self._follow(asked, first, backup, beta)
@@ -268,10 +282,17 @@ class SafetyFilter:
         if not ending_well:
             return None, best[1], constraint
         backup, held = ending_well[-1]  # rather the one that brakes at once
-        first = np.stack([b * share + (1.0 - b) * held for b in BLENDS])
-        passes = self._follow(asked, first, backup, beta)[0] >= 0.0
         self._remember(backup, keeps_up)
-        return first[np.argmax(passes)] if passes.any() else held, best[1], constraint
+        if self._has_time():
+            first = np.stack([b * share + (1.0 - b) * held for b in BLENDS])
+            passes = self._follow(asked, first, backup, beta)[0] >= 0.0
+            held = first[np.argmax(passes)] if passes.any() else held
+        return held, best[1], constraint
+
+    def _has_time(self) -> bool:
+        """Whether there is time for another fan; where there was none once, there is none."""
+        self._in_time = self._in_time and self._go_on_looking()
+        return self._in_time
 
     def _follow(
         self, asked: Asked, first: Array, backup: Backup, beta: float

@@ -77,6 +77,7 @@ DECIDED = {
     "granted": "iterations allowed, where the plan doesn't tell; -1: planning went on beyond this "
     "tick; -2: it never began",
     "late": "iterations allowed to the plan that an earlier tick began and this one took over",
+    "fans": "fans that the safety filter had time for, where it would have asked for more",
 }
 """Further entries of a tick in real time, each only where it tells anything: what time decided,
 so that a bag tells all that a command depends on. `_`: a number follows."""

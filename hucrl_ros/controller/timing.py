@@ -46,7 +46,7 @@ REMEMBERED_ITERATIONS = 9
 
 
 class Budget:
-    """Allows an iteration only if it will probably end in time.
+    """Allows an iteration only if it will probably end in time: of a planner, or a safety filter.
 
     The median ignores a single stall. Where not even one iteration fits, the oldest measurement
     is forgotten, so that planning is tried again when the machine may be faster.
@@ -63,13 +63,15 @@ class Budget:
         self._iteration_start: float | None = None
         self.granted = 0
         """Iterations allowed since `start`; not counted without a limit."""
+        self.refused = False
+        """Whether there was no time for another, or none was allowed."""
         self.most: int | None = None
         """Allow no more of them; for `replay`, where what time allowed is known."""
 
     def start(self, spent_s: float = 0.0) -> None:
         """A tick begins, `spent_s` [s] after what it answers."""
         self._iteration_start = None
-        self.granted = 0
+        self.granted, self.refused = 0, False
         if self.seconds is not None:
             self._deadline = self._clock() + self.seconds - spent_s
 
@@ -84,12 +86,14 @@ class Budget:
         first = self._iteration_start is None
         now = self.stop()
         expected = statistics.median(self._durations) if self._durations else 0.0
-        if self.granted == self.most:
+        self.refused = self.granted == self.most
+        if self.refused:
             return False
         if now + expected <= self._deadline:
             self._iteration_start = now
             self.granted += 1
             return True
+        self.refused = True
         if first and self._durations:
             self._durations.popleft()
         return False

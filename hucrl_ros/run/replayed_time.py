@@ -46,7 +46,8 @@ class RecordedPlanning(Executor):
             self._late.set_result(self._plan)
             self._late = None
         self._granted = int(told.get("granted", iterations))
-        agent.allow(int(later or 0) if self._granted == LATE else self._granted)
+        fans = int(told["fans"]) if "fans" in told else None
+        agent.allow(int(later or 0) if self._granted == LATE else self._granted, fans)
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401
         """Plan, as it was: in time, too late, or never."""
