@@ -47,7 +47,7 @@ class SlideFans:
         self.slide, self.horizon, self.rate = slide, horizon, rate
         self.joints = Joints(slide.spec, ())
 
-    def __call__(self, state, first, backup, patterns, beta, away=0.0):
+    def __call__(self, state, first, backup, patterns, beta, away):
         shares = np.repeat(first[:, None], len(patterns), axis=1)
         now = np.broadcast_to(state + away, (*shares.shape[:2], len(state)))
         unseen = self.joints.shares(backup, state) - self.joints.shares(backup, state + away)

@@ -59,8 +59,8 @@ class Asked(NamedTuple):
     """`(K,)` room that the robot has, see `Kept` [margins]."""
     doubt: Doubt
     """What may be wrong about the model."""
-    away: Array | None = None
-    """`(P, p)` how far η leads until the action takes effect; None: it does at once."""
+    away: Array | float = 0.0
+    """`(P, p)` how far η leads until the action takes effect; 0: it does at once."""
 
 
 def _always() -> bool:
@@ -298,10 +298,9 @@ class SafetyFilter:
         self, asked: Asked, first: Array, backup: Backup, beta: float
     ) -> tuple[Array, NDArray[np.intp]]:
         """Room that is left after each of `first` `(C, q)` and the backup; whose it is `(C,)`."""
-        told = (asked.state, first, backup, asked.doubt.patterns, beta)
-        # The mean alone is believed about what comes until then, too.
-        away = asked.away if beta > 0.0 else None
-        fan = self._fans(*told) if away is None else self._fans(*told, away)
+        # The mean alone is believed about what comes until the action takes effect, too.
+        away = asked.away if beta > 0.0 else 0.0
+        fan = self._fans(asked.state, first, backup, asked.doubt.patterns, beta, away)
         self._ahead = fan.actions.shape[2]
         return self._rooms.left(fan, backup, asked.here)
 

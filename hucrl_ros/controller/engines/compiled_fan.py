@@ -69,7 +69,7 @@ class CompiledFans:
         backup: Backup,
         patterns: Array,
         beta: float,
-        away: Array | None = None,
+        away: Array | float = 0.0,
     ) -> Fan:
         """Imagine; see `FanEngine`."""
         policy = self._dense(backup)
@@ -81,7 +81,7 @@ class CompiledFans:
         heads = self._heads if beta > 0.0 else ()
         fans = [self._roll(head, 1, state, state[None], first, backup, None) for head in heads]
         shifted = self._shifted._replace(beta=np.float32(beta))
-        begins = state + (np.zeros((len(patterns), len(state))) if away is None else away)
+        begins = np.broadcast_to(state + away, (len(patterns), len(state)))
         signs = patterns.astype(np.float32)
         fans.append(self._roll(shifted, 0, state, begins, first, backup, signs))
         return Fan(*(np.concatenate(arrays, axis=1) for arrays in zip(*fans, strict=True)))

@@ -35,7 +35,7 @@ class FanEngine(Protocol):
         backup: Backup,
         patterns: Array,
         beta: float,
-        away: Array | None = None,
+        away: Array | float = 0.0,
     ) -> Fan:
         """Imagine one action, then a backup policy.
 
@@ -47,7 +47,7 @@ class FanEngine(Protocol):
             beta: β, deviations of the model that η = 1 is worth; at 0 the mean is believed, and
                 no head is asked.
             away: `(P, p)` how far from `state` each η begins. The backup, which acts on states
-                that are predicted as this one was, doesn't see it. None: nowhere.
+                that are predicted as this one was, doesn't see it.
         """
 
 
@@ -79,12 +79,12 @@ class GraphFans:
         backup: Backup,
         patterns: Array,
         beta: float,
-        away: Array | None = None,
+        away: Array | float = 0.0,
     ) -> Fan:
         """Imagine; see `FanEngine`."""
         count, each, predicted = len(first), len(patterns), patterns.shape[1]
         signs = np.tile(patterns, (count, 1))
-        begins = state + (np.zeros((each, len(state))) if away is None else away)
+        begins = np.broadcast_to(state + away, (each, len(state)))
         unseen = np.tile(unseen_of(self._joints, backup, state, begins), (count, 1))
         now = np.tile(begins, (count, 1))
         shares = np.repeat(first, each, axis=0)
