@@ -289,8 +289,10 @@ class SlowFilter:
         self.clock, self.fan_s, self.more = clock, fan_s, more
 
     def check(self, state, action, wary, measured, coming, go_on):
-        self.made = 0
-        while (go_on() and self.made <= self.more) or not self.made:
+        go_on()
+        self.clock.now += self.fan_s
+        self.made = 1
+        while self.made <= self.more and go_on():
             self.clock.now += self.fan_s
             self.made += 1
         return Filtered(action, False, -1, True)
@@ -324,6 +326,20 @@ def test_a_safety_filter_looks_no_longer_than_a_tick_may_take(bundle):
     agent._filter.more = 9
     late = agent.act(STATE, spent_s=period)
     assert (late.decided["fans"], agent._filter.made) == (0.0, 1)
+
+
+@pytest.mark.parametrize("fan", [0.12, 0.2, 0.25])
+def test_plans_give_way_to_a_safety_filter_that_looks_for_something(bundle, fan):
+    """It isn't held to one fan by a plan that leaves it no more than it had."""
+    period = bundle.manifest.period
+    agent = SlowAgent(bundle, 0.7 * period, iteration_s=0.02 * period)
+    agent._filter = SlowFilter(agent._clock, fan * period, 2)
+    made = []
+    for _ in range(3 * REMEMBERED_CHECKS):
+        agent.act(STATE)
+        made.append(agent._filter.made)
+    assert set(made[-REMEMBERED_CHECKS:]) <= {2, 3}
+    assert made.count(3) > REMEMBERED_CHECKS
 
 
 def test_fans_are_allowed_as_iterations_are(bundle):

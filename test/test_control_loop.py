@@ -5,12 +5,14 @@ import numpy as np
 import pytest
 
 from hucrl_ros.config.robot import RobotSpec
-from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.config.schema import ControlSettings, SafetySettings
 from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.passage import Passage
 from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.surprise import Level
 from hucrl_ros.controller.ticks import Source, Tick
+from hucrl_ros.controller.timing import DelayCompensation
 from hucrl_ros.errors import OutageError, SurpriseError
 
 SPEC = RobotSpec("one", ("hinge",), ("hinge",), (2.0,), 0.01)
@@ -183,6 +185,28 @@ def test_where_the_policy_has_no_number_the_safe_command_is_sent_at_once(clock):
     answer, record = tick(loop, clock, 3)
     assert record.action == (0.0,), "not let in by the rate"
     assert record.source == Source.SAFE and "policy's efforts make no sense" in answer.problem
+
+
+def test_where_the_filter_proves_how_nothing_is_let_in_it_is_let_in_so(clock):
+    limited = SafetySettings(effort_rate=0.25)
+    loop = ControlLoop(SPEC, STEPS, Echo(clock), Guard(SPEC, limited), clock)
+    loop.start(seed=7)
+    for step in (1, 2):
+        tick(loop, clock, step, position=2.0)
+    nothing = Tick(np.zeros(1), Source.SAFE, 0, math.nan, 0.0, None, proved=True)
+    loop.player.act = lambda *unused: nothing
+    answer, record = tick(loop, clock, 3)
+    assert (record.action, record.source) == ((0.5,), Source.SAFE)
+    assert "policy's efforts make no sense" in answer.problem
+    assert loop.counters.unproved == 0
+
+
+def test_what_is_sent_in_the_place_of_nonsense_is_not_proved(loop, clock):
+    for proved, count in ((None, 0), (True, 1), (False, 2)):
+        nonsense = Tick(np.array([math.nan]), Source.POLICY, 0, 0.0, 0.0, None, proved=proved)
+        loop.player.act = lambda *unused, told=nonsense: told
+        tick(loop, clock, 1 + count)
+        assert loop.counters.unproved == count
 
 
 def test_efforts_that_make_no_sense_become_the_safe_command(loop, clock, monkeypatch):
@@ -378,7 +402,7 @@ def test_the_rate_limit_goes_on_from_what_the_robot_was_sent_last(clock):
     loop.player.act = hangs
     answer, record = tick(loop, clock, 3, position=2.0)
     assert record.action == (0.25,)
-    assert answer.decided == {"heard_0": -0.25, "meanwhile": 1.0}
+    assert answer.decided == {"heard_1": -0.25}
     loop.player.act = plan
     told.append(np.array([math.nan]))
     answer, record = tick(loop, clock, 4, position=2.0)
@@ -386,7 +410,24 @@ def test_the_rate_limit_goes_on_from_what_the_robot_was_sent_last(clock):
     told.append(np.array([1.0]))
     loop.stale()
     answer, record = tick(loop, clock, 5, position=2.0)
-    assert record.action == (0.5,) and answer.decided == {"heard_0": 0.0, "silences": 1.0}
+    assert record.action == (0.5,) and answer.decided == {"heard_0": 1.0, "silences": 1.0}
+
+
+def test_what_somebody_else_has_sent_acts_until_the_next_command_does(clock):
+    control = ControlSettings(latency_compensation="always", extra_delay=SPEC.period)
+    compensation = DelayCompensation(SPEC.period, 1, control)
+    passage = Passage(SPEC, stepped=False)
+    loop = ControlLoop(
+        SPEC, 9, Echo(clock), Guard(SPEC, SafetySettings()), clock, compensation, passage=passage
+    )
+    loop.start(seed=7)
+    tick(loop, clock, 1, position=1.0)
+    clock.now += 4 * SPEC.period  # The controller hangs, and the watchdog sends.
+    others = [np.array([-0.5])]
+    loop.others = lambda: others.pop() if others else None
+    tick(loop, clock, 5, position=2.0)
+    assert {float(command[0]) for command, _ in loop.player.coming[-1]} == {-0.5}
+    assert [float(command[0]) for _, command in passage._commands] == [1.0, -0.5, 2.0]
 
 
 def test_an_outage_goes_on_over_a_swap_of_bundles(watched, clock):

@@ -170,8 +170,8 @@ def test_what_time_did_is_found_again(tmp_path, driver, algorithm):
     assert any("late" in tick.decided for tick in ticks), "no plan came too late"
     assert sum(tick.decided.get("granted") == LATE for tick in ticks) > 1
     assert sum(tick.decided.get("silences", 0.0) for tick in ticks) == 4
-    assert [t.record.step for t in ticks if "heard_0" in t.decided] == [20, 22, 26]
-    assert [t.record.step for t in ticks if "meanwhile" in t.decided] == [26]
+    assert [t.record.step for t in ticks if "heard_0" in t.decided] == [20, 22]
+    assert [t.record.step for t in ticks if "heard_1" in t.decided] == [26]
     assert {t.record.step for t in ticks if "in_force_0" not in t.decided} == {45}
     assert any(numbered(tick.decided, "bias_") for tick in ticks), "nothing was predicted wrongly"
     assert {Source.PREVIOUS, Source.SAFE} <= {tick.record.source for tick in ticks}
@@ -181,6 +181,28 @@ def test_what_time_did_is_found_again(tmp_path, driver, algorithm):
 def test_in_real_time_a_pose_that_came_late_is_known(tmp_path):
     bag = disturbed(tmp_path, "pusher", steps=70)
     assert_exact(bag, 70)
+
+
+def test_two_commands_of_somebody_else_around_one_tick_are_known(tmp_path):
+    def write_one(path):
+        return write_bundle(path, task=SHORT_RAIL)
+
+    limits = {"effort_rate": 0.1, "filter": True, "backup_time": 0.1}
+    run = run_with(tmp_path / "run", ("bundle_000", write_one))
+    safety = CALM.model_copy(update=limits)
+    course = Disturbed(run, make_task(SHORT_RAIL, 0.2), CONTROL, safety)
+    course.begin(course.load("bundle_000"))
+
+    def both():
+        told = [np.full(1, 0.1), np.zeros(1)]
+        course.loop.others = lambda: told.pop() if told else None
+
+    course.at = {step: [both] for step in range(6, 30, 3)}
+    bag = course.play(30)
+    told = [tick.decided for tick in read_played(bag).ticks]
+    for label in ("heard_0", "heard_1"):
+        assert [k for k, each in enumerate(told) if label in each] == list(course.at)
+    assert_exact(bag, 30)
 
 
 def test_a_filter_that_goes_by_what_is_in_force_is_known(tmp_path):

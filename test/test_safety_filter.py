@@ -354,7 +354,7 @@ def test_a_way_home_is_not_followed_further_than_it_was_looked(home, left):
     for _ in range(200):
         state = slide.step(state, found.check(state, np.ones(1)).action, 0.0)
     assert abs(state[1]) < 1e-3
-    assert abs(state[0] - home) == pytest.approx(left, abs=0.3 if left > 1.0 else left)
+    assert abs(state[0] - home) == pytest.approx(left, abs=0.5 if left > 1.0 else left)
 
 
 @pytest.mark.parametrize("how", ["others", "wary", "nobody"])
@@ -800,6 +800,67 @@ def violations(slide, high, rng, ticks, sticky, swift=np.inf, hurried=0.0):
         return 0
     places, _ = drive(slide, found, held, eta, start, rate, before, hurried)
     return int(((places < low) | (places > high)).sum())
+
+
+@pytest.mark.parametrize(("slope", "doubt"), [(0.9, 0.0), (0.7, 0.2), (0.4, 0.4)])
+@pytest.mark.parametrize("gain", [0.02, 0.1])
+def test_what_holds_a_mass_brakes_it_no_more(slope, doubt, gain):
+    """A lift whose motor has little more than its weight, let go above the floor."""
+    slide = Slide(gain, doubt * gain, -slope * gain)
+    found = filter_of(slide, wall(-3.0, 1000.0, MARGIN), horizon=12)
+    places, overruled = drive(slide, found, [0.0] * 300, [-1.0] * 300)
+    assert -3.0 < places.min() < -2.9
+    assert overruled
+
+
+@pytest.mark.parametrize(
+    ("gain", "rate", "horizon", "high"), [(0.02, 0.1, 25, 3.0), (0.01, 0.1, 30, 2.0)]
+)
+def test_the_way_to_rest_is_no_shorter_where_efforts_are_still_turning(gain, rate, horizon, high):
+    """A weak motor far from where it began, that wants back, and beyond."""
+    slide = Slide(gain)
+    found = filter_of(slide, wall(-1000.0, high, MARGIN), horizon=horizon, rate=rate)
+    wanted = [-1.0] * 100 + [1.0] * 600
+    places, _ = drive(slide, found, wanted, [0.0] * 700, rate=rate)
+    assert high - 0.1 < places.max() < high
+
+
+@pytest.mark.parametrize("doubt", [0.0, 0.15])
+def test_a_backup_that_ends_at_speed_brakes_before_it_holds(doubt):
+    """Nothing can be proved from a speed on; by then the proof is shorter than the way to rest."""
+    slide, blind = Slide(0.01, 0.01 * doubt), []
+    walls = wall(-0.1, 10.0, MARGIN)
+
+    def room(states, actions):
+        return np.full((len(states), 1), np.nan) if blind and len(states) > 8 else walls(states, 0)
+
+    found = filter_of(slide, room, horizon=12)
+    state, places = np.zeros(2), []
+    for _ in range(600):
+        if state[1] >= 1.0:
+            blind.append(state)
+        let = found.check(state, np.ones(1))
+        if not blind and not let.overruled:
+            brake = backups(slide.spec, found.joints, state, np.zeros(1), found._expect)[-1]
+            found._remember(brake)
+        state = slide.step(state, let.action, np.sign(state[1] + 1e-9))
+        places.append(state[0])
+    assert blind
+    assert min(places) >= 0.0 and max(places) < 6.0
+    assert abs(state[1]) < 1e-3, "it swings"
+
+
+@pytest.mark.parametrize(("gain", "doubt"), [(0.5, 0.15), (0.2, 0.05)])
+def test_room_that_grows_no_further_hides_no_side(gain, doubt):
+    """A constraint that somebody has cut off where there is room enough."""
+    slide = Slide(gain, doubt)
+
+    def floor(states, actions):
+        return np.minimum((states[:, :1] + 1.0) / MARGIN, 3.0)
+
+    found = filter_of(slide, floor, horizon=12)
+    places, _ = drive(slide, found, [-1.0] * 60, [-1.0] * 60, (2.0, 0.0))
+    assert -1.0 < places.min() < -0.9
 
 
 def test_without_time_to_look_the_backup_acts_that_was_proved_before():

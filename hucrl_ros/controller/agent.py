@@ -315,9 +315,11 @@ class Agent:
         wary = self.surprise.level > 0
         found = self._filter.check(ahead, tick.action, wary, state, coming, self._looks.go_on)
         self._looks.stop()
-        self._checks_s.append(self._clock() - began)
+        took = self._clock() - began
         if self._looks.refused:
+            took += self._looks.expected  # Else it would get no more next time.
             tick = tick._replace(decided={**tick.decided, "fans": float(self._looks.granted)})
+        self._checks_s.append(took)
         if not found.overruled:
             return tick._replace(proved=found.proved)
         return tick._replace(

@@ -91,7 +91,8 @@ class ControlLoop:
         self.passage = passage or Passage(spec)
         self.others: Callable[[], Array | None] = lambda: None
         """The last command `(q,)` that somebody else has sent to the robot since it was asked."""
-        self._before: Array | None = None
+        self._looks: list[Array | None] = []
+        self._noted = -math.inf
         self._idle = np.zeros(spec.action_dim)
         self._heard: float | None = None
         self._state: Array | None = None
@@ -121,7 +122,9 @@ class ControlLoop:
         self.reader.reset()
         self._step, self._silences, self._stamp_ns = 0, 0, None
         self.since, self.steps = 0, self._own_steps
-        self._heard = self._state = self._before = None
+        self._heard = self._state = None
+        self._looks.clear()
+        self._noted = -math.inf
 
     def take_over(self, other: "ControlLoop", seed: int) -> None:
         """Go on in the middle of the episode that `other` has been playing, as long as it was."""
@@ -133,7 +136,7 @@ class ControlLoop:
         self.compensation, self.passage = other.compensation, other.passage
         self.since = self._step = other._step
         self.steps = other.steps
-        self._silences, self._before = other._silences, other._before
+        self._silences, self._looks, self._noted = other._silences, other._looks, other._noted
         self._stamp_ns = other._stamp_ns
         self._heard, self._looked = other._heard, other._looked
         self._state = other._state
@@ -187,16 +190,18 @@ class ControlLoop:
             coming = self.compensation.coming(received, idle)
             tick = self._choose(state, received, coming, periods)
             if self._look_up():  # What was proved was to follow another command.
-                tick = tick._replace(proved=False, decided={**tick.decided, "meanwhile": 1.0})
-            # Zeros are no safe command for every robot, and the guard would let them in slowly.
-            none = tick.source is Source.SAFE and not tick.filtered
+                tick = _unproved(tick)
+            # Zeros are no safe command for every robot, and the guard would let them in slowly:
+            # unless the safety filter says that just so they are.
+            none = tick.source is Source.SAFE and not tick.filtered and not tick.proved
             wanted = np.full_like(tick.action, math.nan) if none else tick.action
             action, clamped, safe, command = self.guard.check(wanted, state)
-            if safe:
-                kind = plural(self.spec.command)
-                whose = f"policy's {kind}" if none else f"planner's {kind} {wanted.tolist()}"
+            if safe or tick.source is Source.SAFE:
+                kind, planned = plural(self.spec.command), tick.source is not Source.SAFE
+                whose = f"planner's {kind} {wanted.tolist()}" if planned else f"policy's {kind}"
                 problem = f"the {whose} make no sense"
-                tick = tick._replace(source=Source.SAFE)
+            if safe:
+                tick = _unproved(tick)._replace(source=Source.SAFE)
             self.player.sent(action, coming)
             self.counters.compensated += bool(coming)
         if command is not None:
@@ -213,7 +218,8 @@ class ControlLoop:
         level = self.player.surprise.level
         self.counters.count(record, tick, self.compensation.delay, level)
         decided = self._decided(tick, state)
-        self._step, self._silences, self._before = self._step + 1, 0, None
+        self._step, self._silences = self._step + 1, 0
+        self._looks.clear()
         return Answer(record, problem, tick.optimistic, decided)
 
     def stale(self) -> Array | None:
@@ -226,8 +232,6 @@ class ControlLoop:
         self._state = None
         command = self.guard.safe_command(None)
         self.player.sent(self._idle)
-        if self._before is not None:
-            self._before = self.guard.sent
         self.counters.stale_commands += 1
         self._silences += 1
         if command is not None:
@@ -242,17 +246,23 @@ class ControlLoop:
         """What time decided in a tick, see `controller.ticks.DECIDED`."""
         shares, untold = self.compensation.shares, self.reader.untold
         told = {f"in_force_{k}": share for k, share in enumerate(shares)}
-        before = () if self._before is None else self._before.tolist()
+        heard = {
+            f"heard_{self.spec.action_dim * look + k}": effort
+            for look, command in enumerate(self._looks)
+            if command is not None
+            for k, effort in enumerate(command.tolist())
+        }
         return {
             **(told if state is not None else {}),
             **({f"state_{k}": float(state[k]) for k in untold} if state is not None else {}),
-            **{f"heard_{k}": effort for k, effort in enumerate(before)},
+            **heard,
             **({"silences": float(self._silences)} if self._silences else {}),
             **tick.decided,
         }
 
     def _note_sent(self, command: Array, at: float) -> None:
-        """A command `(q,)` was sent at `at` [s]."""
+        """A command `(q,)` was sent at `at` [s], by whomever."""
+        self._noted = at
         self.compensation.sent(command, at)
         self.passage.sent(command, at)
 
@@ -279,12 +289,13 @@ class ControlLoop:
         Raises:
             OutageError: for too long.
         """
-        command = self.others()
+        command, now = self.others(), self._clock()
         heard = command is not None and self.guard.hear(command)
-        if heard:
-            self._before = command
+        self._looks.append(command if heard else None)
+        if command is not None and heard:
             self.player.sent(self.guard.action)
-        now = self._clock()
+            # Whoever sends in our place does so in each period; this was the last time.
+            self._note_sent(command, max(self._looked, self._noted, now - self.spec.period))
         held_up, self._looked = now - self._looked, now
         # Before the first joint state the robot is under no effort, and after the last tick
         # nothing is to be sent.
@@ -346,6 +357,11 @@ class ControlLoop:
             surprise=self.player.surprise.value,
             action=tuple(action.tolist()),
         )
+
+
+def _unproved(tick: Tick) -> Tick:
+    """A tick after which something else is sent than what the filter looked at, if it did."""
+    return tick._replace(proved=None if tick.proved is None else False)
 
 
 def build_control_loop(

@@ -76,6 +76,12 @@ class Doubts:
             lengths = np.linalg.norm(entries, axis=-1, keepdims=True)
             entries /= np.where(lengths > 0.0, lengths, 1.0)
         against = _against(worst, asked[:, 0])
+        flat = ~slopes[0].any(axis=-1)
+        if (flat & self._rooms.moves).any():  # Its side isn't known: any joint may lead there.
+            each = np.eye(joints, moving)
+            each[:, joints : 2 * joints] = np.eye(joints)
+            others = np.eye(moving)[2 * joints :]
+            against = np.concatenate([against, each, others])
         return Doubt(room[0], np.unique(np.concatenate([against, -against]), axis=0), deviation)
 
     def led_away(

@@ -21,6 +21,8 @@ FLAT = 1e-4
 """[margins] A smaller difference of two rooms is rounding."""
 POSES = 32
 """In which it is tried what a constraint depends on."""
+FOR_EVER = 1e6
+"""Periods to rest of what can't brake."""
 TO_REST = (0.5, 1.0)
 """Shares of the way from a fan's end to rest, after which it is looked how much room is left."""
 
@@ -44,6 +46,8 @@ class Rooms:
         self._limits, self._rate = limits, rate
         self._stopped = self._stopped_by_actions()
         self._acted = self._asked_of_actions()
+        self.moves = ~self._acted | self._asked_of_states()
+        """Whether each constraint is of states, not of actions alone `(K,)`."""
 
     def at(self, states: Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Room of states `(N, p)` under no action `(N, K)`; under all where it depends on it."""
@@ -95,12 +99,12 @@ class Rooms:
         count, lanes, horizon, actions = fan.actions.shape
         ends = fan.states[:, :, -1].astype(np.float64)
         periods = backup.periods_to_rest(ends[..., self._joints.velocities])
-        periods = np.where(np.isfinite(periods), periods, horizon)
-        # Where actions are still on their way to what the backup wants, and of what doesn't come
-        # to rest by actions, in the same time again it must be in.
+        periods = np.where(np.isfinite(periods), periods, FOR_EVER if backup.brakes else horizon)
+        # Where actions are still on their way to what the backup wants, it brakes from then on.
+        # What doesn't come to rest by actions must be in in the same time again.
         wanted = np.clip(self._joints.shares(backup, ends), -1.0, 1.0)
         behind = np.abs(wanted - fan.actions[:, :, -1]).max(axis=-1) > self._rate
-        lasting = np.where(behind, horizon, periods)[..., None]
+        lasting = (periods + np.where(behind, horizon, 0))[..., None]
         lasting = np.where(self._stopped, lasting, horizon)
         last, before = room[:, :, -1], room[:, :, -2]
         with np.errstate(invalid="ignore"):
@@ -141,3 +145,9 @@ class Rooms:
         resting, full = np.zeros((POSES, spec.action_dim)), np.tile(self._limits, (POSES, 1))
         change = np.abs(self._room(states, full) - self._room(states, resting))
         return np.asarray((change > FLAT).any(axis=0))
+
+    def _asked_of_states(self) -> NDArray[np.bool_]:
+        """Whether each constraint is one of states `(K,)`, under full actions."""
+        states = np.random.default_rng(0).uniform(-1.0, 1.0, (POSES, self._spec.state_dim))
+        room = self._room(states, np.tile(self._limits, (POSES, 1)))
+        return np.asarray(np.ptp(room, axis=0) > FLAT)

@@ -31,6 +31,8 @@ SENT = 1e-6
 ANSWER = 0.4
 """Share of the rate of actions that a backup may need for its answer to a period's doubt. One that
 needs more comes late each time and swings, further than any fan shows, whose η don't change."""
+SLOW = 0.5
+"""Share of the limits that braking takes at most of a robot that is held to where it is."""
 WARY = 2.0
 """Factor on β while the robot does what its model didn't claim."""
 
@@ -125,7 +127,7 @@ class SafetyFilter:
         self._sent = np.zeros_like(self._limits)  # as it was, which may be above limits of now
         self._kept = Kept(ROUNDING)
         self._backup: Backup | None = None
-        self._periods_left = 0  # of those that it was imagined for
+        self._periods_left = 0.0  # of those that it was imagined for
         self._sure = False  # proved, not only believed
         if self._rule is not None:
             self._rule.reset()
@@ -261,6 +263,7 @@ class SafetyFilter:
         share, best, constraint = asked.share, (-math.inf, np.zeros_like(asked.share)), -1
         ending_well: list[tuple[Backup, Array]] = []
         doubt = beta * asked.doubt.deviation[self.joints.velocities]
+        known = [backup.under(doubt) for backup in known]
         keeps_up = bool((np.abs(known[-1].damping) @ doubt <= ANSWER * self._rate).all())
         # Two at once take no longer than one. Mostly the action is let through; where the backup
         # by itself doesn't end well, no mixture is asked for.
@@ -312,10 +315,15 @@ class SafetyFilter:
         self._periods_left -= 1
         pull = np.abs(self.joints.shares(backup.pulling, state))
         far = bool((pull > 1.0).any())  # Nobody has looked that far.
-        if self._periods_left == 0 and backup.brakes and (far or not backup.stiffness.any()):
-            # As was imagined, the robot is at rest now, or could stop from here.
-            place = state[self.joints.positions]
-            self._backup = backup = backup.staying(place, self.spec.period)
+        if self._periods_left <= 0 and backup.brakes and (far or not backup.stiffness.any()):
+            # As was imagined, the robot is at rest now, or could stop from here. Held to a place
+            # at speed it would swing about that, as far as doubt lets it.
+            backup = backup._replace(stiffness=np.zeros_like(backup.stiffness))
+            brake = np.abs(backup.damping @ state[self.joints.velocities])
+            if (brake <= SLOW).all():
+                backup = backup.staying(state[self.joints.positions], self.spec.period)
+                self._periods_left = math.inf
+            self._backup = backup
         return self._held(backup, state)
 
 

@@ -71,9 +71,8 @@ DECIDED = {
     "state_": "entry of the state that its joint state doesn't tell; none where it made no sense",
     "bias_": "what was added to that entry of each predicted state that the plan begins after",
     "silences": "safe commands since the last tick, as no joint state came",
-    "heard_": "entry of the command before this tick's, where somebody else has sent one since "
-    "the last tick",
-    "meanwhile": "1: while this tick's action was chosen",
+    "heard_": "entry of what somebody else has sent, in the order of the looks for it: before each"
+    " of these safe commands, before this tick's action was chosen, and when it was",
     "granted": "iterations allowed, where the plan doesn't tell; -1: planning went on beyond this "
     "tick; -2: it never began",
     "late": "iterations allowed to the plan that an earlier tick began and this one took over",
@@ -167,8 +166,8 @@ class Tick(NamedTuple):
     """The plan was not ready at the tick's deadline."""
     filtered: int = 0
     """Number, from 1, of the constraint for which the action was changed; 0: it wasn't."""
-    proved: bool = True
-    """No filter looked, or it knows how to stop the robot afterwards."""
+    proved: bool | None = None
+    """Whether the filter knows how to stop the robot afterwards; None: none looked."""
     decided: Mapping[str, float] = MappingProxyType({})
     """What time decided of the planning, where `iterations` doesn't tell; see `DECIDED`."""
 
@@ -222,7 +221,7 @@ class Counters:
         self.misses += record.missed
         self.clamps += record.clamped
         self.filtered += record.filtered > 0
-        self.unproved += not tick.proved
+        self.unproved += tick.proved is False
         self.overruns += tick.overrun
         self.tick_ms.append(record.tick_ms)
         self.delay_ms = 1e3 * delay_s

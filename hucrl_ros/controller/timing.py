@@ -85,7 +85,7 @@ class Budget:
             return True
         first = self._iteration_start is None
         now = self.stop()
-        expected = statistics.median(self._durations) if self._durations else 0.0
+        expected = self.expected
         self.refused = self.granted == self.most
         if self.refused:
             return False
@@ -97,6 +97,11 @@ class Budget:
         if first and self._durations:
             self._durations.popleft()
         return False
+
+    @property
+    def expected(self) -> float:
+        """What an iteration takes [s]; 0: nothing is known."""
+        return statistics.median(self._durations) if self._durations else 0.0
 
     def stop(self) -> float:
         """The last iteration ended; returns the clock's time [s] (0 without a limit)."""

@@ -1,5 +1,6 @@
 """Recomputes the commands of a recorded episode, by the code that computed them."""
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -200,7 +201,6 @@ class _Replayed:
         self._recall(loop, index, told)
         before = Guard(loop.spec, loop.guard.safety)
         before.reset(loop.guard)
-        sent = len(self._commands.all)
         answer = loop.answer(reading, 0.0, lambda command: None)
         if answer is None or answer.record is None:
             raise BagError("two ticks answer one joint state")
@@ -211,7 +211,7 @@ class _Replayed:
             command = loop.guard.check(np.array(record.action), loop.state).command
             loop.player.sent(loop.guard.action)
             if command is not None:
-                self._commands.all[sent:] = [command]
+                self._commands.all[-1:] = [command]
         return row
 
     def _recall(self, loop: ControlLoop, index: int, told: Mapping[str, float]) -> None:
@@ -222,18 +222,24 @@ class _Replayed:
         later = next((each["late"] for each in rest if "late" in each), None)
         iterations = self._ticks[index].record.iterations
         self._planning.begin(loop.player, iterations, told, later)
+        looks, heard = itertools.count(), _commands(numbered(told, "heard_"), loop.spec.action_dim)
+        loop.others = lambda: heard.get(next(looks))
         for _ in range(int(told.get("silences", 0))):
             loop.stale()
-        looks: list[NDArray[np.float64] | None] = [None] if told.get("meanwhile") else []
-        if heard := numbered(told, "heard_"):
-            looks.append(np.array(list(heard.values())))
-        loop.others = lambda: looks.pop(0) if looks else None
         loop.player.surprise.recall(self._surprise)
         bias, added = np.zeros(loop.spec.predicted_dim), numbered(told, "bias_")
         if added and max(added) >= len(bias):
             raise BagError(f"no entry {max(added)} in a prediction of {len(bias)}")
         bias[list(added)] = list(added.values())
         loop.player.bias.recall(bias)
+
+
+def _commands(entries: Mapping[int, float], width: int) -> dict[int, NDArray[np.float64]]:
+    """Commands `(width,)` by the number of the look at which they were heard."""
+    found: dict[int, NDArray[np.float64]] = {}
+    for number, value in entries.items():
+        found.setdefault(number // width, np.full(width, math.nan))[number % width] = value
+    return found
 
 
 def _no_time() -> float:
