@@ -102,7 +102,7 @@ def test_the_way_to_rest_is_no_longer_than_is_told(speed, weaker):
     brake = found()[-1]
     state, way = STATE.copy(), 0.0
     state[[5, 3]] = speed, 0.0
-    told = float(brake.periods_to_rest(state[[5, 3]])) * abs(speed)
+    told = float(brake.periods_to_rest(state[[5, 3]], np.zeros(2))) * abs(speed)
     for _ in range(400):
         shares = np.clip(JOINTS.shares(brake, state), -1.0, 1.0)
         state = expect(state[None], shares[None])[0]
@@ -114,11 +114,27 @@ def test_the_way_to_rest_is_no_longer_than_is_told(speed, weaker):
 
 def test_what_does_not_brake_promises_nothing_about_its_way():
     (still,) = found(spec=replace(SPEC, command="velocity"))
-    assert np.isinf(still.periods_to_rest(np.zeros((3, 2)))).all()
+    assert np.isinf(still.periods_to_rest(np.zeros((3, 2)), np.zeros((3, 2)))).all()
 
     def stuck(states, shares):
         following = states.copy()
         following[:, 5] += shares[:, 0]
         return following
 
-    assert np.isinf(found(model=stuck)[-1].periods_to_rest(np.zeros(2)))
+    assert np.isinf(found(model=stuck)[-1].periods_to_rest(np.zeros(2), np.zeros(2)))
+
+
+def test_what_has_to_be_held_is_no_action_left_to_brake():
+    brake, speeds = found()[-1], np.array([1.0, 0.5])
+    told = [float(brake.periods_to_rest(speeds, np.full(2, load))) for load in (0.0, 0.5, 0.9)]
+    assert told[0] < told[1] < told[2] < np.inf
+    assert np.isinf(brake.periods_to_rest(speeds, np.array([0.0, 1.0])))
+    assert np.isfinite(brake.periods_to_rest(np.zeros(2), np.ones(2))), "it is at rest"
+
+
+def test_a_load_is_what_moves_joints_beside_actions():
+    brake, load = found()[-1], np.array([0.3, -0.2])
+    actions = np.random.default_rng(0).uniform(-1.0, 1.0, (4, 9, 2))
+    np.testing.assert_allclose(
+        brake.load((actions + load) @ GAIN.T, actions), np.tile(load, (4, 1)), rtol=1e-3
+    )

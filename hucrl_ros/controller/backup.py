@@ -18,8 +18,8 @@ PROBE = 0.5
 """[shares of the limits] Actions by which the model is asked what they do."""
 RIDGE = 1e-3
 """Of the regression for what actions do, where some do next to nothing [share of the largest]."""
-RESERVE = 0.5
-"""Share of what an action has left, besides what holds the joints, that is counted on."""
+RESERVE = 0.75
+"""Share of what an action has left, besides what it has to stand against, that is counted on."""
 
 
 class Expect(Protocol):
@@ -45,28 +45,33 @@ class Backup(NamedTuple):
     """`(q,)` what holds the joints against gravity and springs."""
     brakes: bool = False
     """Whether it takes away the speed of each actuated joint, and so promises when it ends."""
-    free: Array = np.ones(1)
-    """`(q,)` what is left of actions beside what holds the joints, and what doubt asks of them."""
 
-    def periods_to_rest(self, speeds: Array) -> Array:
+    def load(self, moved: Array, actions: NDArray[np.floating]) -> Array:
+        """What gravity, doubt and the like ask of actions on trajectories, on average `(..., q)`.
+
+        Args:
+            moved: `(..., H, q)` what the speeds gain in each period.
+            actions: `(..., H, q)` that the robot was under.
+        """
+        load: Array = (moved @ self.damping.T / BRAKING - actions).mean(axis=-2)
+        return load
+
+    def periods_to_rest(self, speeds: Array, load: Array) -> Array:
         """Periods of these speeds that the ways to rest from speeds `(..., q)` are worth: `(...)`.
 
-        Infinite where the backup doesn't brake, or nothing is `free` to do so. A speed that falls
-        by a share κ a period goes as far as 1/κ periods of it do; one too large for that falls
-        evenly, by all that is left. One that doesn't fall, because something pushes on, is held at
-        last by what pulls a joint that is `staying`, which gives way by 4/κ periods of it.
+        Infinite where the backup doesn't brake, or a `load` `(..., q)` leaves no action to do so.
+        A speed that falls by a share κ a period goes as far as 1/κ periods of it do; one too large
+        for that falls evenly, by all that is left. One that doesn't fall, because something pushes
+        on, is held at last by what pulls a joint that is `staying`, which gives way by 4/κ periods
+        of it.
         """
         if not self.brakes:
             return np.full(speeds.shape[:-1], np.inf)
-        needed, left = np.abs(speeds @ self.damping.T) / BRAKING, RESERVE * self.free
+        needed = np.abs(speeds @ self.damping.T) / BRAKING
+        left = RESERVE * (1.0 - np.abs(load))
         never = np.where(needed > 0.0, np.inf, 0.0)
         full: Array = np.divide(needed, left, out=never, where=left > 0.0).max(axis=-1)
         return np.maximum(1.0 / BRAKING + 0.5 * full, 1.0 / (STAYING * BRAKING))
-
-    def under(self, doubt: Array) -> "Backup":
-        """The same where it has to stand against doubt about the speeds `(q,)` in each period."""
-        taken = np.linalg.norm(self.damping * doubt, axis=1) / BRAKING
-        return self._replace(free=self.free - taken)
 
     @property
     def pulling(self) -> "Backup":
@@ -127,14 +132,13 @@ def backups(
         return [still]
     # Ridge regression: a joint that no action moves isn't braked by all of them at once.
     inverse = gain.T @ np.linalg.inv(gain @ gain.T + (RIDGE * scale) ** 2 * np.eye(count))
-    hold = -inverse @ bias
+    hold = np.clip(-inverse @ bias, -PROBE, PROBE)
     # Δq̇ = −κ q̇ − κ²/4 (q − place)/Δt, which doesn't overshoot.
     pull = BRAKING**2 / 4.0 / spec.period
     brake = still._replace(
         damping=BRAKING * inverse,
         place=state[joints.positions],
-        bias=np.clip(hold, -PROBE, PROBE),
-        free=1.0 - np.abs(hold),
+        bias=hold,
         brakes=bool(np.allclose(gain @ inverse, np.eye(count), atol=0.1)),
     )
     return [brake._replace(stiffness=pull * inverse, place=home), brake]

@@ -23,6 +23,9 @@ POSES = 32
 """In which it is tried what a constraint depends on."""
 FOR_EVER = 1e6
 """Periods to rest of what can't brake."""
+SWINGING = 0.5
+"""Load that counts at most where joints without a motor make a part of it [shares of the limits]:
+they take back what they ask for."""
 TO_REST = (0.5, 1.0)
 """Shares of the way from a fan's end to rest, after which it is looked how much room is left."""
 
@@ -97,8 +100,13 @@ class Rooms:
         looked on that way, too.
         """
         count, lanes, horizon, actions = fan.actions.shape
+        joints = len(self._spec.joint_names)
         ends = fan.states[:, :, -1].astype(np.float64)
-        periods = backup.periods_to_rest(ends[..., self._joints.velocities])
+        speeds = fan.states[..., self._joints.velocities].astype(np.float64)
+        load = backup.load(np.diff(speeds, axis=2), fan.actions)
+        if len(self._joints.positions) < joints:  # What swings pushes back and forth.
+            load = np.clip(load, -SWINGING, SWINGING)
+        periods = backup.periods_to_rest(speeds[:, :, -1], load)
         periods = np.where(np.isfinite(periods), periods, FOR_EVER if backup.brakes else horizon)
         # Where actions are still on their way to what the backup wants, it brakes from then on.
         # What doesn't come to rest by actions must be in in the same time again.
@@ -110,7 +118,6 @@ class Rooms:
         with np.errstate(invalid="ignore"):
             least: NDArray[np.floating] = last + np.minimum(last - before, 0.0) * lasting
             way = ends - fan.states[:, :, -2]
-            joints = len(self._spec.joint_names)
             way[..., joints : 2 * joints] = 0.0  # Who brakes gets no faster.
             efforts = (fan.actions[:, :, -1] * self._limits).reshape(-1, actions)
             for whose in (self._stopped, ~self._stopped):

@@ -263,7 +263,6 @@ class SafetyFilter:
         share, best, constraint = asked.share, (-math.inf, np.zeros_like(asked.share)), -1
         ending_well: list[tuple[Backup, Array]] = []
         doubt = beta * asked.doubt.deviation[self.joints.velocities]
-        known = [backup.under(doubt) for backup in known]
         keeps_up = bool((np.abs(known[-1].damping) @ doubt <= ANSWER * self._rate).all())
         # Two at once take no longer than one. Mostly the action is let through; where the backup
         # by itself doesn't end well, no mixture is asked for.
