@@ -125,7 +125,7 @@ def test_what_does_not_brake_promises_nothing_about_its_way():
 
 
 def test_what_has_to_be_held_is_no_action_left_to_brake():
-    brake, speeds = found()[-1], np.array([1.0, 0.5])
+    brake, speeds = found()[-1], np.array([80.0, 40.0])
     told = [float(brake.periods_to_rest(speeds, np.full(2, load))) for load in (0.0, 0.5, 0.9)]
     assert told[0] < told[1] < told[2] < np.inf
     assert np.isinf(brake.periods_to_rest(speeds, np.array([0.0, 1.0])))
