@@ -155,7 +155,7 @@ class Agent:
         self._clock = clock
         self._checks_s: deque[float] = deque(maxlen=REMEMBERED_CHECKS)
         self._budget = Budget(budget_s, clock)
-        self._looks = Budget(LOOKING * manifest.period if self.timed else None, clock)
+        self._fan_budget = Budget(LOOKING * manifest.period if self.timed else None, clock)
         largest = manifest.random_share * self._limits
         self._random = RandomEfforts(largest, manifest.random_bandwidth, manifest.period)
         self._make_rules()
@@ -233,7 +233,7 @@ class Agent:
             self.uncertainty(self._plan_state, tick.action, [still])
             self.expected_plan()
         self._budget.forget()  # and all of them longer than in a thread with priority.
-        self._looks.forget()
+        self._fan_budget.forget()
         self._checks_s.clear()
         self._deadline = deadline
         self.start_episode(self.bundle.manifest.seed)
@@ -270,7 +270,7 @@ class Agent:
         if not busy:
             filter_s = statistics.median(self._checks_s) if self._checks_s else 0.0
             self._budget.start(spent_s + filter_s)
-        self._looks.start(spent_s)
+        self._fan_budget.start(spent_s)
         ahead = self._predict(state, coming)
         tick = self._filtered(self._choose(ahead, busy, decided), ahead, state, coming)
         if not coming:
@@ -285,7 +285,7 @@ class Agent:
 
         None: time decides alone.
         """
-        self._budget.most, self._looks.most = iterations, fans
+        self._budget.most, self._fan_budget.most = iterations, fans
 
     def _choose(self, ahead: Array, busy: bool, decided: dict[str, float]) -> Tick:
         """The action in a state `(p,)`; `busy`: an earlier plan is still being made.
@@ -313,12 +313,12 @@ class Agent:
             return tick
         began = self._clock()
         wary = self.surprise.level > 0
-        found = self._filter.check(ahead, tick.action, wary, state, coming, self._looks.go_on)
-        self._looks.stop()
+        found = self._filter.check(ahead, tick.action, wary, state, coming, self._fan_budget.go_on)
+        self._fan_budget.stop()
         took = self._clock() - began
-        if self._looks.refused:
-            took += self._looks.expected  # Else it would get no more next time.
-            tick = tick._replace(decided={**tick.decided, "fans": float(self._looks.granted)})
+        if self._fan_budget.refused:
+            took += self._fan_budget.expected  # Else it would get no more next time.
+            tick = tick._replace(decided={**tick.decided, "fans": float(self._fan_budget.granted)})
         self._checks_s.append(took)
         if not found.overruled:
             return tick._replace(proved=found.proved)
