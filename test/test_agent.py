@@ -25,8 +25,8 @@ from hucrl_ros.config.schema import ModelSettings, SafetySettings
 from hucrl_ros.controller.agent import LOOKING, REMEMBERED_CHECKS, Agent, BundleSystem
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.safety_filter import Filtered
-from hucrl_ros.controller.ticks import Source
-from hucrl_ros.controller.timing import Budget
+from hucrl_ros.controller.ticks import LATE, Source
+from hucrl_ros.controller.timing import REMEMBERED_ITERATIONS, Budget, DeadlinePlanner
 
 STATE = np.array([3.0, 0.5])
 
@@ -92,9 +92,9 @@ class Clock:
 class SlowAgent(Agent):
     """An agent whose iterations, all draws of noise together, take the time that the test says."""
 
-    def __init__(self, bundle, budget_s, iteration_s):
+    def __init__(self, bundle, budget_s, iteration_s, executor=None):
         clock = Clock()
-        super().__init__(bundle, budget_s, clock)
+        super().__init__(bundle, budget_s, clock, executor)
         self.iteration_s, rollout = iteration_s, self._engine
 
         class Engine:
@@ -288,6 +288,12 @@ class SlowFilter:
     def __init__(self, clock, fan_s, more):
         self.clock, self.fan_s, self.more = clock, fan_s, more
 
+    def start_episode(self):
+        pass
+
+    def obey(self, action):
+        pass
+
     def check(self, state, action, wary, measured, coming, go_on):
         go_on()
         self.clock.now += self.fan_s
@@ -307,9 +313,12 @@ def test_plans_leave_the_safety_filter_the_time_that_it_mostly_takes(bundle):
         agent._filter.fan_s = fan_s
         found.append(agent.act(STATE).iterations)
     assert found == [3] + [2] * 7 + [3] * (len(found) - 8)
+    agent._filter.fan_s = 0.12
+    agent.warm_up()
+    assert agent.act(STATE).iterations == 2, "also in the first tick"
     agent._filter = None
     agent.warm_up()
-    assert not agent._checks_s
+    assert agent.act(STATE).iterations == 3
 
 
 def test_a_safety_filter_looks_no_longer_than_a_tick_may_take(bundle):
@@ -368,6 +377,54 @@ def test_a_slow_machine_that_recovers_plans_again(bundle):
     assert Source.PREVIOUS in sources
     agent.iteration_s = 0.1
     for _ in range(20):
+        tick = agent.act(STATE)
+    assert (tick.source, tick.iterations) == (Source.PLANNED, 3)
+
+
+class Beside:
+    """An executor that works when it is told to, and can't be waited for."""
+
+    def __init__(self):
+        self.work = []
+
+    def submit(self, work):
+        future = Future()
+        self.work.append((future, work))
+        return future
+
+    def go_on(self):
+        future, work = self.work.pop(0)
+        future.set_running_or_notify_cancel()
+        future.set_result(work())
+
+
+class Now(Beside):
+    def submit(self, work):
+        future = super().submit(work)
+        self.go_on()
+        return future
+
+
+def test_a_plan_that_is_known_to_take_too_long_is_made_beside_the_tick(bundle):
+    agent = SlowAgent(bundle, 0.35, 0.5, Now())
+    agent.act(STATE)  # Learns how long an iteration takes.
+    agent._deadline = DeadlinePlanner(beside := Beside())
+    first, began = agent._plan.actions[:, 0], agent._clock.now
+    tick = agent.act(STATE)
+    assert (tick.source, dict(tick.decided)) == (Source.PREVIOUS, {"granted": LATE})
+    assert tick.action[0] == pytest.approx(first[1])
+    assert tick.overrun
+    assert agent._clock.now == began
+    beside.go_on()
+    tick = agent.act(STATE)
+    assert agent._plan.iterations == 1
+    assert agent._plan.actions[:, 0].tolist() != first.tolist()
+    assert dict(tick.decided) == {"late": 1.0, "granted": LATE}
+    assert tick.action[0] == pytest.approx(agent._plan.actions[1, 0])
+    assert agent.act(STATE).decided == {}, "the plan is still being made"
+    beside.go_on()
+    agent.iteration_s, agent._deadline = 0.1, DeadlinePlanner(Now())
+    for _ in range(REMEMBERED_ITERATIONS):
         tick = agent.act(STATE)
     assert (tick.source, tick.iterations) == (Source.PLANNED, 3)
 

@@ -10,6 +10,7 @@ from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.schema import ExplorationSettings, ModelSettings
 from hucrl_ros.controller.backup import Backup, Joints, backups
 from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.engines import kernel
 from hucrl_ros.controller.engines.compiled_fan import CompiledFans
 from hucrl_ros.controller.engines.engine import make_fans
 from hucrl_ros.controller.engines.fan import GraphFans, noise_shares
@@ -219,6 +220,22 @@ def test_eta_begins_where_it_has_led_and_the_backup_does_not_see_it(bundle, comp
     nowhere = fans(STATE, FIRST, BACKUP, PATTERNS, BETA, np.zeros((3, 2)))
     usual = fans(STATE, FIRST, BACKUP, PATTERNS, BETA)
     np.testing.assert_array_equal(nowhere.states, usual.states)
+
+
+@pytest.mark.parametrize("away", [0.0, np.full((3, 2), 0.1)], ids=["here", "away"])
+@pytest.mark.parametrize("beta", [0.0, BETA])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_kernel_is_compiled_once_for_all_fans(bundle, monkeypatch, count, beta, away):
+    """Numba takes seconds for another layout of an array, with a robot under way."""
+    fans, laid_out = make_fans(bundle, HORIZON, joints_of(bundle), limits_of(bundle), True), set()
+
+    def roll_out(*given):
+        arrays = [each for each in given if isinstance(each, np.ndarray)]
+        laid_out.update((each.flags.c_contiguous, each.dtype.name) for each in arrays)
+
+    monkeypatch.setattr(kernel, "roll_out", roll_out)
+    fans(STATE, np.full((count, 1), 0.5), BACKUP, PATTERNS, beta, away)
+    assert laid_out == {(True, "float32")}
 
 
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])

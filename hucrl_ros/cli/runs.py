@@ -139,8 +139,8 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
 
     The best return may have been luck, so the steadiest bundle is named where it is another one.
 
-    Where plans take longer than half of the period, that is said, too: a robot that doesn't wait
-    needs the rest for everything else.
+    Where plans take longer than half of the period, or most weren't ready in time, that is said,
+    too: a robot that doesn't wait needs the rest for everything else.
     """
     from hucrl_ros.controller.manifest import read_manifest
     from hucrl_ros.run.flights import steadiest
@@ -164,11 +164,13 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     for name, path in places.items():
         if path.is_file() or (path.is_dir() and any(path.iterdir())):
             print(f"{name:<8} {root}/{path.relative_to(run_folder.root)}")
-    ticks, period = summary.episodes[-1].tick_ms, read_manifest(run_folder.bundle(0)).period
-    if ticks is not None and ticks.p50 > 1e3 * period * ROOMY:
+    last, period = summary.episodes[-1], read_manifest(run_folder.bundle(0)).period
+    ticks, unready = last.tick_ms, 2 * (last.fallbacks or 0) > last.steps
+    if ticks is not None and (unready or ticks.p50 > 1e3 * period * ROOMY):
+        slow = "more than half, and what exceeds a period is cut short in real time"
         print(
             f"ticks    {ticks.p50:.1f} ms of the period's {1e3 * period:g} ms (median of the last "
-            f"episode), more than half, and what exceeds a period is cut short in real time; "
+            f"episode), {'and most plans were not ready in time' if unready else slow}; "
             f"`hucrl tune {root}/bundles/bundle_{len(summary.episodes):03d} --headroom {ROOMY:g}` "
             "finds plans that fit"
         )

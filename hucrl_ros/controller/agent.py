@@ -104,7 +104,8 @@ class Agent:
 
     Out of budget it sends what the previous plan has for this period, and when that is used up
     π(s). The budget is looked at between iterations; where an `executor` plans, a tick doesn't
-    wait for one that stalls longer than `GRACE` allows.
+    wait for one that stalls longer than `GRACE` allows, nor for one of which it is known that it
+    takes too long: that one is made beside the ticks, for the next.
     """
 
     def __init__(
@@ -228,13 +229,13 @@ class Agent:
         coming = [InForce(np.zeros(len(self._limits)), 1.0)]
         for _ in range(WARM_UP_TICKS):
             self._budget.forget()  # The first iterations take longer than the later ones will,
+            self._checks_s.clear()
             tick = self.act(np.zeros_like(self._plan_state), coming=coming)
             still = Transition(self._plan_state, tick.action, self._plan_state, 0.0)
             self.uncertainty(self._plan_state, tick.action, [still])
             self.expected_plan()
         self._budget.forget()  # and all of them longer than in a thread with priority.
         self._fan_budget.forget()
-        self._checks_s.clear()
         self._deadline = deadline
         self.start_episode(self.bundle.manifest.seed)
 
@@ -410,8 +411,13 @@ class Agent:
     def _make_plan(self, state: Array) -> Planned:
         self._asked_state, self._asked_age = state, 0
         self._engine.set_state(state)
-        work = partial(self._plan_now, self._unplanned)
-        planned = self._deadline.run(work, self._budget.left() + self._grace_s)
+        work, left = partial(self._plan_now, self._unplanned), self._budget.left()
+        if self._deadline.beside and self._budget.expected > left:
+            # It would be waited for in vain, and is ready for the next tick so.
+            self._budget.allow_one()
+            planned = self._deadline.run(work, None)
+        else:
+            planned = self._deadline.run(work, left + self._grace_s)
         if planned.begun:
             self._unplanned = 0
         return planned

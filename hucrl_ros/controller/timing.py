@@ -61,6 +61,7 @@ class Budget:
         self._durations: deque[float] = deque(maxlen=REMEMBERED_ITERATIONS)
         self._deadline = 0.0
         self._iteration_start: float | None = None
+        self._least = 0
         self.granted = 0
         """Iterations allowed since `start`; not counted without a limit."""
         self.refused = False
@@ -71,9 +72,13 @@ class Budget:
     def start(self, spent_s: float = 0.0) -> None:
         """A tick begins, `spent_s` [s] after what it answers."""
         self._iteration_start = None
-        self.granted, self.refused = 0, False
+        self._least, self.granted, self.refused = 0, 0, False
         if self.seconds is not None:
             self._deadline = self._clock() + self.seconds - spent_s
+
+    def allow_one(self) -> None:
+        """Allow the first iteration of this tick in any case: nobody waits for it."""
+        self._least = 1
 
     def left(self) -> float:
         """Time until the budget is spent [s]; 0 without a limit."""
@@ -89,7 +94,7 @@ class Budget:
         self.refused = self.granted == self.most
         if self.refused:
             return False
-        if now + expected <= self._deadline:
+        if self.granted < self._least or now + expected <= self._deadline:
             self._iteration_start = now
             self.granted += 1
             return True
@@ -137,13 +142,19 @@ class DeadlinePlanner:
 
     The budget is only looked at between iterations, so a single one that stalls (a page fault, a
     core taken away) would hold up the tick and the ones after it. Here it goes on beside them:
-    they send the previous plan, and what it finds late serves as such from then on.
+    they send the previous plan, and what it finds late serves as such from then on. So does one
+    of which it is known that it takes too long.
     """
 
     def __init__(self, executor: Executor | None = None) -> None:
         """Plan in the one thread of `executor`; None: in the calling one, without a deadline."""
         self._executor = executor
         self._job: Future[Plan | None] | None = None
+
+    @property
+    def beside(self) -> bool:
+        """Whether plans are made beside the calling thread."""
+        return self._executor is not None
 
     @property
     def pending(self) -> bool:
@@ -155,15 +166,20 @@ class DeadlinePlanner:
         """Whether a plan that wasn't ready in time is still being made."""
         return self._job is not None and not self._job.done()
 
-    def run(self, work: Callable[[], Plan | None], patience_s: float) -> Planned:
-        """Plan, and wait for it for `patience_s` [s] at most; not while `busy`."""
+    def run(self, work: Callable[[], Plan | None], patience_s: float | None) -> Planned:
+        """Plan, and wait for it for `patience_s` [s] at most, None: not at all; not while `busy`.
+
+        A plan that hasn't even begun after some patience never will.
+        """
         if self._executor is None:
             return Planned(work(), True)
         self._job = self._executor.submit(work)
+        if patience_s is None:
+            return Planned(None, False)
         try:
             plan = self._job.result(max(patience_s, 0.0))
         except FutureTimeoutError:
-            # Behind what an earlier agent left running, it may not have begun: then it never will.
+            # It may not have, behind what an earlier agent left running.
             begun = not self._job.cancel()
             if not begun:
                 self._job = None

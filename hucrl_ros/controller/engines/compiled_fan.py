@@ -112,7 +112,8 @@ class CompiledFans:
             signs = np.tile(patterns, (count, 1))
             offsets[:, :, actions:] = signs[:, None]
             noise[:, :, :lanes] = noise_shares(horizon)[:, None, None] * signs.T
-        starts = np.tile(begins.astype(np.float32), (count, 1))
+        # Laid out as always: for another layout numba compiles the kernel again, in a tick.
+        starts = np.ascontiguousarray(np.tile(begins.astype(np.float32), (count, 1)))
         states = np.zeros((lanes, horizon + 1, self._state_dim), np.float32)
         applied = np.zeros((lanes, horizon, self._width), np.float32)
         kernel.roll_out(
