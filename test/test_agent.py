@@ -415,8 +415,11 @@ def test_a_plan_that_is_known_to_take_too_long_is_made_beside_the_tick(bundle):
     assert tick.action[0] == pytest.approx(first[1])
     assert tick.overrun
     assert agent._clock.now == began
+    assert not beside.work, "before the command has been sent"
+    agent.plan_ahead()
     beside.go_on()
     tick = agent.act(STATE)
+    agent.plan_ahead()
     assert agent._plan.iterations == 1
     assert agent._plan.actions[:, 0].tolist() != first.tolist()
     assert dict(tick.decided) == {"late": 1.0, "granted": LATE}
@@ -426,6 +429,7 @@ def test_a_plan_that_is_known_to_take_too_long_is_made_beside_the_tick(bundle):
     agent.iteration_s, agent._deadline = 0.1, DeadlinePlanner(Now())
     for _ in range(REMEMBERED_ITERATIONS):
         tick = agent.act(STATE)
+        agent.plan_ahead()
     assert (tick.source, tick.iterations) == (Source.PLANNED, 3)
 
 

@@ -60,6 +60,9 @@ class Echo:
         filtered = self.filtered
         return Tick(action, Source.PLANNED, 2, 5.0, 0.3, np.zeros((4, 2)), filtered=filtered)
 
+    def plan_ahead(self):
+        pass
+
     def uncertainty(self, state, action, passed=()):
         self.passed += passed
         self.asked = float(state[0]), float(action[0])

@@ -360,6 +360,9 @@ class Mover:
         self.coming = coming
         return Tick(np.array([0.1]), Source.PLANNED, 1, 0.0, 0.0, None)
 
+    def plan_ahead(self):
+        pass
+
     def uncertainty(self, state, action, passed=()):
         return 0.0, 0.0
 

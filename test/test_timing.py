@@ -139,6 +139,9 @@ class Foreseer:
         action = self._rng.uniform(-4.0, 4.0, 1)  # the guard allows 2
         return Tick(action, Source.PLANNED, 1, 0.0, 0.0, None)
 
+    def plan_ahead(self):
+        pass
+
     def uncertainty(self, state, action, passed=()):
         self.passed += passed
         return 0.0, 0.0

@@ -105,7 +105,7 @@ class Agent:
     Out of budget it sends what the previous plan has for this period, and when that is used up
     π(s). The budget is looked at between iterations; where an `executor` plans, a tick doesn't
     wait for one that stalls longer than `GRACE` allows, nor for one of which it is known that it
-    takes too long: that one is made beside the ticks, for the next.
+    takes too long: that one begins when the command has been sent, for the next tick.
     """
 
     def __init__(
@@ -167,6 +167,7 @@ class Agent:
         nothing = np.zeros(0, np.float32)
         self._claim = Claim(nothing, nothing, nothing, nothing)
         self._plan: Plan | None = None
+        self._postponed: Callable[[], Plan | None] | None = None
         self._plan_state: Array = np.zeros(manifest.spec.state_dim)
         self._asked_state: Array = self._plan_state
         self._plan_age = self._asked_age = self._unplanned = 0
@@ -184,7 +185,7 @@ class Agent:
             self._braking.reset()
         self.surprise.reset()
         self.bias.reset()
-        self._plan, self._plan_age, self._unplanned = None, 0, 0
+        self._plan, self._plan_age, self._unplanned, self._postponed = None, 0, 0, None
         self.fallbacks = 0
 
     def _make_rules(self) -> None:
@@ -218,6 +219,13 @@ class Agent:
             self._filter.obey(action)
         if self._braking is not None:
             self._braking.obey(action, coming)
+
+    def plan_ahead(self) -> None:
+        """The command has been sent: begin the plan that had no time before, for the next tick."""
+        if self._postponed is not None:
+            self._budget.allow_one()
+            self._deadline.run(self._postponed, None)
+            self._postponed = None
 
     def warm_up(self) -> None:
         """Run some ticks, so that the first one of an episode isn't slow; then forget them.
@@ -414,8 +422,7 @@ class Agent:
         work, left = partial(self._plan_now, self._unplanned), self._budget.left()
         if self._deadline.beside and self._budget.expected > left:
             # It would be waited for in vain, and is ready for the next tick so.
-            self._budget.allow_one()
-            planned = self._deadline.run(work, None)
+            self._postponed, planned = work, Planned(None, False)
         else:
             planned = self._deadline.run(work, left + self._grace_s)
         if planned.begun:

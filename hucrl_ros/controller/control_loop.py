@@ -207,6 +207,7 @@ class ControlLoop:
         if command is not None:
             send(command)
         sent = self._clock()
+        self.player.plan_ahead()
         self.compensation.ticked(sent - received)
         passed = self.passage.see(reading.stamp_ns, state, received)
         if command is not None:

@@ -26,7 +26,7 @@ FOR_EVER = 1e6
 SWINGING = 0.5
 """Load that counts at most where joints without a motor make a part of it [shares of the limits]:
 they take back what they ask for."""
-TO_REST = (0.5, 1.0)
+TO_REST = np.array([0.5, 1.0])[:, None, None, None]
 """Shares of the way from a fan's end to rest, after which it is looked how much room is left."""
 
 
@@ -119,12 +119,13 @@ class Rooms:
             least: NDArray[np.floating] = last + np.minimum(last - before, 0.0) * lasting
             way = ends - fan.states[:, :, -2]
             way[..., joints : 2 * joints] = 0.0  # Who brakes gets no faster.
-            efforts = (fan.actions[:, :, -1] * self._limits).reshape(-1, actions)
+            newest = (fan.actions[:, :, -1] * self._limits).reshape(-1, actions)
+            efforts = np.tile(newest, (len(TO_REST), 1))
             for whose in (self._stopped, ~self._stopped):
-                for share in TO_REST if whose.any() else ():
-                    there = ends + share * lasting[..., whose.argmax(), None] * way
-                    then = self._room(there.reshape(count * lanes, -1), efforts)
-                    then = then.reshape(count, lanes, -1)
+                if whose.any():
+                    there = ends + TO_REST * (lasting[..., whose.argmax(), None] * way)
+                    then = self._room(there.reshape(len(TO_REST) * count * lanes, -1), efforts)
+                    then = then.reshape(len(TO_REST), count, lanes, -1).min(axis=0)
                     least = np.where(whose, np.minimum(least, then), least)
         return least
 

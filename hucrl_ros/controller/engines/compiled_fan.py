@@ -1,6 +1,7 @@
 """Fans by the planning kernel, with a backup policy in the place of π."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -78,28 +79,30 @@ class CompiledFans:
             first_bias = program.layers[0, 1]
             program.weights[: packed.size] = packed
             program.weights[first_bias : first_bias + len(policy.biases)] = policy.biases
-        heads = self._heads if beta > 0.0 else ()
-        fans = [self._roll(head, 1, state, state[None], first, backup, None) for head in heads]
+        heads = self._heads if beta > 0.0 else []
+        fans = self._roll(heads, 1, state, state[None], first, backup, None)
         shifted = self._shifted._replace(beta=np.float32(beta))
         begins = np.broadcast_to(state + away, (len(patterns), len(state)))
         signs = patterns.astype(np.float32)
-        fans.append(self._roll(shifted, 0, state, begins, first, backup, signs))
+        fans += self._roll([shifted], 0, state, begins, first, backup, signs)
         return Fan(*(np.concatenate(arrays, axis=1) for arrays in zip(*fans, strict=True)))
 
     def _roll(
         self,
-        program: Program,
+        programs: Sequence[Program],
         scratch: int,
         state: Array,
         begins: Array,
         first: Array,
         backup: Backup,
         patterns: Floats | None,
-    ) -> Fan:
-        """Trajectories of `first` `(C, q)` from each of `begins` `(P, p)`.
+    ) -> list[Fan]:
+        """Trajectories of `first` `(C, q)` from each of `begins` `(P, p)`, by each program.
 
         Under `patterns` `(P, m)`; None: no doubt.
         """
+        if not programs:
+            return []
         (count, actions), each = first.shape, len(begins)
         lanes, horizon = count * each, self._horizon
         offsets = np.zeros((lanes, horizon, self._width), np.float32)
@@ -114,24 +117,28 @@ class CompiledFans:
             noise[:, :, :lanes] = noise_shares(horizon)[:, None, None] * signs.T
         # Laid out as always: for another layout numba compiles the kernel again, in a tick.
         starts = np.ascontiguousarray(np.tile(begins.astype(np.float32), (count, 1)))
-        states = np.zeros((lanes, horizon + 1, self._state_dim), np.float32)
-        applied = np.zeros((lanes, horizon, self._width), np.float32)
-        kernel.roll_out(
-            program,
-            self._scratch[scratch],
-            starts,
-            offsets,
-            noise,
-            np.float32(1.0),
-            0,
-            lanes,
-            states,
-            applied,
-        )
-        return Fan(
-            states.reshape(count, each, horizon + 1, -1),
-            applied[:, :, :actions].reshape(count, each, horizon, actions),
-        )
+        fans = []
+        for program in programs:
+            states = np.empty((lanes, horizon + 1, self._state_dim), np.float32)
+            applied = np.empty((lanes, horizon, self._width), np.float32)
+            kernel.roll_out(
+                program,
+                self._scratch[scratch],
+                starts,
+                offsets,
+                noise,
+                np.float32(1.0),
+                0,
+                lanes,
+                states,
+                applied,
+            )
+            fan = Fan(
+                states.reshape(count, each, horizon + 1, -1),
+                applied[:, :, :actions].reshape(count, each, horizon, actions),
+            )
+            fans.append(fan)
+        return fans
 
     def _dense(self, backup: Backup) -> Dense:
         """The backup as a layer on features: cosines and sines of angles, entries in units."""
