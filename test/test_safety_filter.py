@@ -357,7 +357,7 @@ def test_a_way_home_is_not_followed_further_than_it_was_looked(home, left):
     assert abs(state[0] - home) == pytest.approx(left, abs=0.5 if left > 1.0 else left)
 
 
-@pytest.mark.parametrize("how", ["others", "wary", "nobody"])
+@pytest.mark.parametrize("how", ["others", "wary", "missed", "nobody"])
 def test_after_what_another_has_sent_no_older_proof_counts(how):
     """The way home was proved elsewhere, and without what has moved the robot since."""
     slide, state = Slide(gain=0.5), np.array([0.2, 0.3])
@@ -367,6 +367,8 @@ def test_after_what_another_has_sent_no_older_proof_counts(how):
     assert found._sure
     if how == "wary":  # The rule has the robot brake.
         assert found.check(np.array([0.9, 2.0]), np.ones(1), wary=True).overruled
+    elif how == "missed":
+        found.miss()
     else:
         found.obey(sent if how == "nobody" else np.zeros(1))
     assert found._sure == (how == "nobody")

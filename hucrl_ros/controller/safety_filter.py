@@ -147,7 +147,8 @@ class SafetyFilter:
             self._rule.go_on_from(rule)
 
     def miss(self) -> None:
-        """A state went by unseen."""
+        """A state went by unseen: the robot was under its action for longer than was proved."""
+        self._sure = False
         if self._rule is not None:
             self._rule.miss()
 
