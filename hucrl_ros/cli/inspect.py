@@ -19,6 +19,12 @@ def run(
             "--repair", help="copy what is readable of a cut-off bag into a whole one next to it"
         ),
     ] = False,
+    picture: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE.png", help="draw a YAML's robot at a start, and where it must not be"
+        ),
+    ] = None,
 ) -> None:
     """Check a bundle, a bag or a robot of your own and say what is in it.
 
@@ -37,9 +43,15 @@ def run(
 
     if not os.path.exists(path):  # noqa: PTH110  # Path's raises of too long a name
         raise _is_nothing(path)
+    if picture is not None and not (is_description(str(path)) and picture.suffix == ".png"):
+        raise ConfigError(f"{path}, {picture}: --picture draws the robot of a YAML into a .png")
     if is_description(str(path)):
         say_functions("inspect", str(path))
         described = describe_robot(path)
+        if picture is not None:
+            from hucrl_ros.experiments.still import render_still
+
+            render_still(picture, path)
     elif (path / MANIFEST).exists() or any(path.glob("*.onnx")):
         if repair:
             raise ConfigError(f"{path}: --repair is for bags; a bundle can be made anew")

@@ -76,16 +76,23 @@ def render_videos(
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(temporary) / "clips.npz"
         save_clips(source, clips)
-        reasons = []
         words = [together, task, *([] if described is None else [str(described)])]
-        for library in _libraries(os.environ):
-            problem = _render(source, folder, words, library)
-            if problem is None:
-                names = [*(f"{clip.name}.mp4" for clip in clips), f"{together}.gif"]
-                return [folder / name for name in names]
-            reasons.append(f"{library or 'default'}: {problem}")
-    logger.warning("no videos, as MuJoCo can't render here (%s)", "; ".join(reasons))
-    return []
+        problem = render_apart(__spec__.name, [str(source), str(folder), *words])
+    if problem is not None:
+        logger.warning("no videos, as MuJoCo can't render here (%s)", problem)
+        return []
+    return [folder / name for name in (*(f"{clip.name}.mp4" for clip in clips), f"{together}.gif")]
+
+
+def render_apart(module: str, words: Sequence[str]) -> str | None:
+    """Run a module that renders in a process of its own; None, or why it can't be done here."""
+    reasons = []
+    for library in _libraries(os.environ):
+        problem = _render([sys.executable, "-m", module, *words], library)
+        if problem is None:
+            return None
+        reasons.append(f"{library or 'default'}: {problem}")
+    return "; ".join(reasons)
 
 
 def _libraries(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -94,13 +101,12 @@ def _libraries(environment: Mapping[str, str]) -> tuple[str, ...]:
     return LIBRARIES if sys.platform == "linux" else ("",)
 
 
-def _render(source: Path, folder: Path, words: Sequence[str], library: str) -> str | None:
+def _render(command: Sequence[str], library: str) -> str | None:
     """Run the renderer; returns None, or the last thing it said before it failed."""
     environment = child_environment(MUJOCO_GL=library) if library else child_environment()
-    command = [sys.executable, "-m", "hucrl_ros.experiments.video"]
     try:
         done = subprocess.run(
-            [*command, str(source), str(folder), *words],
+            command,
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
