@@ -865,6 +865,23 @@ def test_room_that_grows_no_further_hides_no_side(gain, doubt):
     assert -1.0 < places.min() < -0.9
 
 
+@pytest.mark.parametrize(
+    ("gain", "doubt", "slope", "period", "swift", "sticky", "seed"),
+    [
+        (0.6, 0.02, -0.2, 0.03, 3.0, False, 9),
+        (0.7, 0.04, 0.3, 0.08, 1.3, True, 9),
+        (0.6, 0.02, 0.0, 0.03, 4.0, True, 7),
+    ],
+)
+def test_a_backup_asks_for_no_faster_change_than_efforts_are_allowed(
+    gain, doubt, slope, period, swift, sticky, seed
+):
+    """Else it comes late and swings further each time; here there is time for no other."""
+    slide = Slide(gain, gain * doubt, gain * slope, period)
+    rng = np.random.default_rng(seed)
+    assert violations(slide, 1.2, rng, 200, sticky, swift, hurried=1.0) == 0
+
+
 def test_without_time_to_look_the_backup_acts_that_was_proved_before():
     """A mass that wants through a wall: a fan for what it wants, and no other."""
     slide = Slide()

@@ -1,5 +1,6 @@
 """Backup policies: how the robot would come to rest, if nothing better could be done."""
 
+import math
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -10,10 +11,10 @@ from hucrl_ros.config.robot import RobotSpec
 Array = NDArray[np.float64]
 
 BRAKING = 0.6
-"""Share of its speed that a joint is to lose in a control period."""
+"""Share of its speed that a joint is to lose in a control period, at most; see `braking_at`."""
 STAYING = 0.25
 """Share of its damping by which a joint is pulled back to where it came to rest, without
-overshoot [BRAKING a period]."""
+overshoot [of `braking_at` a period]."""
 PROBE = 0.5
 """[shares of the limits] Actions by which the model is asked what they do."""
 RIDGE = 1e-3
@@ -45,6 +46,8 @@ class Backup(NamedTuple):
     """`(q,)` what holds the joints against gravity and springs."""
     brakes: bool = False
     """Whether it takes away the speed of each actuated joint, and so promises when it ends."""
+    braking: float = BRAKING
+    """κ, the share of its speed that a joint loses in a period."""
 
     def load(self, moved: Array, actions: NDArray[np.floating]) -> Array:
         """What gravity, doubt and the like ask of actions on trajectories, on average `(..., q)`.
@@ -53,8 +56,13 @@ class Backup(NamedTuple):
             moved: `(..., H, q)` what the speeds gain in each period.
             actions: `(..., H, q)` that the robot was under.
         """
-        load: Array = (moved @ self.damping.T / BRAKING - actions).mean(axis=-2)
+        load: Array = (self.needed(moved) - actions).mean(axis=-2)
         return load
+
+    def needed(self, moved: Array) -> Array:
+        """Actions `(..., q)` that change the speeds `(..., q)` so much in a period."""
+        needed: Array = moved @ self.damping.T / self.braking
+        return needed
 
     def periods_to_rest(self, speeds: Array, load: Array) -> Array:
         """Periods of these speeds that the ways to rest from speeds `(..., q)` are worth: `(...)`.
@@ -67,11 +75,11 @@ class Backup(NamedTuple):
         """
         if not self.brakes:
             return np.full(speeds.shape[:-1], np.inf)
-        needed = np.abs(speeds @ self.damping.T) / BRAKING
+        needed = np.abs(self.needed(speeds))
         left = RESERVE * (1.0 - np.abs(load))
         never = np.where(needed > 0.0, np.inf, 0.0)
         full: Array = np.divide(needed, left, out=never, where=left > 0.0).max(axis=-1)
-        return np.maximum(1.0 / BRAKING + 0.5 * full, 1.0 / (STAYING * BRAKING))
+        return np.maximum(1.0 / self.braking + 0.5 * full, 1.0 / (STAYING * self.braking))
 
     @property
     def pulling(self) -> "Backup":
@@ -86,7 +94,8 @@ class Backup(NamedTuple):
         What the model gets wrong of what holds them moves them a little then; by damping alone
         they would creep on, to anywhere.
         """
-        return self._replace(stiffness=STAYING * BRAKING / period * self.damping, place=place)
+        stiffness = STAYING * self.braking / period * self.damping
+        return self._replace(stiffness=stiffness, place=place)
 
 
 class Joints:
@@ -107,8 +116,22 @@ class Joints:
         return held
 
 
+def braking_at(rate: float) -> float:
+    """κ for actions that change by `rate` a period at most [limits a period].
+
+    A speed that falls by κ of itself asks for an action that falls by κ of itself: a larger one
+    would come late, and swing further each time.
+    """
+    return min(BRAKING, rate)
+
+
 def backups(
-    spec: RobotSpec, joints: Joints, state: Array, home: Array, expect: Expect
+    spec: RobotSpec,
+    joints: Joints,
+    state: Array,
+    home: Array,
+    expect: Expect,
+    rate: float = math.inf,
 ) -> list[Backup]:
     """Two ways to come to rest from a state `(p,)`: to brake on the way to `home`, or at once.
 
@@ -121,8 +144,9 @@ def backups(
         state: Where it is.
         home: `(q,)` positions where it was safe.
         expect: The model's mean.
+        rate: Largest change of an action [limits a period].
     """
-    count = spec.action_dim
+    count, braking = spec.action_dim, braking_at(rate)
     still = Backup(np.zeros((count, count)), np.zeros((count, count)), home, np.zeros(count))
     if spec.command != "effort":
         return [still]
@@ -134,9 +158,10 @@ def backups(
     inverse = gain.T @ np.linalg.inv(gain @ gain.T + (RIDGE * scale) ** 2 * np.eye(count))
     hold = np.clip(-inverse @ bias, -PROBE, PROBE)
     # Δq̇ = −κ q̇ − κ²/4 (q − place)/Δt, which doesn't overshoot.
-    pull = BRAKING**2 / 4.0 / spec.period
+    pull = braking**2 / 4.0 / spec.period
     brake = still._replace(
-        damping=BRAKING * inverse,
+        damping=braking * inverse,
+        braking=braking,
         place=state[joints.positions],
         bias=hold,
         brakes=bool(np.allclose(gain @ inverse, np.eye(count), atol=0.1)),

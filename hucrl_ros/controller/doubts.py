@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import RobotSpec
-from hucrl_ros.controller.backup import BRAKING, Array, Expect, Joints
+from hucrl_ros.controller.backup import Array, Expect, Joints
 from hucrl_ros.controller.rooms import FLAT, INSIDE, Rooms
 from hucrl_ros.controller.timing import InForce
 
@@ -51,8 +51,13 @@ class Doubts:
         expect: Expect,
         deviate: Expect,
         limits: Array,
+        braking: float,
     ) -> None:
-        """Look by what the model expects of actions in shares of `limits` `(q,)`."""
+        """Look by what the model expects of actions in shares of `limits` `(q,)`.
+
+        Backups brake by the share `braking` of a speed in a period.
+        """
+        self._braking = braking
         self._spec, self._joints, self._rooms = spec, joints, rooms
         self._expect, self._deviate, self._limits = expect, deviate, limits
 
@@ -104,7 +109,7 @@ class Doubts:
         where, how_fast = self._joints.positions, self._joints.velocities
         if len(where) == 1:  # Whatever side is near, it is pushed to, and to the other one.
             return state[None]
-        slow = doubt[where] + self._spec.period * doubt[how_fast] / BRAKING
+        slow = doubt[where] + self._spec.period * doubt[how_fast] / self._braking
         way = ahead * (slow + self._spec.period * abs(state[how_fast]))
         steps = np.zeros((len(where), len(state)))
         steps[np.arange(len(where)), where] = np.minimum(way, FARTHEST)

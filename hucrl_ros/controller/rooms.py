@@ -108,10 +108,13 @@ class Rooms:
             load = np.clip(load, -SWINGING, SWINGING)
         periods = backup.periods_to_rest(speeds[:, :, -1], load)
         periods = np.where(np.isfinite(periods), periods, FOR_EVER if backup.brakes else horizon)
-        # Where actions are still on their way to what the backup wants, it brakes from then on.
-        # What doesn't come to rest by actions must be in in the same time again.
-        wanted = np.clip(self._joints.shares(backup, ends), -1.0, 1.0)
-        behind = np.abs(wanted - fan.actions[:, :, -1]).max(axis=-1) > self._rate
+        # Where actions are still on their way to what the backup wants, or to what it will want
+        # when it pulls home no more, it brakes from then on. What doesn't come to rest by actions
+        # must be in in the same time again.
+        held = backup._replace(stiffness=np.zeros_like(backup.stiffness))
+        wanted = np.stack([self._joints.shares(each, ends) for each in (backup, held)])
+        lag = np.abs(np.clip(wanted, -1.0, 1.0) - fan.actions[:, :, -1])
+        behind = lag.max(axis=(0, -1)) > self._rate
         lasting = (periods + np.where(behind, horizon, 0))[..., None]
         lasting = np.where(self._stopped, lasting, horizon)
         last, before = room[:, :, -1], room[:, :, -2]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
-from hucrl_ros.controller.backup import Array, Backup, Expect, Joints, backups
+from hucrl_ros.controller.backup import Array, Backup, Expect, Joints, backups, braking_at
 from hucrl_ros.controller.braking import BrakingRule, Checked, Kept, braking_rule
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.doubts import Doubt, Doubts
@@ -28,9 +28,9 @@ SAME = 1e-4
 """[margins] By so much equal rooms differ: a robot that stays where it is isn't further out."""
 SENT = 1e-6
 """Share of the limits by which what is sent may differ from what was let through, by rounding."""
-ANSWER = 0.4
-"""Share of the rate of actions that a backup may need for its answer to a period's doubt. One that
-needs more comes late each time and swings, further than any fan shows, whose η don't change."""
+ANSWER = 2.0 / 3.0
+"""Share of the rate of actions that may be needed to undo a period's doubt. A backup that needs
+more comes late each time and swings, further than any fan shows, whose η don't change."""
 SLOW = 0.5
 """Share of the limits that braking takes at most of a robot that is held to where it is."""
 WARY = 2.0
@@ -116,7 +116,8 @@ class SafetyFilter:
         self._fans, self._expect = fans, expect
         self._limits, self._rule, self._rate = limits, rule, rate
         self._rooms = Rooms(spec, self.joints, room, limits, rate)
-        self._doubts = Doubts(spec, self.joints, self._rooms, expect, deviate, limits)
+        braking = braking_at(rate)
+        self._doubts = Doubts(spec, self.joints, self._rooms, expect, deviate, limits, braking)
         self._ahead = 0  # periods that the last fan looked ahead
         self._go_on_looking, self._in_time = _always, True
         self.start_episode()
@@ -219,7 +220,7 @@ class SafetyFilter:
             # What the model proves of this robot isn't true, and half of what physics promises is.
             self._sure = False
             return Filtered(promised.action, True, promised.constraint, False)
-        known = backups(self.spec, self.joints, state, self._home, self._expect)
+        known = backups(self.spec, self.joints, state, self._home, self._expect, self._rate)
         passed, best, constraint = self._prove(asked, known, beta)
         if passed is share:
             return Filtered(action, False, -1, self._sure)
@@ -264,7 +265,8 @@ class SafetyFilter:
         share, best, constraint = asked.share, (-math.inf, np.zeros_like(asked.share)), -1
         ending_well: list[tuple[Backup, Array]] = []
         doubt = beta * asked.doubt.deviation[self.joints.velocities]
-        keeps_up = bool((np.abs(known[-1].damping) @ doubt <= ANSWER * self._rate).all())
+        undo = np.abs(known[-1].damping) @ doubt / known[-1].braking
+        keeps_up = bool((undo <= ANSWER * self._rate).all())
         # Two at once take no longer than one. Mostly the action is let through; where the backup
         # by itself doesn't end well, no mixture is asked for.
         for backup in (known[0], *known[:0:-1]):
