@@ -414,6 +414,7 @@ def test_a_plan_that_is_known_to_take_too_long_is_made_beside_the_tick(bundle):
     assert (tick.source, dict(tick.decided)) == (Source.PREVIOUS, {"granted": LATE})
     assert tick.action[0] == pytest.approx(first[1])
     assert tick.overrun
+    assert tick.optimistic is None
     assert agent._clock.now == began
     assert not beside.work, "before the command has been sent"
     agent.plan_ahead()
@@ -421,6 +422,7 @@ def test_a_plan_that_is_known_to_take_too_long_is_made_beside_the_tick(bundle):
     tick = agent.act(STATE)
     agent.plan_ahead()
     assert agent._plan.iterations == 1
+    assert tick.optimistic is agent._plan.states
     assert agent._plan.actions[:, 0].tolist() != first.tolist()
     assert dict(tick.decided) == {"late": 1.0, "granted": LATE}
     assert tick.action[0] == pytest.approx(agent._plan.actions[1, 0])

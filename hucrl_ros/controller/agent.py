@@ -167,6 +167,7 @@ class Agent:
         nothing = np.zeros(0, np.float32)
         self._claim = Claim(nothing, nothing, nothing, nothing)
         self._plan: Plan | None = None
+        self._arrived: Plan | None = None
         self._postponed: Callable[[], Plan | None] | None = None
         self._plan_state: Array = np.zeros(manifest.spec.state_dim)
         self._asked_state: Array = self._plan_state
@@ -185,7 +186,8 @@ class Agent:
             self._braking.reset()
         self.surprise.reset()
         self.bias.reset()
-        self._plan, self._plan_age, self._unplanned, self._postponed = None, 0, 0, None
+        self._plan, self._plan_age, self._unplanned = None, 0, 0
+        self._arrived = self._postponed = None
         self.fallbacks = 0
 
     def _make_rules(self) -> None:
@@ -390,9 +392,9 @@ class Agent:
         self._plan_age += periods
         self._asked_age += periods
         self._unplanned += periods
-        late = None if busy else self._deadline.late()
-        if late is not None:
-            self._plan, self._plan_age = late, self._asked_age
+        self._arrived = None if busy else self._deadline.late()
+        if self._arrived is not None:
+            self._plan, self._plan_age = self._arrived, self._asked_age
             self._plan_state = self._asked_state
 
     def _expect(
@@ -436,7 +438,8 @@ class Agent:
 
     def _fall_back(self, ahead: Array) -> Tick:
         if self._plan is not None and self._plan_age < len(self._plan.actions):
-            return self._tick(self._plan.actions[self._plan_age], Source.PREVIOUS)
+            tick = self._tick(self._plan.actions[self._plan_age], Source.PREVIOUS)
+            return tick._replace(optimistic=self._arrived.states if self._arrived else None)
         (pi,) = self.bundle.run("policy", state=ahead[None].astype(np.float32))
         if np.isfinite(pi).all():
             return self._tick(pi[0], Source.POLICY)
