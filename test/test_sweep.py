@@ -204,6 +204,34 @@ def test_a_begun_training_with_unreadable_settings_starts_anew(tmp_path):
     assert RunFolder.open(tmp_path / name).config == sweep.cells[0].config
 
 
+def test_what_another_machine_has_made_is_not_trained_again(tmp_path):
+    elsewhere = sweep_of(tmp_path / "elsewhere", [0])
+    run(elsewhere, 2)
+    table = tmp_path / "returns.csv"
+    write_rows(table, elsewhere.rows())
+
+    cells, here = make_cells(BASE, ["greedy", "optimistic"], [0.2], [0, 1]), tmp_path / "here"
+    trained = []
+    sweep = Sweep(here, cells, [table])
+    assert sweep.rows() == elsewhere.rows()
+    assert run(sweep, 1, lambda cell, _: trained.append(cell.config.seed)) == []
+    assert trained == [1, 1]
+    assert sweep.missing == ()
+    assert sweep.rows() == elsewhere.rows() + sweep_of(here, [1]).rows()
+    assert group_returns(sweep.rows())[Group("greedy", 0.2, "")].shape == (2, 3)
+    # A run that lies here counts more than what is told of it.
+    write_rows(table, [each._replace(seed=1, return_=-1.0) for each in elsewhere.rows()])
+    assert Sweep(here, cells, [table]).rows() == sweep_of(here, [1]).rows()
+
+
+def test_a_joined_run_that_the_sweep_has_not_is_refused_by_name(tmp_path):
+    cells = make_cells(BASE, ["greedy"], [0.2], [0])
+    table = tmp_path / "returns.csv"
+    write_rows(table, [row("greedy", seed=7)])
+    with pytest.raises(ConfigError, match=r"returns.csv: .* ask for: pendulum, greedy, 0\.2, 7$"):
+        Sweep(tmp_path, cells, [table])
+
+
 def test_two_sweeps_do_not_share_a_folder(tmp_path):
     sweep = sweep_of(tmp_path, [0])
 
@@ -318,8 +346,12 @@ def test_episodes_within_constraints_have_more_columns_and_others_have_not(tmp_p
     plain, kept = row(), row(steps=500, filtered=2, outside=0, deepest=0.0)
     for rows, last in (([plain], "cpu_s"), ([plain, kept], "deepest")):
         write_rows(tmp_path / "returns.csv", rows)
-        assert statistics.read_rows(tmp_path / "returns.csv") == rows
-        header = (tmp_path / "returns.csv").read_text().splitlines()[0]
+        written = (tmp_path / "returns.csv").read_text()
+        again = statistics.read_rows(tmp_path / "returns.csv")
+        assert again == rows
+        write_rows(tmp_path / "returns.csv", again)  # whole numbers stay whole
+        assert (tmp_path / "returns.csv").read_text() == written
+        header = written.splitlines()[0]
         assert header.rpartition(",")[2] == last
 
 

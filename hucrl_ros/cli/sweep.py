@@ -29,7 +29,7 @@ GOALS = {"pendulum": 265.0}
 _SWEPT = ("strategy", "action_penalty", "seed")
 _PANEL = "With TASK; a FILE says them itself"
 _of_task = partial(Option, rich_help_panel=_PANEL)
-_ELSEWHERE = ("runs", "workers", "ray", "report")
+_ELSEWHERE = ("runs", "workers", "ray", "join", "report")
 """Options that change no number."""
 
 
@@ -87,6 +87,13 @@ def run(
     ] = None,
     workers: options.WorkerCount = None,
     ray: options.RayAddress = None,
+    join: Annotated[
+        list[Path] | None,
+        Option(
+            metavar="FILE...",
+            help="returns.csv of runs made elsewhere; what they hold isn't trained again",
+        ),
+    ] = None,
     report: Annotated[
         bool, Option("--report", help="train nothing; table and figures of what is there")
     ] = False,
@@ -101,7 +108,7 @@ def run(
     from hucrl_ros.run.prepare import RUNS
 
     plan = _of_file(ctx, Path(task)) if is_grid(task) else _of_options(ctx, task)
-    sweep = Sweep(runs or RUNS / plan.name, plan.cells)
+    sweep = Sweep(runs or RUNS / plan.name, plan.cells, join or ())
     failures = [] if report else train(sweep, workers, ray)
     _write(out, sweep, plan)
     if failures:
@@ -204,7 +211,7 @@ def train(sweep: "Sweep", workers: int | None, ray: str | None) -> list[str]:
     logs = sweep.logs
     place = LocalWorkers(workers or 1, logs) if ray is None else RayWorkers(ray, logs)
     total = len(sweep.cells)
-    print(f"{len(sweep.finished)} of {total} runs are finished already", flush=True)
+    print(f"{total - len(sweep.missing)} of {total} runs are finished already", flush=True)
 
     def report(cell: "Cell", failure: "Exit | None") -> None:
         if failure is None:
@@ -213,7 +220,7 @@ def train(sweep: "Sweep", workers: int | None, ray: str | None) -> list[str]:
             result = f"best return {best}, {summary.wall_s:.0f} s"
         else:
             result = f"failed: {failure.description}"
-        print(f"[{len(sweep.finished)}/{total}] {cell.name}: {result}", flush=True)
+        print(f"[{total - len(sweep.missing)}/{total}] {cell.name}: {result}", flush=True)
 
     return [failure.description for failure in sweep.run(place, report)]
 
@@ -235,6 +242,5 @@ def _write(out: Path, sweep: "Sweep", plan: _Plan) -> None:
             folder = out / name if len(plan.goals) > 1 else out
             files += write_report(folder, of_task, goal, plan.command)
     print("\n".join(map(os.fspath, files)), flush=True)
-    missing = len(sweep.cells) - len(sweep.finished)
-    if missing:
+    if missing := len(sweep.missing):
         print(f"{missing} of {len(sweep.cells)} runs are missing in them", file=sys.stderr)

@@ -143,7 +143,8 @@ def read_rows(path: Path) -> list[Row]:
 
 def _row(line: Sequence[str]) -> Row:
     task, strategy, penalty, setting, value, seed, episode, *numbers = line
-    known = [float(number) if number else None for number in numbers]
+    read = [*[float] * (len(PLAIN) - 7), int, int, int, float]
+    known = [kind(text) if text else None for kind, text in zip(read, numbers, strict=False)]
     return Row(task, strategy, float(penalty), setting, value, int(seed), int(episode), *known)  # type: ignore[arg-type]
 
 

@@ -3,7 +3,7 @@
 import fcntl
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from hucrl_ros.config.task_file import find_description, known_tasks
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import BundleError, ConfigError, RunError
 from hucrl_ros.experiments.grid import Cell
-from hucrl_ros.experiments.statistics import Row
+from hucrl_ros.experiments.statistics import Row, read_rows
 from hucrl_ros.experiments.workers import Workers
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.processes import Exit
@@ -32,18 +32,22 @@ class Sweep:
     behind is a folder with the suffix `PARTIAL`, in which the next one goes on.
     """
 
-    def __init__(self, folder: Path, cells: Sequence[Cell]) -> None:
+    def __init__(self, folder: Path, cells: Sequence[Cell], joined: Iterable[Path] = ()) -> None:
         """Look at what is finished already.
 
         Args:
             folder: Where the runs lie.
             cells: What to train.
+            joined: Tables of runs that were made elsewhere and aren't made again; of a run that
+                lies in the folder its own rows count.
 
         Raises:
-            ConfigError: a finished run of that name had other settings.
+            ConfigError: a finished run of that name had other settings, or a table can't be
+                read or has one that is none of the cells.
         """
         self._folder = folder
         self.cells = tuple(cells)
+        self._joined = _by_cell(joined, self.cells)
         for cell in self.finished:
             if not _is_of(self.run_of(cell), cell):
                 raise ConfigError(
@@ -53,8 +57,14 @@ class Sweep:
 
     @property
     def finished(self) -> tuple[Cell, ...]:
-        """Cells with a finished training."""
+        """Cells with a finished training in the folder."""
         return tuple(cell for cell in self.cells if self.run_of(cell).summary.is_file())
+
+    @property
+    def missing(self) -> tuple[Cell, ...]:
+        """Cells that neither lie in the folder nor were joined."""
+        known = {*(cell.name for cell in self.finished), *self._joined}
+        return tuple(cell for cell in self.cells if cell.name not in known)
 
     def run_of(self, cell: Cell) -> RunFolder:
         """Where a cell's finished training lies."""
@@ -82,8 +92,7 @@ class Sweep:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         with _locked(self._folder):
-            finished = self.finished
-            todo = {cell.name: cell for cell in self.cells if cell not in finished}
+            todo = {cell.name: cell for cell in self.missing}
             waiting, failures = list(todo), list[Exit]()
             try:
                 while waiting or workers.running():
@@ -126,8 +135,39 @@ class Sweep:
         return failures
 
     def rows(self) -> list[Row]:
-        """One row for each episode of the finished cells, in the order of the cells."""
-        return [row for cell in self.finished for row in _rows_of(cell, self.run_of(cell))]
+        """One row for each episode of what is finished or joined, in the order of the cells."""
+        finished = {cell.name for cell in self.finished}
+        return [
+            row
+            for cell in self.cells
+            for row in (
+                _rows_of(cell, self.run_of(cell))
+                if cell.name in finished
+                else self._joined.get(cell.name, ())
+            )
+        ]
+
+
+def _by_cell(tables: Iterable[Path], cells: Sequence[Cell]) -> dict[str, list[Row]]:
+    """Rows of tables by the names of their cells; of a run in two of them the last one's count."""
+    names = {_swept(cell): cell.name for cell in cells}
+    found: dict[str, list[Row]] = {}
+    for path in tables:
+        of_path: dict[str, list[Row]] = {}
+        for row in read_rows(path):
+            key = (row.task, row.strategy, row.action_penalty, row.setting, row.value, row.seed)
+            if key not in names:
+                told = ", ".join(str(part) for part in key if part != "")
+                raise ConfigError(f"{path}: has a run that the sweep doesn't ask for: {told}")
+            of_path.setdefault(names[key], []).append(row)
+        found |= of_path
+    return found
+
+
+def _swept(cell: Cell) -> tuple[str, str, float, str, str, int]:
+    """What tells a cell's rows from those of others."""
+    of = cell.config
+    return of.task, of.strategy, of.action_penalty, cell.setting, cell.value, of.seed
 
 
 def _was_begun(run: RunFolder, cell: Cell) -> bool:
