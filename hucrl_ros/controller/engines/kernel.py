@@ -27,17 +27,14 @@ from hucrl_ros.controller.engines.simd import (
     BLOCK,
     PAIR,
     ROW_BYTES,
-    ROWS,
     VECTOR,
     bell,
     dense_block_1,
     dense_block_2,
     dense_pair_1,
     dense_pair_2,
-    distance_block_1,
-    distance_block_2,
-    double_block_1,
-    double_block_2,
+    distance_block,
+    double_block,
     relu,
     silu,
     softplus,
@@ -380,12 +377,10 @@ def _condition(program: Program, scratch: Scratch, output: int, vectors: int) ->
         for lane in range(lanes):
             scratch.scaled[i, lane] = scratch.inputs[i, lane] * program.inverses[output, i]
     x, base = scratch.scaled.ctypes.data, program.points[output].ctypes.data
-    for row in range(0, count, ROWS):
+    for row in range(0, count, BLOCK):
         points, at = base + 8 * row * inputs, covariances[row].ctypes.data
-        if vectors == 2:
-            distance_block_2(x, points, zeros, at, inputs)
-        else:
-            distance_block_1(x, points, zeros, at, inputs)
+        for v in range(vectors):
+            distance_block(x + 8 * VECTOR * v, points, zeros, at + 8 * VECTOR * v, inputs)
     for row in range(count):
         for v in range(vectors):
             bell(covariances[row].ctypes.data + 8 * VECTOR * v)
@@ -403,14 +398,12 @@ def _condition(program: Program, scratch: Scratch, output: int, vectors: int) ->
             scratch.heads[0, output, lane] = drawn
             scratch.heads[0, dim + output, lane] = program.noise[output]
         return
-    x, weights = covariances.ctypes.data, zeros + 8 * ROWS
-    for row in range(0, count, ROWS):
-        used = min(row + ROWS, count)
-        if vectors == 2:
-            double_block_2(x, weights, zeros, found[row].ctypes.data, used)
-        else:
-            double_block_1(x, weights, zeros, found[row].ctypes.data, used)
-        weights += 8 * ROWS * used
+    x, weights = covariances.ctypes.data, zeros + 8 * BLOCK
+    for row in range(0, count, BLOCK):
+        used, at = min(row + BLOCK, count), found[row].ctypes.data
+        for v in range(vectors):
+            double_block(x + 8 * VECTOR * v, weights, zeros, at + 8 * VECTOR * v, used)
+        weights += 8 * BLOCK * used
     above, below = scratch.heads[0], scratch.heads[1]
     for row in range(count):
         for lane in range(lanes):

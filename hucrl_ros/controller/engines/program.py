@@ -14,7 +14,7 @@ from hucrl_ros.controller.engines.networks import (
     Networks,
     Process,
 )
-from hucrl_ros.controller.engines.simd import BLOCK, LANES, PAIR, ROWS, VECTOR
+from hucrl_ros.controller.engines.simd import BLOCK, LANES, PAIR, VECTOR
 
 TINY = 1e-6
 """[m] Lengths in contacts are taken to be at least as long where something is divided by them."""
@@ -163,12 +163,12 @@ def pack(weights: Floats) -> Floats:
     return np.concatenate(parts)
 
 
-def pack_triangle(matrix: NDArray[Any], size: int = BLOCK) -> NDArray[Any]:
+def pack_triangle(matrix: NDArray[Any]) -> NDArray[Any]:
     """A lower triangle `(D, D)` in the order in which `_whiten` reads it, behind a block of 0."""
-    parts = [np.zeros(size, matrix.dtype)]
-    for first in range(0, len(matrix), size):
-        rows = np.zeros((size, min(first + size, len(matrix))), matrix.dtype)
-        block = matrix[first : first + size, : rows.shape[1]]
+    parts = [np.zeros(BLOCK, matrix.dtype)]
+    for first in range(0, len(matrix), BLOCK):
+        rows = np.zeros((BLOCK, min(first + BLOCK, len(matrix))), matrix.dtype)
+        block = matrix[first : first + BLOCK, : rows.shape[1]]
         rows[: len(block)] = np.tril(block, first)
         parts.append(rows.T.ravel())
     return np.concatenate(parts)
@@ -176,8 +176,8 @@ def pack_triangle(matrix: NDArray[Any], size: int = BLOCK) -> NDArray[Any]:
 
 def pack_rows(matrix: Doubles) -> Doubles:
     """Rows `(n, d)`, some of zeros added, in the order in which `_condition` reads them."""
-    rows = np.pad(matrix, ((0, -len(matrix) % ROWS), (0, 0)))
-    return np.ascontiguousarray(rows.reshape(-1, ROWS, matrix.shape[1]).swapaxes(1, 2)).ravel()
+    rows = np.pad(matrix, ((0, -len(matrix) % BLOCK), (0, 0)))
+    return np.ascontiguousarray(rows.reshape(-1, BLOCK, matrix.shape[1]).swapaxes(1, 2)).ravel()
 
 
 def padded(particles: int) -> int:
@@ -225,7 +225,7 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
         points=_each([pack_rows(process.points / scale) for scale in process.lengthscales]),
         inverses=1.0 / process.lengthscales,
         alphas=process.weights,
-        triangles=_each([pack_triangle(matrix, ROWS) for matrix in process.whitener]),
+        triangles=_each([pack_triangle(matrix) for matrix in process.whitener]),
         noise=process.noise.astype(np.float32),
         critic_layers=len(critic),
         angles=angles,
@@ -308,5 +308,5 @@ def scratch_memory(program: Program, state_dim: int, width: int) -> Scratch:
         hidden=lanes(2, rows),
         heads=lanes(len(program.choice), 2 * len(program.target_mean)),
         scaled=np.zeros((program.inverses.shape[1], LANES)),
-        covariances=np.zeros((2, program.alphas.shape[1] + 2 * ROWS, LANES)),
+        covariances=np.zeros((2, program.alphas.shape[1] + 2 * BLOCK, LANES)),
     )

@@ -7,6 +7,9 @@ order on each, and in any number of threads.
 
 Addresses are int64, and `(rows, LANES)` arrays are what they point to: of float32, but for a
 Gaussian process, whose variance is a small difference of large sums, of float64.
+
+numba keeps the kernel's machine code until kernel.py changes: after a change here alone, delete
+`__pycache__`.
 """
 
 import math
@@ -28,12 +31,11 @@ VECTOR = 16 if WIDE else 8
 LANES = 2 * VECTOR
 """Particles that are worked on together: two vectors hide the latency of a sum."""
 BLOCK = 8 if WIDE else 4
-"""Outputs of a layer that are summed together: with `LANES` they fill half of the registers."""
+"""Outputs of a layer that are summed together: with `LANES`, or a vector in double precision, they
+fill half of the registers. With more of them sums move to memory and back, at half the speed."""
 PAIR = 2
 """Outputs of the smaller blocks that end a layer."""
 ROW_BYTES = 4 * LANES
-ROWS = 4
-"""Outputs that are summed together in double precision."""
 
 _FLOAT, _INT32, _INT64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _FLOATS, _INTS = ir.VectorType(_FLOAT, VECTOR), ir.VectorType(_INT32, VECTOR)
@@ -306,7 +308,5 @@ silu = _elementwise(_silu)
 tanh = _elementwise(_tanh)
 softplus = _elementwise(_softplus)
 bell = _elementwise(_bell, _DOUBLES)
-double_block_2 = _dense(ROWS, 2, _DOUBLE)
-double_block_1 = _dense(ROWS, 1, _DOUBLE)
-distance_block_2 = _dense(ROWS, 2, _DOUBLE, apart=True)
-distance_block_1 = _dense(ROWS, 1, _DOUBLE, apart=True)
+double_block = _dense(BLOCK, 1, _DOUBLE)
+distance_block = _dense(BLOCK, 1, _DOUBLE, apart=True)
