@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import psutil
 import pytest
+from matplotlib.colors import to_rgb
 from pretended_training import FAILS, HANGS
 from waiting import wait_until
 
@@ -18,7 +19,7 @@ from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.experiments import statistics, sweep_report
 from hucrl_ros.experiments.grid import NOTHING, make_cells, one_setting
-from hucrl_ros.experiments.presentation import drawing
+from hucrl_ros.experiments.presentation import AMBER, BLUE, drawing
 from hucrl_ros.experiments.statistics import (
     Group,
     Row,
@@ -376,6 +377,38 @@ def test_report_writes_figures_and_a_page_with_its_command(tmp_path, strategies,
     assert "\n    hucrl sweep pendulum --out out\n" in page
     runs = len(strategies) * 2 * len(values) * 3
     assert f"Runs: {runs} (seeds 0, 1, 2), with" in page
+
+
+def test_report_of_a_robot_with_constraints_shows_how_often_it_was_outside(tmp_path, monkeypatch):
+    drawn = {}
+    curves = sweep_report.draw_learning_curves
+
+    def kept(path, results, *args, **kwargs):
+        drawn[path.name] = results.groups
+        return curves(path, results, *args, **kwargs)
+
+    monkeypatch.setattr(sweep_report, "draw_learning_curves", kept)
+    rows = grid(("optimistic",), (0.2,), ("filter", "guard alone"))
+    told = [
+        each._replace(
+            steps=500, filtered=0, deepest=0.0, outside=each.seed * (each.value != "filter")
+        )
+        for each in rows
+    ]
+    files = write_report(tmp_path, told, None, "hucrl sweep")
+    assert files[0].name == "outside.png"
+    assert "](outside.png)" in files[-1].read_text()
+    for value, of_seeds in (("filter", [0, 0, 0]), ("guard alone", [0, 2, 4])):
+        found = drawn["outside.png"][Group("optimistic", 0.2, value)]
+        np.testing.assert_allclose(found, np.repeat(np.array(of_seeds)[:, None], 4, axis=1))
+
+
+def test_words_have_colours_of_no_order_and_numbers_have_shades():
+    words = collect(grid(("optimistic",), (0.2,), ("filter", "guard alone"))).series
+    assert [series.colour for series in words.values()] == [BLUE, AMBER]
+    numbers = collect(grid(("optimistic",), (0.2,), ("0", "0.5", "1"))).series
+    light = [sum(to_rgb(series.colour)) for series in numbers.values()]
+    assert light == sorted(light, reverse=True)
 
 
 @pytest.mark.parametrize(("values", "titles"), [(8, ["action penalty ρ = 0.2"]), (9, None)])

@@ -26,6 +26,9 @@ STRATEGY_COLOURS = {
 STRATEGY_MARKERS = dict(zip(STRATEGY_COLOURS, "s^oP*Dv<X", strict=True))
 """Of our strategies, and of other people's algorithms that they are compared with."""
 
+WORD_COLOURS = (BLUE, AMBER, GREEN, "#CC79A7", VERMILION, "#56B4E9", INK, GREY)
+"""Of things without an order."""
+
 EFFORT_COLOURS = LinearSegmentedColormap.from_list(
     "effort", ["#A6CFE5", "#4C8EC6", "#6A4FA3", "#A8277F"]
 )

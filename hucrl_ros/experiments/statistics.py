@@ -1,7 +1,7 @@
 """Numbers of many runs: one row an episode, means over seeds with confidence intervals."""
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from hucrl_ros.experiments.presentation import (
     EFFORT_COLOURS,
     STRATEGY_COLOURS,
     STRATEGY_MARKERS,
+    WORD_COLOURS,
     signed,
     write_csv,
 )
@@ -157,10 +158,24 @@ def group_returns(rows: Iterable[Row]) -> dict[Group, Array]:
 
     Groups come in the order of their first rows.
     """
+    return _by_episode(rows, lambda row: row.return_)
+
+
+def group_outside(rows: Iterable[Row]) -> dict[Group, Array]:
+    """States beyond a constraint, of 1,000, in the same form; of robots with constraints."""
+    return _by_episode(rows, _outside)
+
+
+def _outside(row: Row) -> float | None:
+    return None if row.outside is None or not row.steps else 1000.0 * row.outside / row.steps
+
+
+def _by_episode(rows: Iterable[Row], number: Callable[[Row], float | None]) -> dict[Group, Array]:
     found: dict[Group, dict[int, dict[int, float]]] = {}
     for row in rows:
-        group = _group_of(row)
-        found.setdefault(group, {}).setdefault(row.seed, {})[row.episode] = row.return_
+        value = number(row)
+        if value is not None:
+            found.setdefault(_group_of(row), {}).setdefault(row.seed, {})[row.episode] = value
     return {group: _to_array(seeds) for group, seeds in found.items()}
 
 
@@ -270,6 +285,8 @@ class Results(NamedTuple):
     """By strategy and value."""
     kept: dict[Group, Kept]
     """Of robots with constraints."""
+    outside: dict[Group, Array]
+    """States beyond a constraint, of 1,000, `(seeds, episodes)`; of robots with constraints."""
 
     @property
     def panels(self) -> list[list[Panel]]:
@@ -308,6 +325,7 @@ def collect(rows: Sequence[Row]) -> Results:
         groups=groups,
         series=_series(strategies, values),
         kept={group: found for group, found in kept.items() if found is not None},
+        outside=group_outside(rows),
     )
 
 
@@ -317,9 +335,23 @@ def _series(strategies: Sequence[str], values: Sequence[str]) -> dict[tuple[str,
             (name, values[0]): Series(name, STRATEGY_COLOURS[name], STRATEGY_MARKERS[name])
             for name in strategies
         }
-    shades = np.linspace(0.0, 1.0, len(values))  # darker is later
     return {
-        (name, value): Series(value, to_hex(EFFORT_COLOURS(shade)), MARKERS[k % len(MARKERS)])
+        (name, value): Series(value, colour, MARKERS[k % len(MARKERS)])
         for name in strategies
-        for k, (value, shade) in enumerate(zip(values, shades, strict=True))
+        for k, (value, colour) in enumerate(zip(values, _colours(values), strict=True))
     }
+
+
+def _colours(values: Sequence[str]) -> list[str]:
+    """Of numbers darker is later; words have no order."""
+    if len(values) <= len(WORD_COLOURS) and not any(map(_is_number, values)):
+        return list(WORD_COLOURS[: len(values)])
+    return [to_hex(EFFORT_COLOURS(shade)) for shade in np.linspace(0.0, 1.0, len(values))]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -51,7 +51,7 @@ READING = "reading.md"
 def write_report(
     folder: Path, rows: Sequence[Row], goal: float | None, command: str
 ) -> list[Path]:
-    """Write `learning_curves.png`, `best_returns.png` and `README.md`.
+    """Write `README.md` and its pictures; `outside.png` is of robots with constraints.
 
     Args:
         folder: Where they go; may hold a file `READING`.
@@ -79,11 +79,13 @@ def write_report(
         f"Numbers are {numbers}. `returns.csv` holds every episode.",
         markdown_table(results, goal),
         reading.read_text(encoding="utf-8").strip() if reading.is_file() else "",
+        *(["![States outside in each episode](outside.png)"] if results.outside else []),
         "![Returns of each episode](learning_curves.png)",
         "![Best return of each run](best_returns.png)",
     )
+    outside = [draw_outside(folder / "outside.png", results)] if results.outside else []
     curves = draw_learning_curves(folder / "learning_curves.png", results)
-    return [curves, draw_best_returns(folder / "best_returns.png", results), page]
+    return [*outside, curves, draw_best_returns(folder / "best_returns.png", results), page]
 
 
 def markdown_table(results: Results, goal: float | None) -> str:
@@ -154,7 +156,16 @@ def _episodes(first: Array) -> str:
     return names[0] if names[0] == names[1] else f"median {names[0]}, worst {names[1]}"
 
 
-def draw_learning_curves(path: Path, results: Results, seconds: float | None = None) -> Path:
+def draw_outside(path: Path, results: Results) -> Path:
+    """Mean number of states outside in each episode, of 1,000, with its interval over seeds."""
+    nowhere = dict.fromkeys(results.optima)
+    outside = results._replace(groups=results.outside, optima=nowhere)
+    return draw_learning_curves(path, outside, beside="states outside, of 1,000")
+
+
+def draw_learning_curves(
+    path: Path, results: Results, seconds: float | None = None, beside: str = "return"
+) -> Path:
     """Mean return of each episode with its interval over seeds.
 
     Args:
@@ -163,14 +174,15 @@ def draw_learning_curves(path: Path, results: Results, seconds: float | None = N
         seconds: Length of an episode [s]: interquartile means over the seconds of movement, whose
             axis is logarithmic, as groups may have moved for very different times; None: means
             over the number of the episode.
+        beside: What the numbers are.
     """
     if any(len(panel.series) > MOST_LINES for panel in itertools.chain(*results.panels)):
-        return _draw_apart(path, results, seconds)
+        return _draw_apart(path, results, seconds, beside)
     below = "episode" if seconds is None else "movement of the robot [s]"
     rows, columns = len(results.panels), len(results.panels[0])
     with drawing(path, (max(3.9 * columns, 6.0), 3.2 * rows + 1.0)) as figure:
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        for axes, panel in _panels(grid, results, below, "return"):
+        for axes, panel in _panels(grid, results, below, beside):
             for key, series in panel.series.items():
                 returns = results.groups.get(Group(key[0], panel.action_penalty, key[1]))
                 if returns is not None:
@@ -181,7 +193,7 @@ def draw_learning_curves(path: Path, results: Results, seconds: float | None = N
     return path
 
 
-def _draw_apart(path: Path, results: Results, seconds: float | None) -> Path:
+def _draw_apart(path: Path, results: Results, seconds: float | None, beside: str) -> Path:
     """Each line in axes of its own, all others of its panel in grey behind it."""
     below = "episode" if seconds is None else "movement of the robot [s]"
     drawn = [(panel, key) for panel in itertools.chain(*results.panels) for key in panel.series]
@@ -210,7 +222,7 @@ def _draw_apart(path: Path, results: Results, seconds: float | None) -> Path:
         for axes in grid[-1]:
             axes.set_xlabel(below)
         for axes in grid[:, 0]:
-            axes.set_ylabel("return")
+            axes.set_ylabel(beside)
         _title(figure, results, "mean" if seconds is None else "IQM")
     return path
 
