@@ -40,6 +40,34 @@ class Slide(NamedTuple):
         return (self.gain - self.doubt - abs(self.slope)) / self.period
 
 
+class Drive(NamedTuple):
+    """A mass whose drive takes velocities, or ways to go: actions -1 to 1, of `limit`."""
+
+    command: str
+    limit: float = 1.0
+    """[m/s or m]"""
+    speed: float = 0.5
+    """Share of the way to what is commanded that the drive goes in a period."""
+    doubt: float = 0.0
+    """Σ of the velocity, or of the place, after a period [m/s or m]."""
+    period: float = 0.05
+
+    def step(self, states, shares, eta):
+        """One period, of states `(..., 2)`."""
+        wanted = self.limit * shares[..., 0]
+        if self.command == "velocity":
+            last = states[..., 1]
+            way = self.period * (last + self.speed * (wanted - last) + self.doubt * eta)
+        else:
+            way = self.speed * wanted + self.doubt * eta
+        return np.stack([states[..., 0] + way, way / self.period], axis=-1)
+
+    @property
+    def spec(self):
+        limit = (self.limit,)
+        return RobotSpec("slide", ("slide",), ("slide",), limit, self.period, command=self.command)
+
+
 class SlideFans:
     """Fans of the closed form."""
 
@@ -77,10 +105,13 @@ def filter_of(slide, room, beta=1.0, horizon=30, promised=0.0, rate=np.inf):
         return slide.step(states, shares, 1.0) - expect(states, shares)
 
     fans = SlideFans(slide, horizon, rate)
-    motors = Motors(*[(promised * slide.gain / slide.period,)] * 2)
-    told = (slide.spec, room, (1.0,), motors, rate if np.isfinite(rate) else 0.0)
-    rule = BrakingRule(*told) if promised else None
-    return SafetyFilter(slide.spec, (), room, fans, expect, deviate, np.ones(1), beta, rule, rate)
+    rule = None
+    if promised:
+        motors = Motors(*[(promised * slide.gain / slide.period,)] * 2)
+        told = (slide.spec, room, (1.0,), motors, rate if np.isfinite(rate) else 0.0)
+        rule = BrakingRule(*told)
+    limits = np.array(slide.spec.effort_limits)
+    return SafetyFilter(slide.spec, (), room, fans, expect, deviate, limits, beta, rule, rate)
 
 
 def wall(low, high, margin):

@@ -10,6 +10,7 @@ from hucrl_ros.controller.backup import BRAKING, PROBE, Joints, backups
 
 SPEC = RobotSpec("arm", ("a", "free", "b"), ("b", "a"), (2.0, 5.0), 0.02)
 JOINTS = Joints(SPEC, angles=(2,))
+LIMITS = np.array([2.0, 4.0])
 GAIN = np.array([[0.8, 0.1], [-0.2, 0.5]])
 """Speeds of b and a that a unit of each share adds in a period."""
 PULL = np.array([0.1, -0.15])
@@ -26,7 +27,7 @@ def expect(states, shares):
 
 
 def found(state=STATE, home=(0.0, 0.0), model=expect, spec=SPEC):
-    return backups(spec, JOINTS, state, np.array(home), model)
+    return backups(spec, JOINTS, state, np.array(home), model, LIMITS)
 
 
 def test_braking_takes_the_share_of_the_speed_that_it_should_and_holds_against_gravity():
@@ -78,10 +79,19 @@ def test_of_a_model_that_knows_no_way_to_brake_nothing_is_asked(model):
     np.testing.assert_array_equal(JOINTS.shares(still, STATE), [0.0, 0.0])
 
 
-@pytest.mark.parametrize("command", ["velocity", "position"])
-def test_what_takes_no_efforts_rests_by_itself(command):
-    (still,) = found(spec=replace(SPEC, command=command))
-    np.testing.assert_array_equal(JOINTS.shares(still, STATE), [0.0, 0.0])
+@pytest.mark.parametrize(("command", "share"), [("velocity", BRAKING), ("position", 1.0)])
+def test_what_takes_no_efforts_is_sent_to_a_place_and_held_there(command, share):
+    """A position is the place itself; a velocity leads a share of the way there in a period."""
+    spec = replace(SPEC, command=command)
+    to_home, stay = found(home=(0.7, 0.5), spec=spec)
+    np.testing.assert_array_equal(JOINTS.shares(stay, STATE), [0.0, 0.0])
+    for backup, place in ((to_home, [0.7, 0.5]), (stay, STATE[[2, 0]])):
+        away = STATE + 0.1
+        left = place - away[[2, 0]]
+        left[0] = np.sin(left[0])  # a joint that turns
+        way = JOINTS.shares(backup, away) * LIMITS
+        way *= SPEC.period if command == "velocity" else 1.0
+        np.testing.assert_allclose(way, share * left)
 
 
 def test_a_joint_that_nothing_moves_is_not_braked_by_the_others():
@@ -113,7 +123,7 @@ def test_the_way_to_rest_is_no_longer_than_is_told(speed, weaker):
 
 
 def test_what_does_not_brake_promises_nothing_about_its_way():
-    (still,) = found(spec=replace(SPEC, command="velocity"))
+    *_, still = found(spec=replace(SPEC, command="velocity"))
     assert np.isinf(still.periods_to_rest(np.zeros((3, 2)), np.zeros((3, 2)))).all()
 
     def stuck(states, shares):

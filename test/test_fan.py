@@ -19,7 +19,9 @@ HORIZON, BETA = 6, 1.5
 STATE = np.array([2.0, -0.7])
 FIRST = np.array([[0.9], [-0.2]])
 PATTERNS = np.array([[1.0, 1.0], [-1.0, -1.0], [0.0, 1.0]])
-BACKUP = Backup(np.array([[0.4]]), np.array([[0.15]]), np.array([0.3]), np.array([0.1]))
+BACKUP = Backup(
+    np.array([[0.4]]), np.array([[0.15]]), np.array([0.3]), np.array([0.1]), np.zeros((1, 1))
+)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +165,7 @@ def agree(bundle):
         return bundle.run("dynamics", **inputs)[0].astype(float)
 
     spread = 0.0
-    for backup in backups(spec, joints, state, state[joints.positions], expect):
+    for backup in backups(spec, joints, state, state[joints.positions], expect, limits):
         for beta in (BETA, 0.0):
             found, graph = (
                 make_fans(bundle, HORIZON, joints, limits, compiled)(

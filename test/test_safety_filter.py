@@ -9,7 +9,7 @@ from bundle_factory import learned, shake
 from bundle_factory import write_bundle as write
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sliding_mass import Slide, filter_of, wall
+from sliding_mass import Drive, Slide, filter_of, wall
 
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.robot import RobotSpec
@@ -49,6 +49,10 @@ def drive(slide, found, wanted, eta, start=(0.0, 0.0), rate=np.inf, before=0.0, 
         state = slide.step(state, sent, doubt)
         places.append(state[0])
     return np.array(places), overruled
+
+
+def _backups(found, state, home):
+    return backups(found.spec, found.joints, state, home, found._expect, found._limits)
 
 
 def test_an_action_far_from_every_wall_goes_through_as_it_is():
@@ -326,7 +330,7 @@ def test_who_is_kept_by_an_old_proof_stays_where_it_came_to_rest():
 
     found = filter_of(slide, room, horizon=horizon)
     assert found.check(state, np.zeros(1)).proved
-    found._remember(backups(slide.spec, found.joints, state, state[:1], found._expect)[-1])
+    found._remember(_backups(found, state, state[:1])[-1])
     # There is room here, and none in any fan.
     rooms[0] = lambda states, actions: np.full((len(states), 1), 5.0 if len(states) < 9 else -5.0)
     places = []
@@ -349,7 +353,7 @@ def test_a_way_home_is_not_followed_further_than_it_was_looked(home, left):
     found.check(np.array([home, 0.0]), np.zeros(1))
     state = np.array([0.205, 0.0])
     assert found.check(state, np.zeros(1)).proved
-    found._remember(backups(slide.spec, found.joints, state, np.array([home]), found._expect)[0])
+    found._remember(_backups(found, state, np.array([home]))[0])
     rooms[0] = lambda states, actions: np.full((len(states), 1), 5.0 if len(states) < 9 else -5.0)
     for _ in range(200):
         state = slide.step(state, found.check(state, np.ones(1)).action, 0.0)
@@ -425,7 +429,7 @@ def test_after_what_was_only_believed_no_older_proof_counts():
     """The way home was proved elsewhere; from here it might lead through anything."""
     room, state = wall(-1.0, 1.0, MARGIN), np.array([0.2, 0.3])
     found = filter_of(UNKNOWN, room, promised=1.0)
-    homing, _ = backups(UNKNOWN.spec, found.joints, state, np.zeros(1), found._expect)
+    homing, _ = _backups(found, state, np.zeros(1))
     found.check(np.zeros(2), np.zeros(1))  # where home is
     found._remember(homing)
     assert not found.check(state, np.array([0.5])).overruled
@@ -843,7 +847,7 @@ def test_a_backup_that_ends_at_speed_brakes_before_it_holds(doubt):
             blind.append(state)
         let = found.check(state, np.ones(1))
         if not blind and not let.overruled:
-            brake = backups(slide.spec, found.joints, state, np.zeros(1), found._expect)[-1]
+            brake = _backups(found, state, np.zeros(1))[-1]
             found._remember(brake)
         state = slide.step(state, let.action, np.sign(state[1] + 1e-9))
         places.append(state[0])
@@ -923,6 +927,63 @@ def test_time_is_asked_for_before_each_fan_and_never_again_after_a_no():
 def test_no_sequence_of_actions_and_doubts_leads_outside(data, sticky, swift, hurried):
     slide, high, rng = case(data.draw)
     assert violations(slide, high, rng, 60, sticky, swift, hurried) == 0
+
+
+def driven(drive, found, wanted, eta, rate=np.inf, late=False):
+    """Places that a driven mass gets to, and shares of actions that were proved and overruled.
+
+    `rate`: of the guard behind the filter; `late`: commands act a period later, and the state in
+    which they do is predicted.
+    """
+    state, command, told = np.zeros(2), np.zeros(1), []
+    sent, places = np.zeros(1), []
+    for share, doubt in zip(wanted, eta, strict=True):
+        action = drive.spec.to_action(command, state) / drive.limit
+        ahead = drive.step(state, np.clip(action, -1.0, 1.0), 0.0) if late else state
+        coming = [InForce(command, 1.0)] if late else []
+        let = found.check(ahead, np.array([share * drive.limit]), False, state, coming)
+        told.append((let.proved, let.overruled))
+        sent = np.clip(let.action, sent - rate * drive.limit, sent + rate * drive.limit)
+        found.obey(sent)
+        following = drive.spec.to_command(sent, ahead)
+        acts = command if late else following
+        state = drive.step(state, drive.spec.to_action(acts, state) / drive.limit, doubt)
+        command = following
+        places.append(state[0])
+    return np.array(places), *np.mean(told, axis=0)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("command", ["velocity", "position"])
+def test_a_drive_is_held_to_its_place_against_what_is_doubted(command, late):
+    """Under the command zero doubt moves it on and on, so that nothing could be proved."""
+    drive = Drive(command, doubt=0.2 if command == "velocity" else 0.15)
+    found = filter_of(drive, wall(-2.0, 2.0, MARGIN))
+    places, proved, overruled = driven(drive, found, np.ones(100), np.ones(100), late=late)
+    assert proved == 1.0
+    assert 0.0 < overruled < 1.0
+    assert 1.6 < places.max() <= 2.0 - MARGIN + 1e-3
+
+
+@given(st.data(), st.sampled_from(["velocity", "position"]), st.booleans(), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_no_sequence_of_actions_and_doubts_leads_a_drive_outside(data, command, sticky, late):
+    limit = data.draw(st.floats(0.3, 5.0) if command == "velocity" else st.floats(0.02, 0.5))
+    most = 0.125 if command == "velocity" else 0.25
+    doubt = limit * data.draw(st.floats(0.0, most))
+    drive = Drive(command, limit, data.draw(st.floats(0.15, 1.0)), doubt)
+    rate = data.draw(st.one_of(st.just(np.inf), st.floats(0.1, 0.6)))
+    rng, high = np.random.default_rng(data.draw(st.integers(0, 2**31))), 1.0
+    horizon = 30 + (0 if np.isinf(rate) else int(np.ceil(2.0 / rate)))
+    found = filter_of(drive, wall(-high, high, MARGIN), horizon=horizon, rate=rate)
+    found.check(np.zeros(2), np.zeros(1))
+    if not found._sure:  # Doubt changes faster than actions may.
+        return
+    wanted, eta = rng.uniform(-1.0, 1.0, (2, 60))
+    if sticky:
+        wanted, eta = (np.repeat(np.sign(x), rng.integers(1, 20))[:60] for x in (wanted, eta))
+    places, *_ = driven(drive, found, wanted, eta, rate, late)
+    assert np.abs(places).max() <= high
 
 
 @pytest.mark.slow

@@ -44,6 +44,8 @@ class Backup(NamedTuple):
     """`(q,)` [rad or m]"""
     bias: Array
     """`(q,)` what holds the joints against gravity and springs."""
+    undoes: Array
+    """`(q, q)` of actions that undo what changes the speeds in a period, if all adds up."""
     brakes: bool = False
     """Whether it takes away the speed of each actuated joint, and so promises when it ends."""
     braking: float = BRAKING
@@ -131,12 +133,13 @@ def backups(
     state: Array,
     home: Array,
     expect: Expect,
+    limits: Array,
     rate: float = math.inf,
 ) -> list[Backup]:
     """Two ways to come to rest from a state `(p,)`: to brake on the way to `home`, or at once.
 
     What an action does to the joints' speeds is asked of the model, around the state. A robot
-    that takes velocities or positions comes to rest by the action zero.
+    that takes velocities or positions is sent to `home`, or to where it is: its drives brake.
 
     Args:
         spec: The robot.
@@ -144,23 +147,31 @@ def backups(
         state: Where it is.
         home: `(q,)` positions where it was safe.
         expect: The model's mean.
+        limits: `(q,)` largest actions that the guard lets pass.
         rate: Largest change of an action [limits a period].
     """
     count, braking = spec.action_dim, braking_at(rate)
-    still = Backup(np.zeros((count, count)), np.zeros((count, count)), home, np.zeros(count))
-    if spec.command != "effort":
-        return [still]
+    nothing = np.zeros((count, count))
+    still = Backup(nothing, nothing, home, np.zeros(count), nothing)
     gain, bias = _response(joints, state, expect, count)
     scale = np.abs(gain).max()
     if not np.isfinite(gain).all() or not np.isfinite(bias).all() or scale == 0.0:
         return [still]
     # Ridge regression: a joint that no action moves isn't braked by all of them at once.
     inverse = gain.T @ np.linalg.inv(gain @ gain.T + (RIDGE * scale) ** 2 * np.eye(count))
+    if spec.command != "effort":
+        # Under the action zero it would creep on, as far as doubt leads it.
+        pull = min(1.0, rate) if spec.command == "position" else braking / spec.period
+        stay = still._replace(
+            stiffness=np.diag(pull / limits), place=state[joints.positions], undoes=abs(inverse)
+        )
+        return [stay._replace(place=home), stay]
     hold = np.clip(-inverse @ bias, -PROBE, PROBE)
     # Δq̇ = −κ q̇ − κ²/4 (q − place)/Δt, which doesn't overshoot.
     pull = braking**2 / 4.0 / spec.period
     brake = still._replace(
         damping=braking * inverse,
+        undoes=abs(inverse),
         braking=braking,
         place=state[joints.positions],
         bias=hold,

@@ -220,7 +220,8 @@ class SafetyFilter:
             # What the model proves of this robot isn't true, and half of what physics promises is.
             self._sure = False
             return Filtered(promised.action, True, promised.constraint, False)
-        known = backups(self.spec, self.joints, state, self._home, self._expect, self._rate)
+        told = self.spec, self.joints, state, self._home, self._expect, self._limits
+        known = backups(*told, self._rate)
         passed, best, constraint = self._prove(asked, known, beta)
         if passed is share:
             return Filtered(action, False, -1, self._sure)
@@ -265,8 +266,7 @@ class SafetyFilter:
         share, best, constraint = asked.share, (-math.inf, np.zeros_like(asked.share)), -1
         ending_well: list[tuple[Backup, Array]] = []
         doubt = beta * asked.doubt.deviation[self.joints.velocities]
-        undo = np.abs(known[-1].damping) @ doubt / known[-1].braking
-        keeps_up = bool((undo <= ANSWER * self._rate).all())
+        keeps_up = bool((known[-1].undoes @ doubt <= ANSWER * self._rate).all())
         # Two at once take no longer than one. Mostly the action is let through; where the backup
         # by itself doesn't end well, no mixture is asked for.
         for backup in (known[0], *known[:0:-1]):
