@@ -69,33 +69,52 @@ class Drive(NamedTuple):
 
 
 class SlideFans:
-    """Fans of the closed form."""
+    """Fans of the closed form, and of heads that are slides, too."""
 
-    def __init__(self, slide, horizon, rate=np.inf):
-        self.slide, self.horizon, self.rate = slide, horizon, rate
+    def __init__(self, slide, horizon, rate=np.inf, others=()):
+        self.slide, self.horizon, self.rate, self.others = slide, horizon, rate, others
         self.joints = Joints(slide.spec, ())
 
-    def __call__(self, state, first, backup, patterns, beta, away):
+    @property
+    def heads(self):
+        return len(self.others)
+
+    def follow_heads(self, states, shares):
+        each = zip(self.others, states, shares, strict=True)
+        return np.stack([other.step(state, share, 0.0) for other, state, share in each])
+
+    def __call__(self, state, first, backup, patterns, beta, away, begins=None):
+        found = [self._follow(self.slide, state, state + away, first, backup, patterns, beta)]
+        if beta > 0.0:
+            at = [state] * self.heads if begins is None else begins
+            found += [
+                self._follow(other, state, start, first, backup, np.zeros((1, 2)), beta)
+                for other, start in zip(self.others, at, strict=True)
+            ]
+        return Fan(*(np.concatenate(arrays, axis=1) for arrays in zip(*found, strict=True)))
+
+    def _follow(self, slide, state, begins, first, backup, patterns, beta):
         shares = np.repeat(first[:, None], len(patterns), axis=1)
-        now = np.broadcast_to(state + away, (*shares.shape[:2], len(state)))
-        unseen = self.joints.shares(backup, state) - self.joints.shares(backup, state + away)
+        now = np.broadcast_to(begins, (*shares.shape[:2], len(state)))
+        unseen = self.joints.shares(backup, state) - self.joints.shares(backup, begins)
         states, actions = [now], []
         for _ in range(self.horizon):
             shares = np.clip(shares, -1.0, 1.0)
             if actions:
                 shares = np.clip(shares, actions[-1] - self.rate, actions[-1] + self.rate)
             actions.append(shares)
-            now = self.slide.step(now, shares, beta * patterns[:, 1])
+            now = slide.step(now, shares, beta * patterns[:, 1])
             states.append(now)
             shares = self.joints.shares(backup, now) + unseen
         return Fan(np.stack(states, axis=2), np.stack(actions, axis=2))
 
 
-def filter_of(slide, room, beta=1.0, horizon=30, promised=0.0, rate=np.inf):
+def filter_of(slide, room, beta=1.0, horizon=30, promised=0.0, rate=np.inf, heads=()):
     """A safety filter that believes what is true of a slide.
 
     `promised`: the share of the largest effort's speed that physics promises; 0: nothing.
-    `rate`: the largest change of an effort in a period.
+    `rate`: the largest change of an effort in a period. `heads`: slides that the model holds
+    possible besides this one.
     """
 
     def expect(states, shares):
@@ -104,7 +123,7 @@ def filter_of(slide, room, beta=1.0, horizon=30, promised=0.0, rate=np.inf):
     def deviate(states, shares):
         return slide.step(states, shares, 1.0) - expect(states, shares)
 
-    fans = SlideFans(slide, horizon, rate)
+    fans = SlideFans(slide, horizon, rate, heads)
     rule = None
     if promised:
         motors = Motors(*[(promised * slide.gain / slide.period,)] * 2)

@@ -224,6 +224,33 @@ def test_eta_begins_where_it_has_led_and_the_backup_does_not_see_it(bundle, comp
     np.testing.assert_array_equal(nowhere.states, usual.states)
 
 
+def test_heads_begin_where_each_believes_that_commands_lead(bundle):
+    """By what each says of a period of its own, as torch does, and unseen by the backup."""
+    modules = learned()
+    model, limits = modules.model, torch.tensor(modules.task.spec.effort_limits)
+    fans = CompiledFans(bundle.networks, HORIZON, joints_of(bundle), limits_of(bundle))
+    starts, shares = STATE + 0.1 * np.arange(3)[:, None], np.array([[0.9], [-0.4], [0.2]])
+    after = fans.follow_heads(starts, shares)
+    states = torch.tensor(starts, dtype=torch.float32)
+    inputs = model.network_inputs(states, torch.tensor(shares, dtype=torch.float32) * limits)
+    means, _ = model.gaussians(inputs)
+    for head in range(3):
+        expected = states[head] + model.targets.inverse(means[head, head])
+        np.testing.assert_allclose(after[head], expected.detach(), 2e-4, 2e-4)
+    joints, gentle = joints_of(bundle), 0.1 * FIRST
+    backup = BACKUP._replace(stiffness=np.zeros((1, 1)))  # what a sine hides isn't linear
+    fan = fans(STATE, gentle, backup, PATTERNS, BETA, 0.0, starts)
+    for head, start in enumerate(starts):
+        missed = joints.shares(backup, STATE) - joints.shares(backup, start)
+        blind = backup._replace(bias=backup.bias + missed)
+        expected = fans(start, gentle, blind, PATTERNS, BETA)
+        np.testing.assert_allclose(fan.states[:, head], expected.states[:, head], 1e-4, 1e-4)
+    usual = fans(STATE, gentle, backup, PATTERNS, BETA)
+    np.testing.assert_array_equal(fan.states[:, 3:], usual.states[:, 3:])
+    here = fans(STATE, gentle, backup, PATTERNS, BETA, 0.0, np.tile(STATE, (3, 1)))
+    np.testing.assert_array_equal(here.states, usual.states)
+
+
 @pytest.mark.parametrize("away", [0.0, np.full((3, 2), 0.1)], ids=["here", "away"])
 @pytest.mark.parametrize("beta", [0.0, BETA])
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -237,6 +264,10 @@ def test_the_kernel_is_compiled_once_for_all_fans(bundle, monkeypatch, count, be
 
     monkeypatch.setattr(kernel, "roll_out", roll_out)
     fans(STATE, np.full((count, 1), 0.5), BACKUP, PATTERNS, beta, away)
+    if np.ndim(away):
+        begins = np.tile(STATE, (3, 1))
+        fans.follow_heads(begins, np.full((3, 1), 0.5))
+        fans(STATE, np.full((count, 1), 0.5), BACKUP, PATTERNS, beta, away, begins)
     assert laid_out == {(True, "float32")}
 
 

@@ -163,6 +163,29 @@ def test_what_is_doubted_until_a_command_acts_is_held_possible(doubt, share, ste
     assert 0.8 < farthest <= 1.0 - MARGIN + 2e-3
 
 
+@pytest.mark.parametrize("true", [0, 1])
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_what_a_head_says_until_a_command_acts_is_held_possible(true, share):
+    """One of two heads is right; their mean predicts where commands act, a period late."""
+    slide, lean = Slide(gain=0.5), 0.15
+    heads = [slide._replace(slope=lean), slide._replace(slope=-lean)]
+    found = filter_of(slide, wall(-1.0, 1.0, MARGIN), horizon=12, heads=heads)
+
+    def part_of(slide, part):
+        return slide._replace(
+            gain=part * slide.gain, slope=part * slide.slope, period=part * slide.period
+        )
+
+    state, acts, farthest = np.zeros(2), np.zeros(1), 0.0
+    for _ in range(200):
+        ahead = part_of(slide, share).step(state, acts, 0.0)
+        let = found.check(ahead, np.ones(1), False, state, [InForce(acts, share)])
+        state = part_of(heads[true], share).step(state, acts, 0.0)
+        state = part_of(heads[true], 1.0 - share).step(state, let.action, 0.0)
+        acts, farthest = let.action, max(farthest, state[0])
+    assert 0.8 < farthest <= 1.0 - MARGIN + 5e-3
+
+
 def test_an_agent_tells_its_filter_how_the_robot_comes_to_where_an_action_acts(tmp_path):
     bundle = untrained_bundle(tmp_path / "bundle", "cartpole", ModelSettings(kind="gp"))
     agent, asked = Agent(bundle, None, safety=SafetySettings(filter=True)), []

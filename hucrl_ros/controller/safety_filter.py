@@ -63,6 +63,8 @@ class Asked(NamedTuple):
     """What may be wrong about the model."""
     away: Array | float = 0.0
     """`(P, p)` how far η leads until the action takes effect; 0: it does at once."""
+    begins: Array | None = None
+    """`(J, p)` where each head of the model believes that it does; None: where the mean does."""
 
 
 def _always() -> bool:
@@ -191,12 +193,24 @@ class SafetyFilter:
         asked = Asked(state, share, self._kept.of(doubt.room), doubt)
         if measured is not None and coming:
             away = self._doubts.led_away(measured, coming, doubt.patterns, beta)
-            asked = asked._replace(away=away)
+            asked = asked._replace(away=away, begins=self._heads_led(measured, coming))
         found = self._find(asked, action, wary, promised, beta)
         self._sent = self._passed(self._share_of(found.action)) * self._limits
         if self._rule is not None:
             self._rule.obey(found.action)
         return found
+
+    def _heads_led(self, measured: Array, coming: Sequence[InForce]) -> Array | None:
+        """`(J, p)` where each head believes that the robot gets to under commands that come."""
+        if not self._fans.heads:
+            return None
+        now, moving = np.repeat(measured[None], self._fans.heads, axis=0), self.spec.predicted_dim
+        for command, share in coming:
+            shares = self._share_of(self.spec.to_action(command, now))
+            shares = np.broadcast_to(shares, (len(now), len(self._limits)))
+            following = self._fans.follow_heads(now, shares)
+            now[:, :moving] += share * (following - now[:, :moving])
+        return now
 
     def _share_of(self, action: Array) -> Array:
         return np.clip(action / self._limits, -1.0, 1.0)
@@ -305,7 +319,9 @@ class SafetyFilter:
         """Room that is left after each of `first` `(C, q)` and the backup; whose it is `(C,)`."""
         # The mean alone is believed about what comes until the action takes effect, too.
         away = asked.away if beta > 0.0 else 0.0
-        fan = self._fans(asked.state, first, backup, asked.doubt.patterns, beta, away)
+        fan = self._fans(
+            asked.state, first, backup, asked.doubt.patterns, beta, away, asked.begins
+        )
         self._ahead = fan.actions.shape[2]
         return self._rooms.left(fan, backup, asked.here)
 

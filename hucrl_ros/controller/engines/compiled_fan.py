@@ -63,6 +63,37 @@ class CompiledFans:
             for program in (self._shifted, *self._heads[:1])
         ]
 
+    @property
+    def heads(self) -> int:
+        """J heads that are followed one by one."""
+        return len(self._heads)
+
+    def follow_heads(self, states: Array, shares: Array) -> Array:
+        """One period of each; see `FanEngine`."""
+        actions, predicted = shares.shape[1], self._width - shares.shape[1]
+        found = np.empty((len(states), predicted))
+        for row, program in enumerate(self._heads):
+            offsets = np.zeros((1, 1, self._width), np.float32)
+            offsets[0, 0, :actions] = shares[row]
+            noise = np.zeros((1, predicted, padded(1)), np.float32)
+            start = np.ascontiguousarray(states[row : row + 1].astype(np.float32))
+            after = np.empty((1, 2, self._state_dim), np.float32)
+            applied = np.empty((1, 1, self._width), np.float32)
+            kernel.roll_out(
+                program,
+                self._scratch[1],
+                start,
+                offsets,
+                noise,
+                np.float32(0.0),
+                0,
+                1,
+                after,
+                applied,
+            )
+            found[row] = after[0, 1, :predicted]
+        return found
+
     def __call__(
         self,
         state: Array,
@@ -71,6 +102,7 @@ class CompiledFans:
         patterns: Array,
         beta: float,
         away: Array | float = 0.0,
+        begins: Array | None = None,
     ) -> Fan:
         """Imagine; see `FanEngine`."""
         policy = self._dense(backup)
@@ -80,11 +112,16 @@ class CompiledFans:
             program.weights[: packed.size] = packed
             program.weights[first_bias : first_bias + len(policy.biases)] = policy.biases
         heads = self._heads if beta > 0.0 else []
-        fans = self._roll(heads, 1, state, state[None], first, backup, None)
+        if begins is None:  # Then they share what goes into them.
+            fans = self._roll(heads, 1, state, state[None], first, backup, None)
+        else:
+            fans = []
+            for head, start in zip(heads, begins[: len(heads), None], strict=True):
+                fans += self._roll([head], 1, state, start, first, backup, None)
         shifted = self._shifted._replace(beta=np.float32(beta))
-        begins = np.broadcast_to(state + away, (len(patterns), len(state)))
+        led = np.broadcast_to(state + away, (len(patterns), len(state)))
         signs = patterns.astype(np.float32)
-        fans += self._roll([shifted], 0, state, begins, first, backup, signs)
+        fans += self._roll([shifted], 0, state, led, first, backup, signs)
         return Fan(*(np.concatenate(arrays, axis=1) for arrays in zip(*fans, strict=True)))
 
     def _roll(

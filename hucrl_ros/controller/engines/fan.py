@@ -28,6 +28,13 @@ class Fan(NamedTuple):
 class FanEngine(Protocol):
     """Imagines fans."""
 
+    @property
+    def heads(self) -> int:
+        """J heads that are followed one by one."""
+
+    def follow_heads(self, states: Array, shares: Array) -> Array:
+        """`(J, m)` what each head says of a period, from `(J, p)` under `(J, q)` of its own."""
+
     def __call__(
         self,
         state: Array,
@@ -36,6 +43,7 @@ class FanEngine(Protocol):
         patterns: Array,
         beta: float,
         away: Array | float = 0.0,
+        begins: Array | None = None,
     ) -> Fan:
         """Imagine one action, then a backup policy.
 
@@ -48,6 +56,7 @@ class FanEngine(Protocol):
                 no head is asked.
             away: `(P, p)` how far from `state` each η begins. The backup, which acts on states
                 that are predicted as this one was, doesn't see it.
+            begins: `(J, p)` where each head begins, likewise; None: in `state`.
         """
 
 
@@ -65,12 +74,18 @@ def unseen_of(joints: Joints, backup: Backup, state: Array, begins: Array) -> Ar
 class GraphFans:
     """Fans by `dynamics.onnx`, which tells nothing of single heads: η stands for them too."""
 
+    heads = 0
+
     def __init__(
         self, bundle: Bundle, horizon: int, joints: Joints, limits: Array, rate: float = math.inf
     ) -> None:
         """Prepare for `horizon` periods; see `make_fans`."""
         self._bundle, self._horizon, self._joints = bundle, horizon, joints
         self._limits, self._rate = limits, rate
+
+    def follow_heads(self, states: Array, shares: Array) -> Array:
+        """None is followed by itself."""
+        return np.empty((0, states.shape[-1]))
 
     def __call__(
         self,
@@ -80,13 +95,14 @@ class GraphFans:
         patterns: Array,
         beta: float,
         away: Array | float = 0.0,
+        begins: Array | None = None,
     ) -> Fan:
         """Imagine; see `FanEngine`."""
         count, each, predicted = len(first), len(patterns), patterns.shape[1]
         signs = np.tile(patterns, (count, 1))
-        begins = np.broadcast_to(state + away, (each, len(state)))
-        unseen = np.tile(unseen_of(self._joints, backup, state, begins), (count, 1))
-        now = np.tile(begins, (count, 1))
+        led = np.broadcast_to(state + away, (each, len(state)))
+        unseen = np.tile(unseen_of(self._joints, backup, state, led), (count, 1))
+        now = np.tile(led, (count, 1))
         shares = np.repeat(first, each, axis=0)
         states: list[Array] = [now]
         actions: list[Array] = []
