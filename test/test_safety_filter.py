@@ -242,7 +242,7 @@ def test_what_no_action_stops_has_to_be_inside_in_the_same_time_again(joint, all
         following[:, 2] += 0.5 * shares[:, 0]
         return following
 
-    def fans(state, first, backup, patterns, beta, away):
+    def fans(state, first, backup, patterns, beta, away, begins):
         ahead = state + 0.1 * np.arange(horizon + 1)[:, None] * [1.0, 1.0, 0.0, 0.0] / horizon
         shape = (len(first), len(patterns))
         return Fan(np.broadcast_to(ahead, (*shape, *ahead.shape)), np.zeros((*shape, horizon, 1)))
@@ -267,7 +267,7 @@ def test_an_object_that_was_pushed_rolls_on_when_the_arm_has_stopped(seen):
     def expect(states, shares):
         return states[:, : spec.predicted_dim] + [0.0, 0.5, *[0.0] * rolls] * shares
 
-    def fans(state, first, backup, patterns, beta, away):
+    def fans(state, first, backup, patterns, beta, away, begins):
         ahead = state + np.arange(horizon + 1)[:, None] * [0.0, 0.0, 0.05 * rolls]
         shape = (len(first), len(patterns))
         return Fan(np.broadcast_to(ahead, (*shape, *ahead.shape)), np.zeros((*shape, horizon, 1)))
@@ -542,7 +542,7 @@ class Pair(NamedTuple):
 
         joints = Joints(spec, ())
 
-        def fans(state, first, backup, patterns, beta, away):
+        def fans(state, first, backup, patterns, beta, away, begins):
             seen.append(patterns)
             shares = np.repeat(first[:, None], len(patterns), axis=1)
             now = np.broadcast_to(state, (*shares.shape[:2], 4))
