@@ -1,6 +1,7 @@
 import logging
 import math
 
+import mujoco
 import numpy as np
 import pytest
 from fabricated_run import fabricate_run, swing_up
@@ -133,6 +134,29 @@ def test_effort_bar_reaches_from_the_middle_to_its_share():
     assert length(-1.0, red) == pytest.approx(length(1.0, blue), abs=3)
     assert length(-5.0, red) == length(-1.0, red)
     assert length(1.0, red) == 0
+
+
+def test_a_picture_says_what_its_bars_are():
+    blank = np.full((video.SIZE, video.SIZE, 3), 255, np.uint8)
+    effort, velocity = (
+        video.decorate(blank, "title", 0.0, 0.0, np.zeros(1), command)
+        for command in ("effort", "velocity")
+    )
+    assert (effort != velocity).any()
+    np.testing.assert_array_equal(effort[: video.SIZE], velocity[: video.SIZE])
+
+
+def test_a_model_without_lights_is_lit(monkeypatch):
+    monkeypatch.setattr(video.mujoco, "Renderer", lambda model, *size: size)
+    body = "<worldbody>{}<geom size='1'/></worldbody>"
+    dark, lit = (
+        mujoco.MjModel.from_xml_string(f"<mujoco>{body.format(light)}</mujoco>")
+        for light in ("", "<light/>")
+    )
+    before = lit.vis.headlight.diffuse.copy()
+    assert video.renderer_of(dark, 48) == video.renderer_of(lit, 48) == (48, 48)
+    assert (dark.vis.headlight.diffuse > before).all()
+    np.testing.assert_array_equal(lit.vis.headlight.diffuse, before)
 
 
 def test_without_a_renderer_there_are_no_videos_and_one_line(tmp_path, monkeypatch, caplog):

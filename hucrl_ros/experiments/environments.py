@@ -14,7 +14,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from hucrl_ros.config.task_file import known_tasks
-from hucrl_ros.experiments.video import SIZE, Frame, camera_of
+from hucrl_ros.experiments.video import Frame, camera_of, renderer_of
 from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.run.asked import RunOptions, asked_run
 from hucrl_ros.tasks.task import Task
@@ -103,7 +103,7 @@ class Environment(gymnasium.Env[Array, NDArray[np.float32]]):
         if self.render_mode is None:
             return None
         if self._renderer is None:
-            self._renderer = mujoco.Renderer(self.robot.model, SIZE, SIZE)
+            self._renderer = renderer_of(self.robot.model)
         self._renderer.update_scene(self.robot.data, camera_of(self.robot.model))
         picture: Frame = self._renderer.render()
         return picture

@@ -15,7 +15,7 @@ from PIL import Image
 
 from hucrl_ros.config.constraints import AnyConstraint, PositionConstraint
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.experiments.video import camera_of, render_apart
+from hucrl_ros.experiments.video import camera_of, render_apart, renderer_of
 from hucrl_ros.robots import MujocoRobot, describe
 from hucrl_ros.robots.regions import FORBIDDEN, draw_regions
 
@@ -49,7 +49,7 @@ def main(description: Path, picture: Path) -> None:
     found = describe(str(description))
     robot = MujocoRobot(found)
     robot.reset(np.random.default_rng(0))
-    with mujoco.Renderer(robot.model, SIZE, SIZE) as renderer:
+    with renderer_of(robot.model, SIZE) as renderer:
         renderer.update_scene(robot.data, camera_of(robot.model))
         draw_regions(renderer.scene, robot.model, robot.data, found.constraints)
         draw_limits(renderer.scene, robot, found.constraints)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from hucrl_ros.config.constraints import AnyConstraint
+from hucrl_ros.config.robot import Command
 from hucrl_ros.experiments.presentation import BLUE, GREY, INK, PALE, VERMILION, signed
 from hucrl_ros.experiments.workers import child_environment
 from hucrl_ros.robots import MujocoRobot, describe
@@ -168,7 +169,7 @@ def main(
     rate = 1 / (stride * robot.spec.period)
     clips = load_clips(source)
     films = []
-    with mujoco.Renderer(robot.model, SIZE, SIZE) as renderer:
+    with renderer_of(robot.model) as renderer:
         for clip in clips:
             film = list(draw_clip(robot, renderer, clip, stride, found.constraints))
             write_video(folder / f"{clip.name}.mp4", film, rate)
@@ -192,7 +193,12 @@ def draw_clip(
         draw_regions(renderer.scene, robot.model, robot.data, constraints)
         shares = actions[k] / np.asarray(robot.spec.effort_limits)
         yield decorate(
-            renderer.render(), clip.title, float(returns[k]), k * robot.spec.period, shares
+            renderer.render(),
+            clip.title,
+            float(returns[k]),
+            k * robot.spec.period,
+            shares,
+            robot.spec.command,
         )
 
 
@@ -202,15 +208,30 @@ def camera_of(model: mujoco.MjModel) -> str | int:
     return CAMERA if known else FREE_CAMERA
 
 
-def decorate(picture: Frame, title: str, total: float, seconds: float, shares: Array) -> Frame:
-    """Add title, return, time and a bar for each effort to a picture of the robot.
+def renderer_of(model: mujoco.MjModel, size: int = SIZE) -> mujoco.Renderer:
+    """Draws a model; one without lights, as from a URDF, is lit from where the camera is."""
+    if not model.nlight:
+        model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:] = 0.4, 0.7
+    return mujoco.Renderer(model, size, size)
+
+
+def decorate(
+    picture: Frame,
+    title: str,
+    total: float,
+    seconds: float,
+    shares: Array,
+    command: Command = "effort",
+) -> Frame:
+    """Add title, return, time and a bar for each command to a picture of the robot.
 
     Args:
         picture: `(SIZE, SIZE, 3)`.
         title: Upper left.
         total: Return so far.
         seconds: Time since the start of the episode [s].
-        shares: Efforts `(q,)` in shares of their limits.
+        shares: Commands `(q,)` in shares of their limits.
+        command: What they are.
     """
     image = Image.new("RGB", (SIZE, SIZE + FOOTER), "white")
     image.paste(Image.fromarray(picture), (0, 0))
@@ -220,7 +241,7 @@ def decorate(picture: Frame, title: str, total: float, seconds: float, shares: A
     draw.text((SIZE - 18, 16), f"return {signed(total)}", INK, small, anchor="ra")
     draw.text((18, SIZE + FOOTER // 2), f"{seconds:.1f} s", GREY, small, anchor="lm")
     _draw_bars(draw, shares)
-    draw.text((SIZE - 18, SIZE + FOOTER // 2), "effort", GREY, small, anchor="rm")
+    draw.text((SIZE - 18, SIZE + FOOTER // 2), command, GREY, small, anchor="rm")
     return np.asarray(image)
 
 
