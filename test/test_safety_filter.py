@@ -384,6 +384,21 @@ def test_a_way_home_is_not_followed_further_than_it_was_looked(home, left):
     assert abs(state[0] - home) == pytest.approx(left, abs=0.5 if left > 1.0 else left)
 
 
+@pytest.mark.parametrize("command", ["velocity", "position"])
+@pytest.mark.parametrize(("home", "left"), [(-9.0, 7.0), (0.2, 1e-3)])
+def test_nor_is_a_drive_sent_further_home(command, home, left):
+    drive = Drive(command, limit=1.0 if command == "velocity" else 0.05, speed=0.8)
+    found, state = filter_of(drive, wall(-50.0, 50.0, MARGIN), horizon=20), np.zeros(2)
+    found.check(state, np.zeros(1))
+    found._remember(_backups(found, state, np.array([home]))[0])
+    places = []
+    for _ in range(300):
+        state = drive.step(state, found._go_on(state, found._backup), 0.0)
+        places.append(state[0])
+    np.testing.assert_allclose(places[-1], places[-50], atol=1e-6)
+    assert abs(places[-1] - home) >= left - 1e-9 if left > 1.0 else abs(places[-1] - home) < left
+
+
 @pytest.mark.parametrize("how", ["others", "wary", "missed", "nobody"])
 def test_after_what_another_has_sent_no_older_proof_counts(how):
     """The way home was proved elsewhere, and without what has moved the robot since."""

@@ -333,6 +333,9 @@ class SafetyFilter:
         self._periods_left -= 1
         pull = np.abs(self.joints.shares(backup.pulling, state))
         far = bool((pull > 1.0).any())  # Nobody has looked that far.
+        if self._periods_left <= 0 and far and self.spec.command != "effort":
+            backup = self._backup = backup._replace(place=state[self.joints.positions])
+            self._periods_left = math.inf  # Drives hold it there; doubt moves that place no more.
         if self._periods_left <= 0 and backup.brakes and (far or not backup.stiffness.any()):
             # As was imagined, the robot is at rest now, or could stop from here. Held to a place
             # at speed it would swing about that, as far as doubt lets it.
