@@ -94,13 +94,13 @@ class Doubts:
     ) -> Array:
         """`(P, p)` how far η lead from what the mean expects, under commands that are coming."""
         signs = np.concatenate([np.zeros_like(patterns[:1]), patterns])
-        now, moving = np.repeat(measured[None], len(signs), axis=0), self._spec.predicted_dim
-        for command, share in coming:
-            shares = self._spec.to_action(command, now) / self._limits
-            shares = np.broadcast_to(shares, (len(now), len(self._limits)))
-            doubt = max(beta, NOISE) * self._deviate(now, shares)
-            following = self._expect(now, shares) + signs * doubt
-            now[:, :moving] += share * (following - now[:, :moving])
+
+        def follow(states: Array, shares: Array) -> Array:
+            doubt = max(beta, NOISE) * self._deviate(states, shares)
+            return self._expect(states, shares) + signs * doubt
+
+        begins = np.repeat(measured[None], len(signs), axis=0)
+        now = led(self._spec, self._limits, begins, coming, follow)
         away: Array = now[1:] - now[0]
         return away
 
@@ -115,6 +115,21 @@ class Doubts:
         steps[np.arange(len(where)), where] = np.minimum(way, FARTHEST)
         places: Array = state + np.concatenate([np.zeros((1, len(state))), steps, -steps])
         return places
+
+
+def led(
+    spec: RobotSpec, limits: Array, begins: Array, coming: Sequence[InForce], follow: Expect
+) -> Array:
+    """Where commands that are coming lead from `begins` `(N, p)`, if periods are as `follow` says.
+
+    It is asked of actions in shares of `limits` `(q,)`.
+    """
+    now, moving = begins.copy(), spec.predicted_dim
+    for command, share in coming:
+        shares = spec.to_action(command, now) / limits
+        following = follow(now, np.broadcast_to(shares, (len(now), len(limits))))
+        now[:, :moving] += share * (following - now[:, :moving])
+    return now
 
 
 def _no_rounding(change: NDArray[np.floating]) -> NDArray[np.floating]:

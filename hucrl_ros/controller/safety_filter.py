@@ -12,7 +12,7 @@ from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.backup import Array, Backup, Expect, Joints, backups, braking_at
 from hucrl_ros.controller.braking import BrakingRule, Checked, Kept, braking_rule
 from hucrl_ros.controller.bundle import Bundle
-from hucrl_ros.controller.doubts import Doubt, Doubts
+from hucrl_ros.controller.doubts import Doubt, Doubts, led
 from hucrl_ros.controller.engines.engine import make_fans
 from hucrl_ros.controller.engines.fan import FanEngine
 from hucrl_ros.controller.motors import limits_under
@@ -204,13 +204,8 @@ class SafetyFilter:
         """`(J, p)` where each head believes that the robot gets to under commands that come."""
         if not self._fans.heads:
             return None
-        now, moving = np.repeat(measured[None], self._fans.heads, axis=0), self.spec.predicted_dim
-        for command, share in coming:
-            shares = self._share_of(self.spec.to_action(command, now))
-            shares = np.broadcast_to(shares, (len(now), len(self._limits)))
-            following = self._fans.follow_heads(now, shares)
-            now[:, :moving] += share * (following - now[:, :moving])
-        return now
+        begins = np.repeat(measured[None], self._fans.heads, axis=0)
+        return led(self.spec, self._limits, begins, coming, self._fans.follow_heads)
 
     def _share_of(self, action: Array) -> Array:
         return np.clip(action / self._limits, -1.0, 1.0)

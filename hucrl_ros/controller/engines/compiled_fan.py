@@ -72,17 +72,17 @@ class CompiledFans:
         """One period of each; see `FanEngine`."""
         actions, predicted = shares.shape[1], self._width - shares.shape[1]
         found = np.empty((len(states), predicted))
+        starts = np.ascontiguousarray(states.astype(np.float32))
+        offsets = np.zeros((1, 1, self._width), np.float32)
+        noise = np.zeros((1, predicted, padded(1)), np.float32)
+        after = np.empty((1, 2, self._state_dim), np.float32)
+        applied = np.empty((1, 1, self._width), np.float32)
         for row, program in enumerate(self._heads):
-            offsets = np.zeros((1, 1, self._width), np.float32)
             offsets[0, 0, :actions] = shares[row]
-            noise = np.zeros((1, predicted, padded(1)), np.float32)
-            start = np.ascontiguousarray(states[row : row + 1].astype(np.float32))
-            after = np.empty((1, 2, self._state_dim), np.float32)
-            applied = np.empty((1, 1, self._width), np.float32)
             kernel.roll_out(
                 program,
                 self._scratch[1],
-                start,
+                starts[row : row + 1],
                 offsets,
                 noise,
                 np.float32(0.0),
