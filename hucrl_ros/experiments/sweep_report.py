@@ -46,6 +46,10 @@ MOST_LINES = 8
 NOTHING_KNOWN = Kept(0, 0, np.nan, np.nan, np.nan)
 READING = "reading.md"
 """What people make of the numbers; a page that is written anew takes it in."""
+FIRST = (
+    "*First episode* is the median over seeds, and the worst where it differs; a seed that "
+    "never gets there counts as the last, so the median may be *never* where some do. "
+)
 
 
 def write_report(
@@ -69,6 +73,7 @@ def write_report(
     seeds = sorted({row.seed for row in rows})
     several = len(seeds) > 1
     numbers = "means over seeds with 95% bootstrap intervals (BCa)" if several else "of one seed"
+    first = FIRST if several and goal is not None else ""
     page = write_page(
         folder / "README.md",
         f"{results.task}: results of a sweep",
@@ -76,7 +81,7 @@ def write_report(
         f"{sum(row.cpu_s for row in runs.values()) / 60:.1f} minutes of processor time in all. "
         "Made by",
         command,
-        f"Numbers are {numbers}. `returns.csv` holds every episode.",
+        f"Numbers are {numbers}. {first}`returns.csv` holds every episode.",
         markdown_table(results, goal),
         reading.read_text(encoding="utf-8").strip() if reading.is_file() else "",
         *(["![States outside in each episode](outside.png)"] if results.outside else []),
