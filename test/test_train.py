@@ -220,7 +220,9 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
     assert rows[-1] == f"best return {possible}, in episode {best.index}, by {player}"
     slow = TickStatistics(p50=7.0, p99=8.0, p999=8.0, max=9.0)  # of 12.5 ms
     last = summary.episodes[-1].model_copy(update={"tick_ms": slow, "return_": 10.0})
-    lucky = summary.episodes[0].model_copy(update={"return_": 20.0})
+    most = {"filtered": {"wall": last.steps // 2, "floor": 1}}
+    last = last.model_copy(update=most)
+    lucky = summary.episodes[0].model_copy(update={"return_": 20.0, **most})
     write_summary(run.summary, summary.model_copy(update={"episodes": (lucky, last)}))
     manifest = read_manifest(run.bundle(1))
     report = manifest.report.model_copy(update={"judged_return": 15.0})
@@ -230,6 +232,8 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
     rows = capsys.readouterr().out.splitlines()
     (said,) = [row for row in rows if row.startswith("ticks")]
     (steady,) = [row for row in rows if row.startswith("steady")]
+    (held,) = [row for row in rows if row.startswith("filter")]
+    assert f"{last.steps // 2 + 1} of {last.steps} actions of episode 1" in held
     assert f"{folder}/bundles/bundle_001, which earned 10.0 on average, and 15.0" in steady
     assert rows[-1].endswith("in episode 0, by random efforts")
     assert not any(row.startswith("newest") for row in rows)

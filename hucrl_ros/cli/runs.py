@@ -140,7 +140,8 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     The best return may have been luck, so the steadiest bundle is named where it is another one.
 
     Where plans take longer than half of the period, or most weren't ready in time, that is said,
-    too: a robot that doesn't wait needs the rest for everything else.
+    too: a robot that doesn't wait needs the rest for everything else. So is what ends it that the
+    safety filter changes most actions of an episode.
     """
     from hucrl_ros.controller.manifest import read_manifest
     from hucrl_ros.run.flights import steadiest
@@ -174,6 +175,15 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
             f"`hucrl tune {root}/bundles/bundle_{len(summary.episodes):03d} --headroom {ROOMY:g}` "
             "finds plans that fit"
         )
+    exploration = run_folder.config.exploration
+    learned = [e for e in summary.episodes if e.index >= exploration.random_episodes]
+    held = max(learned, key=lambda e: e.changed / max(e.steps, 1), default=None)
+    if held is not None and 2 * held.changed > held.steps and not exploration.outside_penalty:
+        print(
+            f"filter   changed {held.changed} of {held.steps} actions of episode {held.index}; it "
+            "holds a robot at the limit whose plans believe that being outside pays: a new run "
+            "with `--set exploration.outside_penalty=0.5` makes them believe otherwise"
+        )
     best = max(summary.episodes, key=lambda e: (not e.cut, e.return_))
     steady = steadiest(run_folder, summary)
     if steady is not None and steady.bundle != best.flown:
@@ -182,7 +192,7 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
             f"{steady.earned:.1f} on average, and {steady.judged:.1f} on a model that it never saw"
         )
     newest = run_folder.bundle(len(summary.episodes))
-    if not run_folder.config.exploration.validation_episodes and newest.is_dir():
+    if not exploration.validation_episodes and newest.is_dir():
         print(
             f"newest   {root}/bundles/{newest.name}, which has learned from all episodes, and has "
             "played none; where each has another goal a best return says little; "
@@ -190,7 +200,7 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
         )
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
     player = "" if best.bundle is None else f", by {root}/{best.bundle}"
-    if best.flown < run_folder.config.exploration.random_episodes:
+    if best.flown < exploration.random_episodes:
         player = ", by random efforts"
     print(f"best return {best.return_:.1f}{optimum}, in episode {best.index}{player}")
 

@@ -225,7 +225,7 @@ def _kept(episode: EpisodeSummary) -> dict[str, Any]:
         return {}
     return {
         "steps": episode.steps,
-        "filtered": sum((episode.filtered or {}).values()),
+        "filtered": episode.changed,
         "outside": sum(episode.outside.values()),
         "deepest": max((episode.deepest or {}).values(), default=0.0),
     }

@@ -99,6 +99,11 @@ class EpisodeSummary(_Record):
     that a person chose."""
 
     @property
+    def changed(self) -> int:
+        """Ticks whose action was changed for a constraint, whichever."""
+        return sum((self.filtered or {}).values())
+
+    @property
     def flown(self) -> int:
         """Number of the bundle that played."""
         named = re.search(r"_(\d+)$", self.bundle or "")
