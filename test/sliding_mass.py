@@ -68,6 +68,31 @@ class Drive(NamedTuple):
         return RobotSpec("slide", ("slide",), ("slide",), limit, self.period, command=self.command)
 
 
+class Knocked(NamedTuple):
+    """A mass on a slide, and what swings by and knocks against it: a joint without a motor."""
+
+    gain: float = 0.5
+    """Speed that the largest effort adds in a period [m/s]."""
+    doubt: float = 2.0
+    """Σ of its speed after a period [m/s]."""
+    knock: float = -1.5
+    """Speed that the mass gains in each period in which the swing is between 0 and 1 [m/s]."""
+    period: float = 0.05
+
+    def step(self, states, shares, eta):
+        """One period, of states `(..., 4)`; the swing goes on as fast as it comes."""
+        swing, speed = states[..., 1], states[..., 3]
+        there = (swing >= 0.0) & (swing < 1.0)
+        change = self.gain * shares[..., 0] + self.knock * there + self.doubt * eta
+        last = states[..., 2]
+        place = states[..., 0] + self.period * (last + 0.5 * change)
+        return np.stack([place, swing + self.period * speed, last + change, speed], axis=-1)
+
+    @property
+    def spec(self):
+        return RobotSpec("knocked", ("slide", "swing"), ("slide",), (1.0,), self.period)
+
+
 class SlideFans:
     """Fans of the closed form, and of heads that are slides, too."""
 
@@ -88,7 +113,7 @@ class SlideFans:
         if beta > 0.0:
             at = [state] * self.heads if begins is None else begins
             found += [
-                self._follow(other, state, start, first, backup, np.zeros((1, 2)), beta)
+                self._follow(other, state, start, first, backup, 0.0 * patterns[:1], beta)
                 for other, start in zip(self.others, at, strict=True)
             ]
         return Fan(*(np.concatenate(arrays, axis=1) for arrays in zip(*found, strict=True)))
@@ -103,7 +128,7 @@ class SlideFans:
             if actions:
                 shares = np.clip(shares, actions[-1] - self.rate, actions[-1] + self.rate)
             actions.append(shares)
-            now = slide.step(now, shares, beta * patterns[:, 1])
+            now = slide.step(now, shares, beta * patterns[:, self.joints.velocities[0]])
             states.append(now)
             shares = self.joints.shares(backup, now) + unseen
         return Fan(np.stack(states, axis=2), np.stack(actions, axis=2))

@@ -9,7 +9,7 @@ from bundle_factory import learned, shake
 from bundle_factory import write_bundle as write
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sliding_mass import Drive, Slide, filter_of, wall
+from sliding_mass import Drive, Knocked, Slide, filter_of, wall
 
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.robot import RobotSpec
@@ -501,6 +501,21 @@ def test_after_what_was_only_believed_physics_brakes():
         held = np.clip(found.joints.shares(believed, ringing), -1.0, 1.0)
         ringing = strong.step(ringing, held, 0.0)
     assert abs(ringing[1]) > 1.0
+
+
+@pytest.mark.parametrize("away", [-0.3, -0.5, -0.7])
+def test_who_is_knocked_by_what_swings_makes_room_for_it_and_does_not_only_brake(away):
+    """Physics knows motors alone: by it the mass stands still until it is knocked."""
+    knocked, room = Knocked(), wall(-1.0, 1.0, MARGIN)
+    found = filter_of(knocked, room, promised=1.0)
+    state, places, wanted = np.array([away, -3.0, 0.0, 10.0]), [], np.array([-0.3])
+    found.check(np.zeros(4), np.zeros(1))  # where home is
+    for _ in range(40):
+        sent = found.check(state, wanted)
+        assert not sent.proved
+        state = knocked.step(state, sent.action, 0.0)
+        places.append(state[0])
+    assert min(places) > -1.0
 
 
 def test_a_mean_that_is_wrong_here_and_now_is_not_believed():

@@ -79,10 +79,11 @@ class SafetyFilter:
     isn't, no further out; and at the end the robot must be at rest, or so slow that on the way
     to rest it wouldn't get out. Otherwise mixtures of the action and a backup are tried, then
     what physics promises and the mean expects to end well. At last, after what was only believed
-    the robot brakes by physics; otherwise the backup of the tick before acts: where that was
-    proved, it is for this state as well, if what the robot did since was in the fan
-    (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al. 2022). That needs no time, so it
-    also acts where there is none left to look for something better.
+    the robot brakes by physics, or, where joints without a motor swing, of which physics promises
+    nothing, does what the mean expects to end best; otherwise the backup of the tick before acts:
+    where that was proved, it is for this state as well, if what the robot did since was in the
+    fan (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al. 2022). That needs no time, so
+    it also acts where there is none left to look for something better.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class SafetyFilter:
         self._rooms = Rooms(spec, self.joints, room, limits, rate)
         braking = braking_at(rate)
         self._doubts = Doubts(spec, self.joints, self._rooms, expect, deviate, limits, braking)
+        self._swings = len(self.joints.positions) < len(spec.joint_names)
         self._ahead = 0  # periods that the last fan looked ahead
         self._go_on_looking, self._in_time = _always, True
         self.start_episode()
@@ -249,6 +251,9 @@ class SafetyFilter:
                     whose = constraint if promised.overruled else -1
                     return Filtered(promised.action, promised.overruled, whose, False)
         if promised is not None and self._backup is not None and not self._sure:
+            if self._swings:
+                held = self._with_most_room(asked, self._backup, promised.brake, known)
+                return Filtered(held * self._limits, True, constraint, False)
             # Feedback by what the model believes of motors may ring where that is wrong.
             return Filtered(promised.brake, True, constraint, False)
         if self._backup is not None:
@@ -302,6 +307,24 @@ class SafetyFilter:
             passes = self._follow(asked, first, backup, beta)[0] >= 0.0
             held = first[np.argmax(passes)] if passes.any() else held
         return held, best[1], constraint
+
+    def _with_most_room(
+        self, asked: Asked, backup: Backup, brake: Array, known: list[Backup]
+    ) -> Array:
+        """What leaves most room by the mean `(q,)`: to go on with a backup, or the action `brake`.
+
+        Physics knows motors alone. Of a pole that falls it expects no push.
+        """
+        held = self._go_on(asked.state, backup)
+        first, most = np.stack([held, self._passed(self._share_of(brake))]), -math.inf
+        for each in (self._backup or backup, *known):
+            if not self._has_time():
+                break
+            left = self._follow(asked, first, each, 0.0)[0]
+            if left.max() > most:
+                most, held = float(left.max()), first[left.argmax()]
+                self._remember(each, sure=False)
+        return held
 
     def _has_time(self) -> bool:
         """Whether there is time for another fan; where there was none once, there is none."""
