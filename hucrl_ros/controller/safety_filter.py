@@ -80,10 +80,11 @@ class SafetyFilter:
     to rest it wouldn't get out. Otherwise mixtures of the action and a backup are tried, then
     what physics promises and the mean expects to end well. At last, after what was only believed
     the robot brakes by physics, or, where joints without a motor swing, of which physics promises
-    nothing, does what the mean expects to end best; otherwise the backup of the tick before acts:
-    where that was proved, it is for this state as well, if what the robot did since was in the
-    fan (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al. 2022). That needs no time, so
-    it also acts where there is none left to look for something better.
+    nothing, goes on with its backup, if the mean expects that to end better; otherwise the backup
+    of the tick before acts: where that was proved, it is for this state as well, if what the
+    robot did since was in the fan (Wabersich & Zeilinger 2018; Koller et al. 2018; Curi et al.
+    2022). That needs no time, so it also acts where there is none left to look for something
+    better.
     """
 
     def __init__(
@@ -252,7 +253,7 @@ class SafetyFilter:
                     return Filtered(promised.action, promised.overruled, whose, False)
         if promised is not None and self._backup is not None and not self._sure:
             if self._swings:
-                held = self._with_most_room(asked, self._backup, promised.brake, known)
+                held = self._brake_or_go_on(asked, self._backup, promised.brake, known)
                 return Filtered(held * self._limits, True, constraint, False)
             # Feedback by what the model believes of motors may ring where that is wrong.
             return Filtered(promised.brake, True, constraint, False)
@@ -308,22 +309,27 @@ class SafetyFilter:
             held = first[np.argmax(passes)] if passes.any() else held
         return held, best[1], constraint
 
-    def _with_most_room(
+    def _brake_or_go_on(
         self, asked: Asked, backup: Backup, brake: Array, known: list[Backup]
     ) -> Array:
-        """What leaves most room by the mean `(q,)`: to go on with a backup, or the action `brake`.
+        """To `brake` by physics `(q,)`, or go on with a backup, if the mean expects better of it.
 
-        Physics knows motors alone. Of a pole that falls it expects no push.
+        Physics knows motors alone. Of a pole that falls it expects no push. A model that knows
+        nothing expects none either: then nothing is better than to brake.
         """
-        held = self._go_on(asked.state, backup)
-        first, most = np.stack([held, self._passed(self._share_of(brake))]), -math.inf
-        for each in (self._backup or backup, *known):
+        held, braked = self._go_on(asked.state, backup), self._passed(self._share_of(brake))
+        first, most = np.stack([braked, held]), [-math.inf, -math.inf]
+        followed = self._backup or backup
+        for each in (followed, *known):
             if not self._has_time():
                 break
             left = self._follow(asked, first, each, 0.0)[0]
-            if left.max() > most:
-                most, held = float(left.max()), first[left.argmax()]
-                self._remember(each, sure=False)
+            if left[1] > most[1]:
+                followed = each
+            most = [max(pair) for pair in zip(most, left, strict=True)]
+        if most[0] >= 0.0 or most[0] >= most[1]:
+            return braked
+        self._remember(followed, sure=False)
         return held
 
     def _has_time(self) -> bool:
