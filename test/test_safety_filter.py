@@ -518,6 +518,18 @@ def test_who_is_knocked_by_what_swings_makes_room_for_it_and_does_not_only_brake
     assert min(places) > -1.0
 
 
+def test_without_time_to_look_who_is_knocked_brakes():
+    sent = {}
+    for hurried in (True, False):
+        found = filter_of(Knocked(), wall(-1.0, 1.0, MARGIN), promised=1.0)
+        assert not found.check(np.array([0.0, -1.5, 0.0, 10.0]), np.zeros(1)).overruled
+        state = np.array([-0.9, -1.0, 0.3, 10.0])  # on its way in, too slowly
+        let = found.check(state, np.array([-1.0]), go_on=lambda hurried=hurried: not hurried)
+        assert (let.overruled, let.proved) == (True, False)
+        sent[hurried] = let.action[0]
+    assert sent[True] < sent[False] - 0.3
+
+
 def test_a_mean_that_is_wrong_here_and_now_is_not_believed():
     room, state = wall(-1.0, 1.0, MARGIN), np.array([0.2, 0.3])
     found = filter_of(UNKNOWN, room, promised=1.0)

@@ -253,7 +253,7 @@ class SafetyFilter:
                     return Filtered(promised.action, promised.overruled, whose, False)
         if promised is not None and self._backup is not None and not self._sure:
             if self._swings:
-                held = self._brake_or_go_on(asked, self._backup, promised.brake, known)
+                held = self._brake_or_go_on(asked, promised.brake, known)
                 return Filtered(held * self._limits, True, constraint, False)
             # Feedback by what the model believes of motors may ring where that is wrong.
             return Filtered(promised.brake, True, constraint, False)
@@ -309,18 +309,17 @@ class SafetyFilter:
             held = first[np.argmax(passes)] if passes.any() else held
         return held, best[1], constraint
 
-    def _brake_or_go_on(
-        self, asked: Asked, backup: Backup, brake: Array, known: list[Backup]
-    ) -> Array:
+    def _brake_or_go_on(self, asked: Asked, brake: Array, known: list[Backup]) -> Array:
         """To `brake` by physics `(q,)`, or go on with a backup, if the mean expects better of it.
 
         Physics knows motors alone. Of a pole that falls it expects no push. A model that knows
-        nothing expects none either: then nothing is better than to brake.
+        nothing expects none either: then, and without time to look, it brakes.
         """
-        held, braked = self._go_on(asked.state, backup), self._passed(self._share_of(brake))
+        assert self._backup is not None
+        followed, braked = self._backup, self._passed(self._share_of(brake))
+        held = self._go_on(asked.state, followed)
         first, most = np.stack([braked, held]), [-math.inf, -math.inf]
-        followed = self._backup or backup
-        for each in (followed, *known):
+        for each in (self._backup, *known):
             if not self._has_time():
                 break
             left = self._follow(asked, first, each, 0.0)[0]
