@@ -43,6 +43,8 @@ HANDLE_IN, LETTER_IN = 0.75, 0.085
 """Width of a legend's line with its distances, and of a letter [inch]."""
 MOST_LINES = 8
 """In one pair of axes; with more of them each gets its own."""
+MOST_MARKS = 25
+"""Episodes of a line that are marked; more of them would hide it."""
 NOTHING_KNOWN = Kept(0, 0, np.nan, np.nan, np.nan)
 READING = "reading.md"
 """What people make of the numbers; a page that is written anew takes it in."""
@@ -260,7 +262,9 @@ def draw_curve(axes: Axes, returns: Array, series: Series, seconds: float | None
     """Mean of `returns` `(seeds, episodes)` with its interval; `seconds` as above."""
     x, mean, low, high = _curve(returns, seconds)
     axes.fill_between(x, low, high, color=series.colour, alpha=0.18, lw=0)
-    axes.plot(x, mean, color=series.colour, marker=series.marker, ms=5, label=series.label)
+    apart = -(-len(x) // MOST_MARKS)
+    axes.plot(x, mean, color=series.colour, marker=series.marker, ms=5, markevery=apart,
+              label=series.label)  # fmt: skip
 
 
 def _curve(returns: Array, seconds: float | None) -> tuple[Array, Array, Array, Array]:
@@ -273,7 +277,7 @@ def _curve(returns: Array, seconds: float | None) -> tuple[Array, Array, Array, 
 
 
 def draw_best_returns(path: Path, results: Results) -> Path:
-    """Mean of each run's best return with its interval, and every seed as a dot.
+    """Mean of each run's best return with its interval, and every seed of several as a dot.
 
     Costs have no bars, as the longest would be the worst.
     """
@@ -304,8 +308,12 @@ def draw_best_returns(path: Path, results: Results) -> Path:
 
 def _draw_best(axes: Axes, position: int, best: Array, series: Series) -> None:
     mean, low, high = mean_interval(best)
-    axes.vlines(position + 0.2, low, high, color=series.colour, lw=3)
-    axes.plot(position + 0.2, mean, series.marker, color=series.colour, ms=7, mec="white")
+    alone = len(best) == 1
+    middle = position if alone else position + 0.2
+    axes.vlines(middle, low, high, color=series.colour, lw=3)
+    axes.plot(middle, mean, series.marker, color=series.colour, ms=7, mec="white")
+    if alone:
+        return
     # Seeds stand next to each other in their order, so that equal ones stay apart.
     places = position + np.linspace(-0.3, 0.05, len(best))
     axes.plot(places, best, ".", color=INK, ms=6, alpha=0.6, mew=0)
