@@ -42,8 +42,9 @@ class Echo:
     def start_episode(self, seed):
         self.seeds.append(seed)
 
-    def sent(self, action, coming=()):
+    def sent(self, action, coming=(), command=None):
         self.told.append(float(action[0]))
+        return True
 
     def go_on_from(self, other):
         self.follows = other

@@ -9,19 +9,24 @@ from bundle_factory import learned, shake
 from bundle_factory import write_bundle as write
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interfaces import described
+from own_robots import task_of
 from sliding_mass import Drive, Knocked, Slide, filter_of, wall
 
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.robot import RobotSpec
-from hucrl_ros.config.schema import ModelSettings, SafetySettings
+from hucrl_ros.config.schema import ControlSettings, ModelSettings, SafetySettings
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.backup import BRAKING, Joints, backups
 from hucrl_ros.controller.braking import BrakingRule
 from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.engines.fan import Fan
+from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.motors import Motors
 from hucrl_ros.controller.safety_filter import BLENDS, SafetyFilter, make_safety_filter
-from hucrl_ros.controller.timing import InForce
+from hucrl_ros.controller.state_reader import JointReading
+from hucrl_ros.controller.timing import DelayCompensation, InForce
 from hucrl_ros.experiments.train import train
 from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.prepare import prepare_run
@@ -253,9 +258,58 @@ def test_what_no_action_stops_has_to_be_inside_in_the_same_time_again(joint, all
     def deviate(states, shares):
         return np.zeros_like(states)
 
+    fans.horizon = horizon
     found = SafetyFilter(spec, (), room, fans, expect, deviate, np.ones(1), 1.0)
     let = found.check(np.array([0.0, 0.0, 0.1, 0.1]), np.zeros(1))
     assert let.proved == allowed
+
+
+@pytest.mark.parametrize("most", [np.inf, 3.0])
+def test_what_is_cut_off_where_there_is_room_may_be_of_a_joint_without_a_motor(most):
+    """Nothing that is tried shows any difference; the pole swings on all the same."""
+    spec = RobotSpec("cart", ("cart", "pole"), ("cart",), (1.0,), 0.05)
+    horizon = 20
+
+    def expect(states, shares):
+        following = states.copy()
+        following[:, 1] += spec.period * states[:, 3]
+        following[:, 2] += 0.5 * shares[:, 0]
+        return following
+
+    def fans(state, first, backup, patterns, beta, away, begins):
+        ahead = state + spec.period * np.arange(horizon + 1)[:, None] * [0.0, state[3], 0.0, 0.0]
+        shape = (len(first), len(patterns))
+        return Fan(np.broadcast_to(ahead, (*shape, *ahead.shape)), np.zeros((*shape, horizon, 1)))
+
+    def room(states, actions):
+        return np.minimum((4.0 - states[:, 1:2]) / 0.05, most)
+
+    def deviate(states, shares):
+        return np.zeros_like(states)
+
+    fans.horizon = horizon
+    found = SafetyFilter(spec, (), room, fans, expect, deviate, np.ones(1), 1.0)
+    proved = [found.check(np.array([0.0, at, 0.0, 1.0]), np.zeros(1)).proved for at in (1.5, 2.5)]
+    assert proved == [True, False], "at 3.5 and 4.5 after the same time again"
+
+
+@pytest.mark.parametrize("tip", [0.0, 0.1])
+@pytest.mark.parametrize(("horizon", "wall_at"), [(12, 5.0), (20, 10.0)])
+def test_a_cart_that_carries_a_joint_without_a_motor_reckons_all_of_its_way(tip, horizon, wall_at):
+    """A weak one, whose fans are shorter than its way to rest; what is kept is of both joints."""
+    cart = Knocked(gain=0.02, doubt=0.0, knock=0.0)
+
+    def room(states, actions):
+        place = states[:, :1] + tip * np.sin(states[:, 1:2])
+        return np.minimum(wall_at - place, place + wall_at) / MARGIN
+
+    found = filter_of(cart, room, horizon=horizon, promised=1.0)
+    state, farthest = np.zeros(4), 0.0
+    for _ in range(300):
+        let = found.check(state, np.ones(1))
+        state = cart.step(state, let.action, 0.0)
+        farthest = max(farthest, state[0])
+    assert 0.9 * wall_at < farthest <= wall_at
 
 
 @pytest.mark.parametrize("seen", ["observed", "context"])
@@ -278,6 +332,7 @@ def test_an_object_that_was_pushed_rolls_on_when_the_arm_has_stopped(seen):
     def deviate(states, shares):
         return np.zeros((len(states), spec.predicted_dim))
 
+    fans.horizon = horizon
     found = SafetyFilter(spec, (), room, fans, expect, deviate, np.ones(1), 1.0)
     proved = [found.check(np.array([0.0, 0.0, x]), np.zeros(1)).proved for x in (-0.5, 0.3)]
     assert proved == [True, not rolls]
@@ -397,6 +452,45 @@ def test_nor_is_a_drive_sent_further_home(command, home, left):
         places.append(state[0])
     np.testing.assert_allclose(places[-1], places[-50], atol=1e-6)
     assert abs(places[-1] - home) >= left - 1e-9 if left > 1.0 else abs(places[-1] - home) < left
+
+
+@pytest.mark.parametrize("second", [0.1, 0.0])
+def test_nor_is_one_of_whose_motors_one_does_nothing(second):
+    """As far as the model knows: that backup doesn't promise to brake each joint."""
+    pair, horizon = Pair((0.0, 0.0), np.array([0.1, second]), 12), 12
+    rooms = [wall(-10.0, 10.0, MARGIN)]
+    found = pair.filter([], lambda *asked: rooms[0](*asked))
+    found.check(np.array([-5.0, 0.0, 0.0, 0.0]), np.zeros(2))
+    state = np.array([0.2, 0.0, 0.0, 0.0])
+    assert found.check(state, np.zeros(2)).proved
+    assert found._backup.stiffness.any(), "the way home"
+    rooms[0] = lambda states, actions: np.full((len(states), 1), np.nan)
+    places = []
+    for _ in range(200):
+        let = found.check(state, np.zeros(2))
+        state = pair.expect(state[None], let.action[None])[0]
+        places.append(state[0])
+    assert abs(state[2]) < 1e-3
+    assert abs(places[-1] - places[horizon]) < 1.0
+
+
+@pytest.mark.parametrize("how", ["others", "missed", "nobody"])
+def test_nor_from_elsewhere_where_physics_promises_nothing(how):
+    """What was proved is the way home from there, without what has moved the robot since."""
+    slide, rooms = Slide(gain=0.5), [wall(-9.0, 9.0, MARGIN)]
+    found = filter_of(slide, lambda *asked: rooms[0](*asked))
+    found.check(np.array([-0.8, 0.0]), np.zeros(1))
+    state = np.array([0.2, 0.0])
+    assert found.check(state, np.zeros(1)).proved
+    assert found._backup.stiffness.any()
+    if how == "missed":
+        found.miss()
+    else:
+        found.obey(np.ones(1) * (how == "others"))
+    rooms[0] = lambda states, actions: np.full((len(states), 1), 5.0 if len(states) < 9 else -5.0)
+    for _ in range(100):
+        state = slide.step(state, found.check(state, np.zeros(1)).action, 0.0)
+    assert state == pytest.approx([-0.8 if how == "nobody" else 0.2, 0.0], abs=0.05)
 
 
 @pytest.mark.parametrize("how", ["others", "wary", "missed", "nobody"])
@@ -600,6 +694,7 @@ class Pair(NamedTuple):
 
         motors = Motors((0.5 / spec.period,) * 2, (0.5 / spec.period,) * 2)
         rule = BrakingRule(spec, room, (1.0, 1.0), motors) if promised else None
+        fans.horizon = self.horizon
         return SafetyFilter(spec, (), room, fans, expect, deviate, np.ones(2), 1.0, rule)
 
 
@@ -631,11 +726,7 @@ def test_eta_pushes_to_every_side_of_a_box_within_reach(state, sides):
     def room(states, actions):
         return (1.0 - abs(states[:, :2]).max(axis=1, keepdims=True)) / MARGIN
 
-    pair = Pair((0.01, 0.01))
-    found = pair.filter(seen, room)
-    found.check(np.zeros(4), np.zeros(2))
-    del seen[:]
-    found.check(np.array(state), np.zeros(2))
+    Pair((0.01, 0.01)).filter(seen, room).check(np.array(state), np.zeros(2))
     against = {tuple(np.sign(np.where(abs(eta) < 0.1, 0.0, eta))[:2]) for eta in seen[0]}
     axes = {(1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)}
     assert len(against & axes) == 2 * sides or not sides
@@ -1092,6 +1183,93 @@ def test_a_backup_does_no_more_than_the_guard_lets_pass(tmp_path, compiled):
         assert any(each.overruled for each in let)
 
 
+@pytest.fixture(scope="module")
+def drives(tmp_path_factory):
+    """An untrained bundle for each kind of drive, kept within its joint limits."""
+    made = {}
+    for command in ("velocity", "position"):
+        folder = tmp_path_factory.mktemp(command)
+        task = task_of(folder, described(folder, command))
+        assert task.constraint_names
+        made[command] = untrained_bundle(folder / "bundle", task, ModelSettings(kind="gp"))
+    return made
+
+
+@pytest.mark.parametrize("command", ["velocity", "position"])
+def test_nor_is_a_drive_sent_faster_than_the_guard_lets_it_go(drives, command):
+    bundle = drives[command]
+    spec = bundle.manifest.spec
+    slow = SafetySettings(filter=True, velocity_limits=(0.2,) * len(spec.joint_names))
+    within = 0.2 * (spec.period if command == "position" else 1.0)
+    assert within < min(spec.effort_limits)
+    guard, state = Guard(spec, slow), np.zeros(spec.state_dim)
+    found, loose = (
+        make_safety_filter(bundle, each, True) for each in (slow, SafetySettings(filter=True))
+    )
+    assert found._limits == pytest.approx(within)
+    assert loose._limits == pytest.approx(spec.effort_limits)
+    for _ in range(3):
+        let = found.check(state, np.array(spec.effort_limits))
+        assert abs(let.action).max() <= within * (1.0 + 1e-9)
+        sent = guard.check(let.action, state).action
+        assert found.obey(sent)
+
+
+class Roomy:
+    """A control loop around an agent of a drive in so much room that all is proved."""
+
+    def __init__(self, bundle, safety, late):
+        self.spec, self.now = bundle.manifest.spec, 1.0
+        agent = Agent(bundle, None, safety=safety)
+        settings = ControlSettings(
+            latency_compensation="always" if late else "never", extra_delay=late
+        )
+        delay = DelayCompensation(self.spec.period, self.spec.action_dim, settings)
+        self.loop = ControlLoop(
+            self.spec, 100, agent, Guard(self.spec, safety), lambda: self.now, delay
+        )
+        self.loop.start(0)
+        self.filter, count = agent._filter, len(bundle.manifest.constraints)
+        self.filter._rooms._room = lambda states, _: np.full((len(states), count), 50.0)
+
+    def tick(self, place, speed):
+        """Answer one joint state; returns whether what was sent counts as proved."""
+        n, before = len(self.spec.joint_names), self.loop.counters.unproved
+        stamp = round(1e9 * self.now)
+        reading = JointReading(self.spec.joint_names, (place,) * n, (speed,) * n, stamp)
+        assert self.loop.answer(reading, self.now, lambda command: None).record is not None
+        self.now += self.spec.period
+        return self.loop.counters.unproved == before
+
+
+@pytest.mark.parametrize("late", [0.0, 0.04])
+@pytest.mark.parametrize("command", ["velocity", "position"])
+def test_a_proof_for_where_an_action_acts_outlives_its_being_sent(drives, command, late):
+    """The way to a position is another one from where the joint is now."""
+    roomy = Roomy(drives[command], SafetySettings(filter=True), late)
+    for tick in range(8):
+        assert roomy.tick(0.02 * tick, 0.5)
+        assert roomy.filter._sure
+
+
+@pytest.mark.parametrize("command", ["velocity", "position"])
+def test_what_the_guard_cuts_counts_as_unproved(drives, command):
+    """It knows limits that the filter doesn't: a joint is at the one of its position."""
+    joints = len(drives[command].manifest.spec.joint_names)
+    safety = SafetySettings(filter=True, position_limits=(-0.5, 0.5) * joints)
+    roomy = Roomy(drives[command], safety, 0.0)
+    let, wanted = roomy.filter.check, 0.5 * roomy.filter._limits
+
+    def other(state, action, *told):  # than planned
+        return let(state, wanted, *told)._replace(overruled=True)
+
+    roomy.filter.check = other
+    assert roomy.tick(0.0, 0.0)
+    assert roomy.filter._sure
+    assert not roomy.tick(0.5, 0.0)
+    assert not roomy.filter._sure
+
+
 @pytest.mark.parametrize("arm", ARMS, ids=["post", "fence"])
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "graph"])
 def test_an_arm_each_joint_of_which_has_a_motor_is_filtered(tmp_path, arm, compiled):
@@ -1099,7 +1277,7 @@ def test_an_arm_each_joint_of_which_has_a_motor_is_filtered(tmp_path, arm, compi
     bundle = untrained_bundle(tmp_path / "bundle", arm, ModelSettings(heads=2, layers=(8,)))
     spec = bundle.manifest.spec
     found = make_safety_filter(bundle, SafetySettings(filter=True), compiled)
-    assert found._rooms._stopped.all()
+    assert not found._rooms._carried.any()
     let = found.check(np.zeros(spec.state_dim), np.array(spec.effort_limits))
     assert np.isfinite(let.action).all()
     assert let.overruled, "nothing is known, and the arm would fly out"

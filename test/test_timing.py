@@ -123,8 +123,9 @@ class Foreseer:
     def start_episode(self, seed):
         pass
 
-    def sent(self, action, coming=()):
+    def sent(self, action, coming=(), command=None):
         """Nothing is learned from it."""
+        return True
 
     def go_on_from(self, other):
         """Nothing is remembered."""

@@ -170,6 +170,7 @@ class Agent:
         self._arrived: Plan | None = None
         self._postponed: Callable[[], Plan | None] | None = None
         self._plan_state: Array = np.zeros(manifest.spec.state_dim)
+        self._ahead: Array = self._plan_state  # where the newest action takes effect
         self._asked_state: Array = self._plan_state
         self._plan_age = self._asked_age = self._unplanned = 0
         self.start_episode(manifest.seed)
@@ -215,12 +216,21 @@ class Agent:
             self._make_rules()
             self._go_on(before, braking)
 
-    def sent(self, action: Array, coming: Sequence[InForce] = ()) -> None:
-        """`(q,)` has been sent, whatever `act` chose, after those `coming`."""
-        if self._filter is not None:
-            self._filter.obey(action)
+    def sent(
+        self, action: Array, coming: Sequence[InForce] = (), command: Array | None = None
+    ) -> bool:
+        """`(q,)` has been sent as a `command`, whatever `act` chose, after those `coming`.
+
+        Returns:
+            Whether it is what the safety filter let through, if there is one.
+        """
         if self._braking is not None:
             self._braking.obey(action, coming)
+        if self._filter is None:
+            return True
+        # Of a position the filter looked at the way from where it takes effect.
+        way = action if command is None else self._spec.to_action(command, self._ahead)
+        return self._filter.obey(way)
 
     def plan_ahead(self) -> None:
         """The command has been sent: begin the plan that had no time before, for the next tick."""
@@ -282,7 +292,7 @@ class Agent:
             filter_s = statistics.median(self._checks_s) if self._checks_s else 0.0
             self._budget.start(spent_s + filter_s)
         self._fan_budget.start(spent_s)
-        ahead = self._predict(state, coming)
+        self._ahead = ahead = self._predict(state, coming)
         tick = self._filtered(self._choose(ahead, busy, decided), ahead, state, coming)
         if not coming:
             return tick

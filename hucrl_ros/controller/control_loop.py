@@ -202,7 +202,8 @@ class ControlLoop:
                 problem = f"the {whose} make no sense"
             if safe:
                 tick = _unproved(tick)._replace(source=Source.SAFE)
-            self.player.sent(action, coming)
+            if not self.player.sent(action, coming, command):
+                tick = _unproved(tick)
             self.counters.compensated += bool(coming)
         if command is not None:
             send(command)
@@ -294,7 +295,7 @@ class ControlLoop:
         heard = command is not None and self.guard.hear(command)
         self._looks.append(command if heard else None)
         if command is not None and heard:
-            self.player.sent(self.guard.action)
+            self.player.sent(self.guard.action, command=command)
             # Whoever sends in our place does so in each period; this was the last time.
             self._note_sent(command, max(self._looked, self._noted, now - self.spec.period))
         held_up, self._looked = now - self._looked, now

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import RobotSpec, plural
 from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.controller.motors import limits_under
 from hucrl_ros.errors import ConfigError
 
 Array = NDArray[np.float64]
@@ -79,10 +80,7 @@ class Guard:
             raise ConfigError(
                 f"safety.velocity_limits = {list(safety.velocity_limits)}: must be positive"
             )
-        self._largest = self._limits
-        if spec.command != "effort":
-            way = self._speed * (spec.period if spec.command == "position" else 1.0)
-            self._largest = np.minimum(self._limits, way)
+        self._largest = np.array(limits_under(spec, safety))
         self._last = np.zeros_like(self._limits)
         self._sent: Array | None = None
         self._holds = False

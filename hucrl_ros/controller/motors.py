@@ -65,4 +65,13 @@ def motors_under(manifest: Manifest, safety: SafetySettings) -> Motors:
 
 def limits_under(spec: RobotSpec, safety: SafetySettings) -> tuple[float, ...]:
     """`(q,)` largest actions of a robot under what is in force."""
-    return tuple(map(min, spec.effort_limits, safety.effort_limits or spec.effort_limits))
+    limits = tuple(map(min, spec.effort_limits, safety.effort_limits or spec.effort_limits))
+    if spec.command == "effort" or not safety.velocity_limits:
+        return limits
+    # A speed's way in a period, or the speed.
+    share = spec.period if spec.command == "position" else 1.0
+    speeds = dict(zip(spec.joint_names, safety.velocity_limits, strict=True))
+    return tuple(
+        min(limit, share * speeds[name])
+        for name, limit in zip(spec.actuated_joints, limits, strict=True)
+    )

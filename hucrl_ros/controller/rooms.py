@@ -47,10 +47,10 @@ class Rooms:
         """
         self._spec, self._joints, self._room = spec, joints, room
         self._limits, self._rate = limits, rate
-        self._stopped = self._stopped_by_actions()
         self._acted = self._asked_of_actions()
         self.moves = ~self._acted | self._asked_of_states()
         """Whether each constraint is of states, not of actions alone `(K,)`."""
+        self._driven, self._carried = self._moved_by()
 
     def at(self, states: Array) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Room of states `(N, p)` under no action `(N, K)`; under all where it depends on it."""
@@ -110,13 +110,15 @@ class Rooms:
         periods = np.where(np.isfinite(periods), periods, FOR_EVER if backup.brakes else horizon)
         # Where actions are still on their way to what the backup wants, or to what it will want
         # when it pulls home no more, it brakes from then on. What doesn't come to rest by actions
-        # must be in in the same time again.
+        # alone must be in in the same time again, at least.
         held = backup._replace(stiffness=np.zeros_like(backup.stiffness))
         wanted = np.stack([self._joints.shares(each, ends) for each in (backup, held)])
         lag = np.abs(np.clip(wanted, -1.0, 1.0) - fan.actions[:, :, -1])
         behind = lag.max(axis=(0, -1)) > self._rate
         lasting = (periods + np.where(behind, horizon, 0))[..., None]
-        lasting = np.where(self._stopped, lasting, horizon)
+        both = self._driven & self._carried
+        lasting = np.where(both, np.maximum(lasting, horizon), lasting)
+        lasting = np.where(self._driven, lasting, horizon)
         last, before = room[:, :, -1], room[:, :, -2]
         with np.errstate(invalid="ignore"):
             least: NDArray[np.floating] = last + np.minimum(last - before, 0.0) * lasting
@@ -124,7 +126,7 @@ class Rooms:
             way[..., joints : 2 * joints] = 0.0  # Who brakes gets no faster.
             newest = (fan.actions[:, :, -1] * self._limits).reshape(-1, actions)
             efforts = np.tile(newest, (len(TO_REST), 1))
-            for whose in (self._stopped, ~self._stopped):
+            for whose in (~self._carried, both, ~self._driven):
                 if whose.any():
                     there = ends + TO_REST * (lasting[..., whose.argmax(), None] * way)
                     then = self._room(there.reshape(len(TO_REST) * count * lanes, -1), efforts)
@@ -132,22 +134,26 @@ class Rooms:
                     least = np.where(whose, np.minimum(least, then), least)
         return least
 
-    def _stopped_by_actions(self) -> NDArray[np.bool_]:
-        """Whether each constraint is one of actuated joints alone `(K,)`, and of what stays."""
+    def _moved_by(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Whether each constraint is one of actuated joints, and of what no action stops `(K,)`.
+
+        One that shows no difference may be of either.
+        """
         spec, draws = self._spec, np.random.default_rng(0)
-        free = np.setdiff1d(
-            np.arange(spec.predicted_dim), [*self._joints.positions, *self._joints.velocities]
-        )
+        own = [*self._joints.positions, *self._joints.velocities]
         states = draws.uniform(-1.0, 1.0, (POSES, spec.state_dim))
-        if not len(free):  # A graph needs at least one state.
-            return np.ones(self._room(states, np.zeros((POSES, spec.action_dim))).shape[1], bool)
-        moved = np.repeat(states, len(free), axis=0)
-        for row, entry in enumerate(free):
-            moved[row :: len(free), entry] += 1.0
-        actions = np.zeros((len(moved), spec.action_dim))
-        before = np.repeat(self._room(states, actions[:POSES]), len(free), axis=0)
-        change = np.abs(self._room(moved, actions) - before)
-        return np.asarray((change <= FLAT).all(axis=0))
+        moves = np.eye(spec.predicted_dim, spec.state_dim)
+        moved = np.concatenate([states, (states[:, None] + moves).reshape(-1, spec.state_dim)])
+        full = np.tile(self._limits, (len(moved), 1))
+        room = np.stack([self._room(moved, action) for action in (0.0 * full, full)])
+        room, others = room[:, :POSES], room[:, POSES:].reshape(2, POSES, len(moves), -1)
+        with np.errstate(invalid="ignore"):
+            seen: NDArray[np.bool_] = np.any(np.abs(others - room[:, :, None]) > FLAT, (0, 1))
+        of_own = np.isin(np.arange(len(moves)), own)
+        driven, carried = seen[of_own].any(axis=0), seen[~of_own].any(axis=0)
+        unknown = ~driven & ~carried
+        free = self.moves & (~of_own).any()
+        return np.asarray(driven | unknown), np.asarray(carried | (unknown & free))
 
     def _asked_of_actions(self) -> NDArray[np.bool_]:
         """Whether each constraint is one of actions, too, as a motor's power is `(K,)`."""

@@ -123,7 +123,7 @@ class SafetyFilter:
         braking = braking_at(rate)
         self._doubts = Doubts(spec, self.joints, self._rooms, expect, deviate, limits, braking)
         self._swings = len(self.joints.positions) < len(spec.joint_names)
-        self._ahead = 0  # periods that the last fan looked ahead
+        self._ahead = fans.horizon  # periods that a fan looks ahead
         self._go_on_looking, self._in_time = _always, True
         self.start_episode()
 
@@ -158,13 +158,14 @@ class SafetyFilter:
         if self._rule is not None:
             self._rule.miss()
 
-    def obey(self, action: Array) -> None:
-        """`(q,)` has been sent, whatever was let through."""
-        if not np.allclose(action / self._limits, self._sent / self._limits, atol=SENT):
-            self._sure = False  # What was proved was so without this action.
+    def obey(self, action: Array) -> bool:
+        """`(q,)` has been sent, whatever was let through; returns whether it is the same."""
+        same = np.allclose(action / self._limits, self._sent / self._limits, atol=SENT)
+        self._sure = self._sure and same  # What was proved was so without another action.
         self._sent = action.copy()
         if self._rule is not None:
             self._rule.obey(action)
+        return same
 
     def check(
         self,
@@ -192,7 +193,7 @@ class SafetyFilter:
         promised = self._rule.check(state, action) if self._rule is not None else None
         beta = self.beta * (WARY if wary else 1.0)
         share = self._passed(self._share_of(action))
-        doubt = self._doubts.at(state, share, beta, max(self._ahead, SHORTEST))
+        doubt = self._doubts.at(state, share, beta, self._ahead)
         asked = Asked(state, share, self._kept.of(doubt.room), doubt)
         if measured is not None and coming:
             away = self._doubts.led_away(measured, coming, doubt.patterns, beta)
@@ -258,6 +259,9 @@ class SafetyFilter:
             # Feedback by what the model believes of motors may ring where that is wrong.
             return Filtered(promised.brake, True, constraint, False)
         if self._backup is not None:
+            way = self._periods_left < math.inf and self._backup.stiffness.any()
+            if way and not self._sure:  # It was proved from elsewhere.
+                self._remember(known[-1], sure=False)
             held = self._go_on(state, self._backup)
         elif promised is not None and promised.overruled:
             return Filtered(promised.action, True, promised.constraint, False)
@@ -282,6 +286,7 @@ class SafetyFilter:
         ending_well: list[tuple[Backup, Array]] = []
         doubt = beta * asked.doubt.deviation[self.joints.velocities]
         keeps_up = bool((known[-1].undoes @ doubt <= ANSWER * self._rate).all())
+        sees_end = self._ahead >= 2.0 / self._rate + SHORTEST
         # Two at once take no longer than one. Mostly the action is let through; where the backup
         # by itself doesn't end well, no mixture is asked for.
         for backup in (known[0], *known[:0:-1]):
@@ -290,7 +295,6 @@ class SafetyFilter:
             held = self._held(backup, asked.state)
             first = np.stack([share, held])
             left, whose = self._follow(asked, first, backup, beta)
-            sees_end = self._ahead >= 2.0 / self._rate + SHORTEST
             if left[0] >= 0.0 and sees_end:
                 self._remember(backup, keeps_up)
                 return share, share, -1
@@ -345,7 +349,6 @@ class SafetyFilter:
         fan = self._fans(
             asked.state, first, backup, asked.doubt.patterns, beta, away, asked.begins
         )
-        self._ahead = fan.actions.shape[2]
         return self._rooms.left(fan, backup, asked.here)
 
     def _remember(self, backup: Backup, sure: bool = True) -> None:
@@ -359,7 +362,8 @@ class SafetyFilter:
         if self._periods_left <= 0 and far and self.spec.command != "effort":
             backup = self._backup = backup._replace(place=state[self.joints.positions])
             self._periods_left = math.inf  # Drives hold it there; doubt moves that place no more.
-        if self._periods_left <= 0 and backup.brakes and (far or not backup.stiffness.any()):
+        effort = self.spec.command == "effort"
+        if self._periods_left <= 0 and effort and (far or not backup.stiffness.any()):
             # As was imagined, the robot is at rest now, or could stop from here. Held to a place
             # at speed it would swing about that, as far as doubt lets it.
             backup = backup._replace(stiffness=np.zeros_like(backup.stiffness))

@@ -209,7 +209,7 @@ class _Replayed:
             # The robot went on under what was sent.
             loop.guard.reset(before)
             command = loop.guard.check(np.array(record.action), loop.state).command
-            loop.player.sent(loop.guard.action)
+            loop.player.sent(loop.guard.action, command=command)
             if command is not None:
                 self._commands.all[-1:] = [command]
         return row

@@ -31,7 +31,8 @@ class CompiledFans:
         rate: float = math.inf,
     ) -> None:
         """Prepare for `horizon` periods; see `make_fans`."""
-        self._joints, self._horizon = joints, horizon
+        self.horizon = horizon
+        self._joints = joints
         self._angles = networks.angles
         features = networks.policy[0].weights.shape[0]
         self._scales = networks.constants["scales"]
@@ -141,7 +142,7 @@ class CompiledFans:
         if not programs:
             return []
         (count, actions), each = first.shape, len(begins)
-        lanes, horizon = count * each, self._horizon
+        lanes, horizon = count * each, self.horizon
         offsets = np.zeros((lanes, horizon, self._width), np.float32)
         before = self._joints.shares(backup, begins)
         offsets[:, 0, :actions] = (first[:, None] - before).reshape(lanes, actions)

@@ -32,6 +32,10 @@ class FanEngine(Protocol):
     def heads(self) -> int:
         """J heads that are followed one by one."""
 
+    @property
+    def horizon(self) -> int:
+        """H control periods that are looked ahead."""
+
     def follow_heads(self, states: Array, shares: Array) -> Array:
         """`(J, m)` what each head says of a period, from `(J, p)` under `(J, q)` of its own."""
 
@@ -80,7 +84,8 @@ class GraphFans:
         self, bundle: Bundle, horizon: int, joints: Joints, limits: Array, rate: float = math.inf
     ) -> None:
         """Prepare for `horizon` periods; see `make_fans`."""
-        self._bundle, self._horizon, self._joints = bundle, horizon, joints
+        self.horizon = horizon
+        self._bundle, self._joints = bundle, joints
         self._limits, self._rate = limits, rate
 
     def follow_heads(self, states: Array, shares: Array) -> Array:
@@ -106,7 +111,7 @@ class GraphFans:
         shares = np.repeat(first, each, axis=0)
         states: list[Array] = [now]
         actions: list[Array] = []
-        for noise in noise_shares(self._horizon):
+        for noise in noise_shares(self.horizon):
             shares = np.clip(shares, -1.0, 1.0)
             if actions:
                 shares = np.clip(shares, actions[-1] - self._rate, actions[-1] + self._rate)
@@ -123,6 +128,6 @@ class GraphFans:
             shares = self._joints.shares(backup, now) + unseen
         shape = (count, each, -1)
         return Fan(
-            np.stack(states, axis=1).reshape(*shape[:2], self._horizon + 1, len(state)),
-            np.stack(actions, axis=1).reshape(*shape[:2], self._horizon, first.shape[1]),
+            np.stack(states, axis=1).reshape(*shape[:2], self.horizon + 1, len(state)),
+            np.stack(actions, axis=1).reshape(*shape[:2], self.horizon, first.shape[1]),
         )
