@@ -10,7 +10,14 @@ from hucrl_ros.config.files import parse_config
 from hucrl_ros.config.schema import Config, ModelSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.models import Transitions, evaluate, fit, make_model
-from hucrl_ros.models.fit import LEVELS, Residuals, calibration_error, epistemic_scale, held_out
+from hucrl_ros.models.fit import (
+    FEWEST,
+    LEVELS,
+    Residuals,
+    calibration_error,
+    epistemic_scale,
+    held_out,
+)
 
 
 def generator(seed=0):
@@ -78,6 +85,21 @@ def test_recalibration_brings_coverage_to_its_claim():
     judges = data.part(away)
     # The model is used with the scale from all held-out transitions.
     assert evaluate(model, judges).calibration_error < plain.quality.calibration_error
+
+
+def test_of_few_held_out_transitions_nothing_is_recalibrated():
+    """Of one any scale comes out, and β with it."""
+    all_of = {int(held_out(count, 0.25).sum()): count for count in range(60)}
+    found = []
+    for few in (FEWEST - 1, FEWEST):
+        data = Transitions(*transitions(all_of[few], generator(1), noise=0.05))
+        settings = ModelSettings(
+            kind="deterministic_ensemble", layers=(16,), holdout=0.25, recalibrate=True
+        )
+        found.append(fit(make_model(PushedMass(0.0), settings, generator()), data, generator()))
+    assert found[0].epistemic_scale == 1.0
+    assert found[0].uncalibrated is None
+    assert found[1].uncalibrated is not None
 
 
 def test_the_scale_changes_what_is_doubted_and_nothing_else():

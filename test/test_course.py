@@ -1,5 +1,6 @@
 """What acted in each control period, against physics that is known at every moment."""
 
+import dataclasses
 import math
 from itertools import pairwise
 
@@ -24,6 +25,7 @@ from hucrl_ros.bags.course import (
     repeats_commands,
     roughness,
 )
+from hucrl_ros.bags.decode import Sample, heard_of
 from hucrl_ros.bags.messages import deserialize, stamp_ns
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.bags.writer import EpisodeWriter
@@ -179,6 +181,43 @@ def test_means_of_what_acted_are_told_from_commands_that_are_repeated():
     assert not repeats_commands(Signal(stamps, measured), commands), "a sensor repeats nothing"
     still = Signal(times, np.zeros((50, 1)))
     assert not repeats_commands(Signal(stamps, np.zeros((51, 1))), still), "nothing can be told"
+
+
+# Encoders that start again after a whole turn.
+
+
+def turning(degrees_of, command="effort", missing=()):
+    """What is heard of a joint that turns, in steps of 10 ms, and where it truly is."""
+    spec = dataclasses.replace(SPEC, command=command, period=0.01)
+    times = np.setdiff1d(np.arange(200), missing)
+    speed = 6.0 + 4.0 * np.sin(0.05 * times)  # so it turns twice
+    true = 6.0 * 0.01 * times - 0.8 * np.cos(0.05 * times)
+    samples = [
+        Sample(10**9 + 10 * MS * int(k), np.array([degrees_of(at), v]), None, 10**9)
+        for k, at, v in zip(times, true, speed, strict=True)
+    ]
+    return heard_of(samples, spec).states[:, 0], true
+
+
+def around(angle):
+    return (angle + math.pi) % (2.0 * math.pi) - math.pi
+
+
+def test_a_turn_of_the_encoder_is_no_leap():
+    places, true = turning(around)
+    assert np.ptp(around(true)) > 6.0, "it does start again"
+    np.testing.assert_allclose(places - places[0], true - true[0], atol=1e-9)
+
+
+def test_what_is_no_turn_of_the_encoder_stays_as_it_was_heard():
+    counted, true = turning(lambda angle: angle)
+    assert np.array_equal(counted, true)
+    commanded, true = turning(around, command="position")
+    assert np.array_equal(commanded, around(true)), "commands start again there, too"
+    glitch, true = turning(lambda angle: angle + 3.0 * (3.0 < angle < 3.1))
+    assert np.array_equal(glitch, true + 3.0 * ((true > 3.0) & (true < 3.1)))
+    apart, _ = turning(lambda angle: 7.2 * (angle > 5.75), missing=range(95, 105))
+    assert set(apart) == {0.0, 7.2}, "nobody knows what was between"
 
 
 # Whole episodes, by a robot whose every moment is known.

@@ -23,7 +23,7 @@ from hucrl_ros.controller.engines.engine import make_engine
 from hucrl_ros.learning.export import BundleExporter, Parts
 from hucrl_ros.models import MODELS, Transitions, fit, kind_of, make_model
 from hucrl_ros.models.exploration import make_imagined_dynamics
-from hucrl_ros.models.fit import held_out
+from hucrl_ros.models.fit import STILL, held_out
 from hucrl_ros.search import ActorCritic
 from hucrl_ros.tasks import make_task
 
@@ -226,6 +226,20 @@ def test_it_survives_a_checkpoint(kind, tmp_path):
         for before, after in zip(one, other, strict=True):
             assert torch.equal(before, after)
     assert fresh.information_gain == model.information_gain
+
+
+@EACH_KIND
+def test_what_never_changed_may_change_where_nobody_has_been(kind):
+    """As a joint that friction has held: certain that it stays, nobody would try anything more."""
+    model, (states, actions, following, _) = model_of(kind), data(60)
+    following = following.clone()
+    following[:, 1] = states[:, 1]
+    fit(model, Transitions(states, actions, following), generator())
+    seen, elsewhere = (predictions(model, k * states, k * actions)[0] for k in (1.0, 20.0))
+    change = STILL * model.task.units[1]
+    assert (seen.mean[:, 1] - states[:, 1]).abs().max() < 0.5 * change
+    assert elsewhere.epistemic[:, 1].max() > 1e-3 * change
+    assert seen.epistemic[:, 1].max() < elsewhere.epistemic[:, 1].max()
 
 
 @EACH_KIND

@@ -26,6 +26,8 @@ from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord
 from hucrl_ros.controller.topics import RECORDED
 from hucrl_ros.errors import BagError, MessageError, StateError
 
+WHOLE_TURN = 0.5
+"""[rad] By so much a position may differ from a whole turn where an encoder starts again."""
 _LEVEL_OK = 0
 
 
@@ -173,7 +175,25 @@ def heard_of(samples: list[Sample], spec: RobotSpec, age: float = 0.0) -> Heard:
         np.stack([unknown if s.effort is None else s.effort for s in samples]),
         np.array([sample.recorded_ns for sample in samples], dtype=np.int64),
     )
+    if spec.command != "position":  # Commanded positions start again where the encoder does.
+        _count_turns(heard, spec)
     return centred(heard, derived_entries(spec), age) if age else heard
+
+
+def _count_turns(heard: Heard, spec: RobotSpec) -> None:
+    """Go on where the encoder of a joint starts again after a whole turn, in place.
+
+    A position that differs by whole turns from where the velocity leads is such a one, unless
+    joint states are missing before it.
+    """
+    joints = len(spec.joint_names)
+    seconds = np.diff(heard.stamps_ns)[:, None] / NANOSECONDS
+    places, speeds = heard.states[:, :joints], heard.states[:, joints : 2 * joints]
+    leap = np.diff(places, axis=0) - 0.5 * (speeds[1:] + speeds[:-1]) * seconds
+    turns = np.round(leap / (2.0 * np.pi))
+    close = np.abs(leap - 2.0 * np.pi * turns) < WHOLE_TURN
+    turns *= close & (seconds <= MAX_GAP_PERIODS * spec.period)
+    places[1:] -= 2.0 * np.pi * np.cumsum(turns, axis=0)
 
 
 def with_actions(course: Course, spec: RobotSpec) -> Course:

@@ -47,7 +47,7 @@ def calibration_error(residuals: Residuals, scale: Tensor) -> Tensor:
 def epistemic_scale(residuals: Residuals) -> Tensor:
     """Factor `(m,)` on each entry's epistemic deviation with the least calibration error.
 
-    One number an entry, so that some ten held-out transitions suffice, and a recalibrated
+    One number an entry, so that `FEWEST` held-out transitions suffice, and a recalibrated
     model is still a mean and a deviation that can be planned with (cf. Malik et al., 2019).
     """
     scales = SCALES.to(residuals.error.device)
@@ -59,6 +59,8 @@ def epistemic_scale(residuals: Residuals) -> Tensor:
 STILL = 0.01
 """Deviation of the changes of an entry that never changed [units of the entry]. An object that was
 never touched may be imagined to move, but no more than objects do."""
+FEWEST = 10
+"""Held-out transitions below which nothing is recalibrated: of one, any scale comes out."""
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
@@ -133,7 +135,7 @@ def fit(
         model.learn(inputs, targets, generator, progress, weights)
     validation = _weightiest(data.part(held if held.any() else kept))
     raw = evaluate(model, validation)
-    if not settings.recalibrate or not held.any():
+    if not settings.recalibrate or not held.any() or len(validation.states) < FEWEST:
         return FitReport(raw)
     recalibrated = _recalibrate(model, validation)
     return FitReport(recalibrated, raw, float(model.epistemic_scale.mean()))

@@ -18,9 +18,10 @@ ITERATIONS = 30
 """Steps of the search for hyper-parameters, at most."""
 PRIOR_WIDTH = 1.0
 """Standard deviation of the log-normal prior of each hyper-parameter [nats]."""
-LEAST_VARIANCE = 1e-12
-"""Least s² that is fitted: an output that never changed tells none, as of a joint that friction
-held [variances of the targets]."""
+NEVER_CHANGED = 1e-6
+"""s² below which an output never changed but for rounding, as of a joint that friction held. It
+tells none, and gets that of all others: certain that nothing moves it, nobody would ever try
+[variances of the targets]."""
 LEAST_NOISE = 1e-4
 """Least ν that is fitted: double precision factorises no matrix with much less."""
 NOISES = 100
@@ -142,8 +143,10 @@ def prior_variance(factor: Tensor, targets: Tensor, weights: Tensor | None = Non
     """Most likely s² = yᵀ(K + ν²W⁻¹)⁻¹y / tr W of each output `(m,)`; arguments as above."""
     factors = factor.expand(len(targets), -1, -1)
     whitened = torch.linalg.solve_triangular(factors, targets, upper=False)
-    variance: Tensor = (whitened**2).mean(dim=(1, 2)).clamp_min(LEAST_VARIANCE)
-    return variance if weights is None else variance * (len(weights) / weights.sum())
+    variance: Tensor = (whitened**2).mean(dim=(1, 2))
+    if weights is not None:
+        variance = variance * (len(weights) / weights.sum())
+    return torch.where(variance < NEVER_CHANGED, 1.0, variance)
 
 
 def likely_noise(
