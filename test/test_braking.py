@@ -106,6 +106,19 @@ def test_loads_are_learned_from_what_was_sent_instead():
     assert rule._load == pytest.approx([0.7])
 
 
+@pytest.mark.parametrize("periods", [1, 2, 4])
+def test_what_comes_after_this_period_does_not_act_in_it(periods):
+    """With long delays several commands are coming; the load is what the first one met."""
+    mass, rng = Mass(0.02, 0.0, load=0.7), np.random.default_rng(0)
+    rule = rule_of(spec_of(0.02), walls(100.0, 0.1), Motors((1.0,), (2.0,)))
+    queue = [np.zeros(1)] * periods
+    for _ in range(60):
+        coming = [InForce(command, 1.0) for command in queue]
+        queue.append(rule.check(mass.state, rng.uniform(-2.0, 2.0, 1), coming).action)
+        mass.step(float(queue.pop(0)[0]))
+    assert rule._load == pytest.approx([0.7])
+
+
 def test_no_load_is_learned_from_a_speed_that_nobody_saw_coming():
     rule, other = (
         rule_of(spec_of(0.02), walls(100.0, 0.1), Motors((1.0,), (2.0,))) for _ in range(2)

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from hucrl_ros.config.robot import RobotSpec
-from hucrl_ros.config.schema import ControlSettings, SafetySettings
+from hucrl_ros.config.schema import ControlSettings, DriverSettings, SafetySettings
 from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.passage import Passage
-from hucrl_ros.controller.state_reader import JointReading
+from hucrl_ros.controller.state_reader import JointReading, StateReader, velocity_age
 from hucrl_ros.controller.surprise import Level
 from hucrl_ros.controller.ticks import Source, Tick
 from hucrl_ros.controller.timing import DelayCompensation
@@ -266,6 +266,41 @@ def test_who_takes_over_lets_an_object_be_no_older_than_it_may(loop, clock):
     loop.reader.limit_age = limits.append
     other.take_over(loop, seed=9)
     assert limits == [1.5]
+
+
+@pytest.mark.parametrize("velocity", ["measured", "derived"])
+def test_who_takes_over_reads_the_robot_its_own_way_from_the_next_episode_on(clock, velocity):
+    def loop_of(velocity):
+        driver = DriverSettings(velocity=velocity)
+        age = velocity_age(driver, SPEC.period)
+        return ControlLoop(
+            SPEC,
+            STEPS,
+            Echo(clock),
+            Guard(SPEC, SafetySettings()),
+            clock,
+            DelayCompensation(SPEC.period, 1, ControlSettings(), age),
+            StateReader(SPEC, None, 3.0, driver),
+            passage=Passage(SPEC, False, age),
+        )
+
+    def speed(loop):
+        """Of one that moves at 2 and says that it moves at 99."""
+        for k in range(6):
+            clock.now += PERIOD_NS / 1e9
+            told = JointReading(("hinge",), [2e-9 * k * PERIOD_NS], [99.0], k * PERIOD_NS)
+            loop.answer(told, clock(), lambda command: None)
+        return loop.state[1]
+
+    other = "derived" if velocity == "measured" else "measured"
+    first, second = loop_of(other), loop_of(velocity)
+    first.start(1)
+    true = {"measured": 99.0, "derived": pytest.approx(2.0)}
+    assert speed(first) == true[other]
+    second.take_over(first, seed=9)
+    assert second.reader is first.reader, "as it was, as long as the episode lasts"
+    second.start(2)
+    assert speed(second) == true[velocity]
 
 
 def test_who_takes_over_knows_what_the_one_before_did(loop, clock):

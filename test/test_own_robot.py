@@ -626,6 +626,8 @@ def test_a_model_without_motors_and_limits_asks_for_them(tmp_path):
         ('ctrlrange="-1 5" gear="3"', 'actuatorfrcrange="-50 50"', 1.0),
         ('ctrlrange="0 5"', "", 0.0),
         ('gear="-2"', 'actuatorfrcrange="-9 8"', 4.0),
+        ('ctrlrange="-3 3" forcerange="-0.4 3"', "", 0.4),
+        ('forcerange="-2 3" gear="5"', "", 2.0),
     ],
 )
 def test_an_uneven_limit_of_a_motor_is_one_both_ways(tmp_path, motor, joint, most):

@@ -51,6 +51,31 @@ def test_gravity_takes_its_share_where_it_pulls_most(tmp_path):
     assert found.acceleration == pytest.approx((15 / 0.5,), rel=1e-5)
 
 
+FOLLOWER = """<body><joint name="j" type="slide" axis="1 0 0"/><geom size="0.1" mass="0.3"/></body>
+<body pos="0 1 0"><joint name="f" type="slide" axis="1 0 0"/><geom size="0.1" mass="0.7"/></body>
+<body pos="0 2 0"><joint name="g" type="slide" axis="1 0 0"/><geom size="0.1" mass="0.1"/></body>
+</worldbody><equality>{chain}</equality>
+<actuator><motor joint="j" ctrlrange="-3 3"/></actuator></mujoco>"""
+CHAINS = {
+    "leader last": ((("g", "f", 3), ("f", "j", -2)), 0.3 + 4 * 0.7 + 36 * 0.1),
+    "leader first": ((("j", "f", -0.5), ("g", "f", 3)), 0.3 + 4 * 0.7 + 36 * 0.1),
+    "one free": ((("f", "j", -2),), 0.3 + 4 * 0.7),
+    "one held": ((("f", None, 0), ("g", "j", 1)), 0.3 + 0.1),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_joints_that_follow_are_carried_along(tmp_path, chain):
+    """As a URDF's mimic joints are: of a ratio r each adds r² of its mass."""
+    pairs, mass = CHAINS[chain]
+    told = "".join(
+        f'<joint joint1="{one}" {f"""joint2="{other}" """ * bool(other)}polycoef="0 {by} 0 0 0"/>'
+        for one, other, by in pairs
+    )
+    found = promised(robot_of(tmp_path, FOLLOWER.format(chain=told)))
+    assert found.deceleration == found.acceleration == pytest.approx((3.0 / mass,), rel=1e-5)
+
+
 def test_something_is_promised_where_gravity_is_stronger_than_the_motor(tmp_path):
     found = promised(robot_of(tmp_path, PENDULUM.format(most=5), gravity=-9.81))
     assert found.deceleration == pytest.approx((LEAST * 5 / 0.5,), rel=1e-5)

@@ -155,11 +155,14 @@ class BrakingRule:
     def obey(self, action: Array, coming: Sequence[InForce] = ()) -> None:
         """`action` `(q,)` is sent, after those that are `coming`: for loads, and for the rate."""
         self._sent = action
-        before = min(sum(share for _, share in coming), 1.0)
-        self._acting = self._mean(coming) + (1.0 - before) * action
+        left, acting = 1.0, np.zeros_like(action)
+        for command, share in coming:  # Those that come after this period don't act in it.
+            used = min(share, left)
+            acting, left = acting + used * command, left - used
+        self._acting = acting + left * action
 
     def _mean(self, coming: Sequence[InForce]) -> Array:
-        """`(q,)` what the commands make of a mean over the period."""
+        """`(q,)` the sum of what the commands are for their shares of a period."""
         return sum((share * command for command, share in coming), np.zeros_like(self._limits))
 
     def _learn_load(self, speed: Array) -> None:

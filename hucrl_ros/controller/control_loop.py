@@ -89,6 +89,7 @@ class ControlLoop:
         self._clock = clock
         self._outage_s = outage_s
         self.passage = passage or Passage(spec)
+        self._own = self.compensation, self.reader, self.passage
         self.others: Callable[[], Array | None] = lambda: None
         """The last command `(q,)` that somebody else has sent to the robot since it was asked."""
         self._looks: list[Array | None] = []
@@ -114,6 +115,9 @@ class ControlLoop:
 
     def start(self, seed: int) -> None:
         """Begin an episode with the robot under no command."""
+        if self.reader.driver != self._own[1].driver:  # of whom it took over from
+            self.compensation, self.reader, self.passage = self._own
+            self.reader.limit_age(self.guard.safety.stale_periods)
         self.player.start_episode(seed)
         self.others()  # of the episode before
         self.guard.reset()
@@ -127,7 +131,11 @@ class ControlLoop:
         self._noted = -math.inf
 
     def take_over(self, other: "ControlLoop", seed: int) -> None:
-        """Go on in the middle of the episode that `other` has been playing, as long as it was."""
+        """Go on in the middle of the episode that `other` has been playing, as long as it was.
+
+        The robot is read as `other` has been reading it until the episode ends, also where this
+        loop's bundle says otherwise of the driver.
+        """
         self.player.start_episode(seed)
         self.guard.reset(other.guard)
         self.player.sent(self.guard.action)

@@ -29,6 +29,11 @@ RETURNS = 3
 STRAY = 0.5
 """[rad or m] By which a joint may get further away than where it was slow: beyond, efforts act
 late, or the other way round."""
+TOO_FAST = 3.0
+"""Times `home.speed` at which a joint that was slow is let go: efforts act the other way round, or
+somebody held it and let go."""
+PACE_S = 0.1
+"""[s] Over which speeds are taken from positions."""
 STIFFEST = 8.0
 """[rad/s] Largest bandwidth of the position control."""
 DELAY_SHARE = 0.2
@@ -85,6 +90,7 @@ class HomeMotion:
         self._nearest: Array = np.full(spec.action_dim, np.inf)
         self._nearer: Array = np.zeros(spec.action_dim)
         self._furthest: Array = np.full(spec.action_dim, np.inf)
+        self._calm: NDArray[np.bool_] = np.zeros(spec.action_dim, bool)
         self._free, self._left = False, 0
         self.done = False
         """The robot is at the start and stays there."""
@@ -111,7 +117,19 @@ class HomeMotion:
     def _away(self, positions: Array) -> Array:
         """`(n,)` from the start to the joints, the short way round [rad or m]."""
         away = positions - self._plan.targets
-        return np.where(self._plan.turns, np.remainder(away + np.pi, 2 * np.pi) - np.pi, away)
+        return self._short(away)
+
+    def _short(self, ways: Array) -> Array:
+        """Ways `(n,)`, the short way round where whole turns don't count."""
+        return np.where(self._plan.turns, np.remainder(ways + np.pi, 2 * np.pi) - np.pi, ways)
+
+    def _pace(self) -> Array:
+        """`(q,)` how fast the actuated joints have moved of late; NaN where nobody knows yet."""
+        now, newest = self._seen[-1] if self._seen else (0.0, np.zeros(self._joints))
+        for then, before in reversed(self._seen):
+            if now - then >= PACE_S:
+                return np.abs(self._short(newest - before))[self._motors] / (now - then)
+        return np.full(len(self._motors), np.nan)
 
     def _look(self, away: Array, now: float) -> None:
         """Judge how far the motion is."""
@@ -143,7 +161,16 @@ class HomeMotion:
         slow = (np.abs(speeds) <= self._settings.speed) & np.isinf(self._furthest)
         self._furthest = np.where(slow, distance + STRAY, self._furthest)
         worst = int(np.argmax(np.abs(away) / plan.tolerances))
+        pace, most = self._pace(), self._settings.speed
+        self._calm = (self._calm | (pace <= most)) & (not self._free)
         if self.done:
+            return
+        if (fast := self._calm & (pace > TOO_FAST * most)).any():
+            motor = int(fast.argmax())
+            self.problem = (
+                f"{self._told(motors[motor], away)}, and moves at {pace[motor]:.2g}, more than "
+                f"{TOO_FAST:g} times home.speed = {most:g} [rad/s or m/s]"
+            )
             return
         if (strays := distance > self._furthest).any():
             self.problem = f"{self._told(motors[int(strays.argmax())], away)}, and moves away"
@@ -173,7 +200,10 @@ class HomeMotion:
         wished = np.sign(way) * np.minimum(most, np.sqrt(2 * growth * np.abs(way)))
         self._speed = np.clip(wished, self._speed - growth * step, self._speed + growth * step)
         moved = np.where(np.abs(way) <= np.abs(self._speed) * step, way, self._speed * step)
-        self._place = np.clip(self._place + moved, positions - LEAD, positions + LEAD)
+        lead = LEAD
+        if self._spec.command == "effort":  # Let go, a joint moves twice as fast for it at most.
+            lead = min(LEAD, 2.0 * most / self._bandwidth)
+        self._place = np.clip(self._place + moved, positions - lead, positions + lead)
 
     def _follow(self, positions: Array, speeds: Array, step: float) -> Array:
         """The action that brings the joints there."""

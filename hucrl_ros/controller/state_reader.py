@@ -263,6 +263,7 @@ class StateReader:
         Raises:
             ConfigError: nobody tells an entry of its states.
         """
+        self.driver = driver
         self._sources = sources(spec)
         self.joints = JointStateReader(
             spec.joint_names, self._sources.further, velocity_estimator(driver, spec.period)

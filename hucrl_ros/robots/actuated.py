@@ -62,13 +62,17 @@ def with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel)
 def _both_ways(
     model: mujoco.MjModel, robot: RobotSettings, joint: str, motors: Mapping[str, Motor]
 ) -> float:
-    """The largest command that the model takes in both directions; infinite: any."""
+    """The largest command that the model obeys in both directions; infinite: any."""
     number = model.joint(joint).id
     accepted = []
     for k in range(model.nu if robot.command != "position" else 0):
         moves = model.actuator_trntype[k] == mujoco.mjtTrn.mjTRN_JOINT
-        if moves and model.actuator_trnid[k, 0] == number and model.actuator_ctrllimited[k]:
+        if not moves or model.actuator_trnid[k, 0] != number:
+            continue
+        if model.actuator_ctrllimited[k]:
             accepted.append(model.actuator_ctrlrange[k])
+        if robot.command == "effort" and model.actuator_forcelimited[k]:
+            accepted.append(model.actuator_forcerange[k])
     gear = abs(motors[joint].gear) if joint in motors else 1.0
     if robot.command == "effort" and model.jnt_actfrclimited[number] and gear:
         accepted.append(model.jnt_actfrcrange[number] / gear)

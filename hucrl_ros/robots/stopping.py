@@ -35,8 +35,8 @@ def promised(robot: MujocoRobot, limits: Sequence[float] = ()) -> Promised:
     """What effort limits and inertia promise, over poses within the limits of the joints.
 
     A joint is hardest to turn where the others are held: its inertia is M_jj then. Where they are
-    free it is 1 / (M^-1)_jj, which is never more. Friction, which helps to brake, is left out. The
-    poses are the same every time.
+    free it is 1 / (M^-1)_jj, which is never more. Joints that follow others are carried along.
+    Friction, which helps to brake, is left out. The poses are the same every time.
 
     Args:
         robot: The robot; it is left in one of the poses.
@@ -49,23 +49,61 @@ def promised(robot: MujocoRobot, limits: Sequence[float] = ()) -> Promised:
     if spec.command != "effort":
         return Promised()
     moved = [int(model.joint(name).dofadr[0]) for name in spec.actuated_joints]
-    slowest, fastest = np.full(len(moved), np.inf), np.zeros(len(moved))
+    slowest: Array = np.full(len(moved), np.inf)
+    fastest: Array = np.zeros(len(moved))
     unit, free = np.eye(model.nv), np.empty((model.nv, model.nv))
     for largest in _efforts(robot, moved, limits or spec.effort_limits):
         mujoco.mj_solveM(model, data, free, unit)  # free = M^-1
-        pull = np.abs(data.qfrc_bias - data.qfrc_passive)[moved]
+        ways = _ways(robot, moved)
+        inertia = ways.T @ np.linalg.inv(free) @ ways
+        pull = np.abs(ways.T @ (data.qfrc_bias - data.qfrc_passive))[: len(moved)]
         left = np.maximum(largest - pull, LEAST * largest)
-        slowest = np.minimum(slowest, left / np.diag(np.linalg.inv(free))[moved])
-        fastest = np.maximum(fastest, largest * np.diag(free)[moved])
+        slowest = np.minimum(slowest, left / np.diag(inertia)[: len(moved)])
+        fastest = np.maximum(fastest, largest * np.diag(np.linalg.inv(inertia))[: len(moved)])
     # From these speeds each joint stops within 1 rad or 1 m; the forces grow with their square.
     speed, signs, taken = np.sqrt(2.0 * slowest), np.random.default_rng(1), 0.0
     for largest in _efforts(robot, moved, limits or spec.effort_limits):
-        resting = data.qfrc_bias[moved]
-        data.qvel[moved] = speed * signs.choice([-1.0, 1.0], len(moved))
+        ways, resting = _ways(robot, moved), data.qfrc_bias.copy()
+        data.qvel[:] = ways[:, : len(moved)] @ (speed * signs.choice([-1.0, 1.0], len(moved)))
         mujoco.mj_forward(model, data)
-        taken = max(taken, float(np.max(np.abs(data.qfrc_bias[moved] - resting) / largest)))
+        grown = np.abs(ways.T @ (data.qfrc_bias - resting))[: len(moved)]
+        taken = max(taken, float(np.max(grown / largest)))
     allowed = _numbers(speed * np.sqrt(LOST / taken)) if taken > NONE else ()
     return Promised(_numbers(slowest), _numbers(fastest), allowed)
+
+
+def _ways(robot: MujocoRobot, moved: list[int]) -> Array:
+    """`(nv, k)` how all degrees of freedom move with those that follow no other one.
+
+    The first are those that are `moved`, then the others in their order. A joint that follows,
+    as a URDF's mimic does, isn't among them, unless a motor moves it.
+    """
+    model, data = robot.model, robot.data
+    rows, led = [], set[int]()
+    for k in range(model.neq):
+        if model.eq_type[k] != mujoco.mjtEq.mjEQ_JOINT or not data.eq_active[k]:
+            continue
+        joint, other = int(model.eq_obj1id[k]), int(model.eq_obj2id[k])
+        row = np.eye(model.nv)[model.jnt_dofadr[joint]]
+        follows = int(model.jnt_dofadr[joint])
+        if other >= 0:
+            place = int(model.jnt_qposadr[other])
+            away = data.qpos[place] - model.qpos0[place]
+            slope = sum(n * model.eq_data[k, n] * away ** (n - 1) for n in range(1, 5))
+            row[model.jnt_dofadr[other]] = -slope
+            if follows in moved:
+                follows = int(model.jnt_dofadr[other])
+        if follows in moved:  # Both have motors.
+            continue
+        rows.append(row)
+        led.add(follows)
+    own = moved + [dof for dof in range(model.nv) if dof not in led and dof not in moved]
+    ways = np.zeros((model.nv, len(own)))
+    ways[own, range(len(own))] = 1.0
+    if led:
+        how = np.stack(rows)
+        ways[sorted(led)] = -np.linalg.pinv(how[:, sorted(led)]) @ how[:, own]
+    return ways
 
 
 def _efforts(robot: MujocoRobot, moved: list[int], limits: Sequence[float]) -> Iterator[Array]:
