@@ -91,8 +91,8 @@ def test_a_motors_least_limit_counts_in_any_order(tmp_path, actuated):
     assert robot.data.actuator_force[drive] == 2.0
 
 
-def test_an_uneven_largest_force_is_kept_though_it_is_no_limit(tmp_path):
-    uneven = cart(SWING, 'forcerange="-2 1"', actuated=["swing", "rail"])
+def test_an_uneven_largest_force_is_kept_and_its_lesser_side_is_the_limit(tmp_path):
+    uneven = cart(SWING, 'forcerange="-2 1"', actuated=["swing", "rail"], effort_limits=[1.0, 1.0])
     found = resolved(tmp_path, modelled(tmp_path, **uneven))
-    assert found.robot.effort_limits == (1.0, 3.0)
+    assert found.robot.effort_limits == (1.0, 1.0)
     assert MujocoRobot(found).model.actuator_forcerange[1].tolist() == [-2.0, 1.0]
