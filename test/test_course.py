@@ -6,7 +6,17 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from bag_messages import COMMANDS, JOINT_STATES, TICKS, TOPICS, floats, joint_state, tick
+from bag_messages import (
+    ACTIVE,
+    COMMANDS,
+    JOINT_STATES,
+    TICKS,
+    TOPICS,
+    boolean,
+    floats,
+    joint_state,
+    tick,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -378,3 +388,77 @@ def test_without_velocities_and_without_the_setting_the_line_names_it(tmp_path):
     play(tmp_path / "bag", 500, "mean", velocity=False)
     with pytest.raises(BagError, match=r"driver\.velocity = derived"):
         read_episode(tmp_path / "bag", SPEC, STEPS, settings())
+
+
+@pytest.mark.parametrize("seconds", [0, 1, -1])
+def test_who_sets_the_clock_moves_no_command_that_is_learned(seconds, tmp_path):
+    """Of a driver that stamps by a clock of its own, and a recorder by the one that is set."""
+    writer, count, period_ns = EpisodeWriter(tmp_path / "episode", TOPICS, False), 200, 12_500_000
+    actions = np.random.default_rng(0).uniform(-1, 1, (count, 1))
+
+    def add(topic, message, at):
+        late = seconds * 10**9 if at > count // 2 * period_ns else 0
+        writer.write(f"/{topic}", message, 1_700_000_000_000_000_000 + at + late)
+
+    add(ACTIVE, boolean(True), 0)
+    for k in range(count + 1):
+        state = joint_state(10**9 + k * period_ns, [math.sin(k / 30)], [0.0])
+        add(JOINT_STATES, state, k * period_ns + 500_000)
+        if k < count:
+            add(COMMANDS, floats(actions[k]), k * period_ns + 600_000)
+            add(TICKS, tick(10**9 + k * period_ns, k, actions[k]), k * period_ns + 700_000)
+    add(ACTIVE, boolean(False), count * period_ns + 800_000)
+    writer.close()
+    episode = read_episode(tmp_path / "episode", SPEC, count, Config(mode="real_time"))
+    used = episode.contiguous
+    off = np.abs(episode.actions[:, 0] - actions[: len(used), 0]) > 0.05
+    learned = off[used].sum()
+    # Set back, commands of one second have the same times as those of another.
+    assert learned <= (2 if seconds >= 0 else 82), f"{learned} of {used.sum()} are others"
+    assert used.sum() >= (0.95 if seconds == 0 else 0.4) * count
+    assert bool(episode.events) == bool(seconds)
+
+
+@pytest.mark.parametrize("zero", [True, False])
+def test_efforts_that_are_always_zero_are_not_what_acted(zero, tmp_path):
+    """Many a driver fills them in so."""
+    writer, count, period_ns = EpisodeWriter(tmp_path / "episode", TOPICS, False), 60, 12_500_000
+    commands = np.where(np.arange(count) // 7 % 2, 0.5, -0.5)
+    for k in range(count + 1):
+        effort = 0.0 if zero else 0.4 * commands[max(k - 1, 0)]
+        state = joint_state(10**9 + k * period_ns, [0.1 * k], [8.0], [effort])
+        writer.write(f"/{JOINT_STATES}", state, k * period_ns + 500_000)
+        if k < count:
+            command = floats([commands[k]])
+            writer.write(f"/{COMMANDS}", command, k * period_ns + 600_000)
+            told = tick(10**9 + k * period_ns, k, [commands[k]])
+            writer.write(f"/{TICKS}", told, k * period_ns + 700_000)
+    writer.close()
+    episode = read_episode(tmp_path / "episode", SPEC, count, Config(mode="real_time"))
+    assert episode.acted == (IN_FORCE if zero else REPORTED)
+    assert np.abs(episode.actions).max() == pytest.approx(0.5 if zero else 0.2)
+
+
+def test_no_velocity_of_zero_is_learned_behind_a_gap(tmp_path):
+    """Positions at 200 Hz tell the velocity; none come for 150 ms, as by wireless."""
+    writer, period_ns, count = EpisodeWriter(tmp_path / "episode", TOPICS, False), 12_500_000, 160
+    config = Config(mode="real_time", driver=DriverSettings(velocity="derived"))
+    for k in range(5 * count // 2):
+        now = 5 * k * MS
+        if 1_000 * MS <= now < 1_150 * MS:
+            continue
+        seconds = now / 1e9
+        state = joint_state(10**9 + now, [5.0 * seconds + 5.0 * seconds**2], [])
+        writer.write(f"/{JOINT_STATES}", state, now + MS)
+        if k % 5 == 0:
+            for step in (2 * k // 5, 2 * k // 5 + 1)[: 1 if k else 2]:
+                told = tick(10**9 + step * period_ns, step, [0.1])
+                writer.write(f"/{COMMANDS}", floats([0.1]), now + 2 * MS)
+                writer.write(f"/{TICKS}", told, now + 3 * MS)
+    writer.close()
+    episode = read_episode(tmp_path / "episode", SPEC, count, config)
+    seconds = (episode.stamps_ns - episode.stamps_ns[0]) / 1e9
+    off = np.abs(episode.states[:, 1] - (5.0 + 10.0 * seconds))[:-1]
+    used = np.flatnonzero(episode.contiguous)[3:]  # it has to be at rest at the beginning
+    assert off[used].max() < 0.2 and len(used) > 0.8 * len(off)
+    assert off.max() > 5.0, "as it was told, at rest behind the gap"

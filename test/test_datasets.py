@@ -283,3 +283,10 @@ def test_what_was_begun_is_removed_when_it_fails(tmp_path):
 
 def joined(arrays):
     return np.concatenate(list(arrays))
+
+
+def test_two_formats_in_one_place_are_refused(run, tmp_path, capsys):
+    same = str(tmp_path / "same")
+    assert main(["export", str(run.root), "--hdf5", same, "--lerobot", same]) == 2
+    assert "can't be written to one place" in capsys.readouterr().err
+    assert not (tmp_path / "same").exists()

@@ -1,8 +1,9 @@
 """What somebody else recorded of a robot is read for what it is, or refused in one line."""
 
+import foreign_bags
 import numpy as np
 import pytest
-from foreign_bags import BEGAN, record
+from foreign_bags import BEGAN, EFFORTS, JOINT_STATE, motion, record
 from quick_run import SETTINGS
 
 from hucrl_ros.bags.course import IN_FORCE
@@ -12,6 +13,7 @@ from hucrl_ros.cli import main
 from hucrl_ros.config.schema import Config, DriverSettings
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import BagError, ConfigError
+from hucrl_ros.learning.from_bags import _record
 from hucrl_ros.robots.resolve import describe
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.recording import Recording
@@ -124,7 +126,7 @@ def test_too_low_a_rate_and_what_is_no_bag_are_refused_in_one_line(tmp_path):
     (tmp_path / "text.bag").write_text("no bag")
     (tmp_path / "empty").mkdir()
     for name, line in (
-        ("slow", "no 10 joint states in a row are a control period"),
+        ("slow", "joint states come at 20.0 Hz, commands would go at 80 Hz"),
         ("text.bag", "text.bag"),
         ("empty", "empty"),
         ("nowhere", "nowhere: no bag lies there"),
@@ -201,4 +203,105 @@ def test_bags_that_are_not_all_in_make_no_run(tmp_path, capsys, monkeypatch):
     assert not RunFolder(out).config_path.exists(), "or it could be resumed"
     assert main(words) == 1
     error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "holds episodes of a run that was never made" in error
+    assert error.count("\n") == 1 and "what is left of a run that was never made" in error
+
+
+@pytest.mark.parametrize("rate", [60.0, 66.7, 91.0])
+def test_each_transition_takes_one_control_period(rate, tmp_path):
+    """docs/hardware.md: "at any rate from the control rate on", which is 80 Hz."""
+    record(tmp_path / "bag", seconds=SECONDS, rate=rate)
+    if rate < 80.0:
+        with pytest.raises(BagError, match="joint states come at "):
+            recovered(tmp_path / "bag")
+        return
+    courses, _ = recovered(tmp_path / "bag")
+    gaps = np.concatenate([np.diff(course.stamps_ns) for course in courses])
+    assert gaps == pytest.approx(12_500_000, abs=1)
+
+
+def events_of(**how):
+    store = foreign_bags.get_typestore(foreign_bags.Stores.ROS2_JAZZY)
+    return motion({**foreign_bags.DEFAULTS, **how}, 0, store)[0]
+
+
+def write(path, events):
+    store = foreign_bags.get_typestore(foreign_bags.Stores.ROS2_JAZZY)
+    with foreign_bags.Writer2(
+        path, version=9, storage_plugin=foreign_bags.StoragePlugin.MCAP
+    ) as writer:
+        kinds = {JOINT_STATE: "/joint_states", EFFORTS: "/arm_controller/commands"}
+        opened = {
+            kind: writer.add_connection(topic, kind, typestore=store)
+            for kind, topic in kinds.items()
+        }
+        for at, kind, message in events:
+            writer.write(opened[kind], at, store.serialize_cdr(message, kind))
+
+
+def shifted(message, ns):
+    stamp = message.header.stamp
+    stamp.sec, stamp.nanosec = divmod(stamp.sec * 10**9 + stamp.nanosec + ns, 10**9)
+    return message
+
+
+def test_a_clock_that_starts_again_mixes_no_two_movements(tmp_path):
+    """A simulation that was reset while `ros2 bag record` went on."""
+    events = []
+    for again in (0, 1):
+        for at, kind, message in events_of(seconds=4.0, rate=200.0):
+            late = shifted(message, 2_000_000) if again and kind == JOINT_STATE else message
+            events.append((at + again * 5 * 10**9, kind, late))
+    write(tmp_path / "bag", events)
+    courses, _ = recovered(tmp_path / "bag")
+    assert sum(len(course.actions) for course in courses) * PERIOD > 7.5
+    for course in courses:
+        slopes = np.diff(course.states[:, 0]) / PERIOD
+        means = 0.5 * (course.states[1:, 1] + course.states[:-1, 1])
+        assert np.abs(slopes - means).max() < 2.0
+
+
+def test_what_comes_after_a_pause_is_learned_from_too(tmp_path):
+    record(tmp_path / "bag", seconds=30.0, gap=(5.0, 20.0), rate=100.0)
+    courses, report = recovered(tmp_path / "bag")
+    assert sum(len(c.actions) for c in courses) * PERIOD > 14.0, report
+
+
+def test_one_odd_stamp_does_not_spoil_a_bag(tmp_path):
+    events = events_of(seconds=SECONDS)
+    first = next(k for k, event in enumerate(events) if event[1] == JOINT_STATE)
+    at, kind, message = events[first]
+    events[first] = at, kind, shifted(message, -1_600_000_000 * 10**9)  # a driver that just began
+    write(tmp_path / "bag", events)
+    courses, _ = recovered(tmp_path / "bag")
+    assert sum(len(c.actions) for c in courses) * PERIOD > SECONDS - 0.5
+
+
+def test_efforts_far_beyond_the_limits_are_worth_a_word(tmp_path):
+    events = events_of(seconds=SECONDS)
+    for _, kind, message in events:
+        if kind == JOINT_STATE:
+            message.effort[:] *= 1000.0  # in mN m
+    write(tmp_path / "bag", [event for event in events if event[1] == JOINT_STATE])
+    _, report = recovered(tmp_path / "bag")
+    assert any("whose limit is" in line for line in report)
+
+
+def test_the_velocity_of_a_further_joint_is_kept(tmp_path):
+    robot = describe("half_cheetah").robot
+    store = foreign_bags.get_typestore(foreign_bags.Stores.ROS2_JAZZY)
+    names, kinds = [*robot.joints, "rootx"], store.types
+    with foreign_bags.Writer2(
+        tmp_path / "bag", version=9, storage_plugin=foreign_bags.StoragePlugin.MCAP
+    ) as writer:
+        opened = writer.add_connection("/joint_states", JOINT_STATE, typestore=store)
+        for k in range(50):
+            ns, many = BEGAN + round(k * robot.period * 1e9), np.full(len(names), 0.01 * k)
+            time = kinds["builtin_interfaces/msg/Time"](*divmod(ns, 10**9))
+            header = kinds["std_msgs/msg/Header"](time, "")
+            message = kinds[JOINT_STATE](header, names, many, many, many)
+            writer.write(opened, ns, store.serialize_cdr(message, JOINT_STATE))
+    ((course,), _) = read_foreign(tmp_path / "bag", robot, Config(mode="real_time"))
+    run = RunFolder.create(tmp_path / "run", Config(task="half_cheetah"))
+    _record(run, robot.spec, [course])
+    episode = read_episode(run.bag(0), robot.spec, robot.steps, run.config)
+    np.testing.assert_allclose(episode.states, course.states, atol=1e-12)

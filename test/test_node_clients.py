@@ -113,3 +113,17 @@ def test_an_answer_is_a_reason_to_look_again(node, clients):
     assert node.changes == 0
     future.set_result("answer")
     assert (node.changes, future.result()) == (1, "answer")
+
+
+def test_a_stop_is_passed_on_once_and_so_is_letting_it_go_on(node, clients):
+    """`ros2 topic pub --once` leaves when one of those who listen has heard it."""
+    told = []
+    clients._stop.publish = lambda message: told.append(message.data)
+    for said in (True, True, False, False, True):
+        node.heard["stop"](Bool(data=said))
+    assert told == [True, False, True] and clients.stops == 2
+    clients.hold()
+    assert told == [True, False, True] and clients.stopped and clients.stops == 2
+    node.heard["stop"](Bool(data=False))
+    clients.hold()
+    assert told[3:] == [False, True] and clients.stopped and clients.stops == 3

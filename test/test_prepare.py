@@ -3,15 +3,17 @@
 import os
 
 import pytest
+from fabricated_run import fabricate_run
 from own_robots import PENDULUM, write
 
 from hucrl_ros.cli import main
-from hucrl_ros.config.files import dump_config
+from hucrl_ros.config.files import dump_config, override
 from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.run import folder
 from hucrl_ros.run.asked import RunOptions, asked_config, parse_setting
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.prepare import prepare_run
+from hucrl_ros.run.prepare import prepare_run, taught_run
 
 
 def refused(error, options, *named):
@@ -253,3 +255,39 @@ def test_only_a_process_that_has_the_lock_open_plays_a_run(tmp_path, monkeypatch
         assert run.played_in(7) == (os.getuid() == 0), "root is trusted"
     assert not run.played_in(7)
     assert not RunFolder(tmp_path / "\0").played_in(7)
+
+
+@pytest.mark.parametrize("source", [True, False])
+def test_what_is_left_of_a_run_that_was_never_made_is_taken_for_no_other(
+    source, tmp_path, monkeypatch
+):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    long = fabricate_run(tmp_path / "long", noises=(0.4, 0.2, 0.0), steps=30)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched:
+        patched.setattr(folder, "write_atomically", full)
+        with pytest.raises(RunError, match="No space left"):
+            if source:
+                prepare_run(RunOptions("pendulum", out=out, source=long.root))
+            else:
+                taught_run(long, RunOptions("pendulum", out=out))
+    for again in (
+        lambda: taught_run(long, RunOptions("pendulum", out=out)),
+        lambda: prepare_run(RunOptions("pendulum", out=out)),
+    ):
+        with pytest.raises(RunError, match="what is left of a run that was never made"):
+            again()
+
+
+def test_teaching_another_task_reads_the_bags_as_their_run_did(tmp_path):
+    config = {"mode": "real_time", "control": {"extra_delay": 0.01}}
+    driver = {"effort": "ignored", "velocity": "derived", "velocity_window": 0.03}
+    run = fabricate_run(tmp_path / "run", noises=(0.4,), steps=30)
+    stored = override(run.config, {**config, "driver": driver})
+    run.config_path.write_text(dump_config(stored))
+    given = {"driver.effort": "applied"}
+    taught = taught_run(run, RunOptions("pendulum", out=tmp_path / "taught", overrides=given))
+    assert taught.config.driver == stored.driver and taught.config.mode == "real_time"
+    assert taught.config.control.extra_delay == 0.01

@@ -85,6 +85,9 @@ class Robot:
         self._stopped = stopped
         self.stops += stopped
 
+    def hold(self):
+        self.stopped = True
+
     def missing(self):
         return self.absent
 
@@ -355,8 +358,24 @@ def test_an_outage_in_each_try_ends_the_run(stage):
 def test_a_stop_is_no_outage_too_many(stage):
     outages = ["outage: no new joint state for 512 ms"] * protocol.REPLAYS
     stage.robot.early_ends = [*outages, "outage: stopped on the topic '/stop'", ""]
-    stage.play()
+    for wait in stage.protocol.script():
+        if stage.progress.phase is Phase.HELD:
+            stage.robot.stopped = False
+        assert wait.ready()
     assert len(stage.ledger.episodes) == 2
+
+
+@pytest.mark.parametrize("how", ["home", "service", "none"])
+def test_a_stop_that_reached_the_controller_alone_holds_the_run(how, tmp_path):
+    stage = robots_stage(tmp_path, how)
+    stage.robot.early_ends = ["outage: stopped on the topic '/stop'"]
+    moved = {"home": "home", "service": "reset", "none": "activate"}[how]
+    for wait in stage.protocol.script():
+        if stage.progress.phase is Phase.HELD:
+            return
+        assert stage.robot.log.count(moved) < 2, f"{stage.robot.log}: nobody has let it go on"
+        assert wait.ready()
+    raise AssertionError(stage.robot.log)
 
 
 def test_an_episode_that_ended_by_a_surprise_counts_as_far_as_it_went(stage):
@@ -510,12 +529,15 @@ def test_who_stops_a_motion_to_the_start_has_it_made_again(heard, tmp_path):
         return call(client, request)
 
     stage.robot.call = stopping
+    held = 0
     for wait in stage.protocol.script():
         assert stage.progress.phase is not Phase.PERSON
         if stage.progress.phase is Phase.HELD:
+            held += 1
             assert "activate" not in stage.robot.log
             stage.robot.stopped = False
         assert wait.ready()
+    assert held == 1, "also where homing alone was told"
     assert stage.robot.log.count("home") == 2 and len(stage.ledger.episodes) == 1
 
 

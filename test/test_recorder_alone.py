@@ -3,6 +3,7 @@
 import os
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("rclpy", reason="the recorder is a node of ROS 2")
@@ -20,6 +21,7 @@ PERIOD_NS = 12_500_000
 TYPES = {
     "joint_states": "sensor_msgs/msg/JointState",
     "controller/active": "std_msgs/msg/Bool",
+    "controller/setup": "std_msgs/msg/String",
     "controller/ticks": "std_msgs/msg/Float64MultiArray",
     "goal": "geometry_msgs/msg/PoseStamped",
 }
@@ -48,6 +50,7 @@ class Request:
 def clock(monkeypatch):
     clock = SimpleNamespace(now=100.0)
     clock.monotonic, clock.time_ns = lambda: clock.now, lambda: round(clock.now * 1e9)
+    clock.monotonic_ns = clock.time_ns
     monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -201,3 +204,45 @@ def test_in_real_time_it_goes_before_ordinary_processes(mode, given, run_folder,
     settings = {"run": str(run_folder.root), "mode": mode, "control.realtime_priority": 50}
     with alone(module.Recorder, **settings):
         assert set(calls) == given
+
+
+def test_a_bag_opened_and_closed_within_an_episode_does_not_count(node, clock, run_folder):
+    """What is latched was heard once, before the bag was opened."""
+    hear(node, "controller/setup", messages.string('{"step": 0, "bundle": "bundle_007"}'))
+    hear(node, "controller/active", messages.boolean(True))
+    opened(node)
+    for k in range(3):
+        hear_state(node, k)
+        hear_tick(node, k)
+    hear_state(node, 3)
+    request = Request(node, False)  # the controller goes on playing
+    clock.now += module.COMPLETION_TIMEOUT + 0.1
+    request.go_on(2)
+    assert run_folder.finished_episodes() == 0 and not request.response.success
+    (folder,) = run_folder.episodes.iterdir()
+    assert {"/controller/active", "/controller/setup"} <= set(topics_in(folder))
+
+
+def test_a_bug_in_an_answer_does_not_end_the_process(node, monkeypatch):
+    def broken(*_):
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(module, "Recording", broken)
+    request = Request(node, True)
+    hear_state(node, 0)
+    request.go_on(2)
+    assert request.done and request.response.message == "no such thing"
+
+
+def test_who_sets_the_clock_moves_no_message(node, clock):
+    folder = opened(node)
+    hear_state(node, 0)
+    clock.now += 1.0
+    monotonic = clock.now
+    clock.monotonic_ns = lambda: round(monotonic * 1e9)
+    clock.time_ns = lambda: round(monotonic * 1e9) - 3600 * 10**9
+    hear_state(node, 1)
+    node._interrupt()
+    (kept,) = node._run.episodes.iterdir()
+    times = [m.received_ns for m in read_contents(kept).messages if m.topic == "/joint_states"]
+    assert np.diff(times).tolist() == [10**9], folder

@@ -14,8 +14,10 @@ import psutil
 import pytest
 from waiting import PATIENCE
 
+from hucrl_ros.config.schema import Config, DriverSettings
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run import session
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.processes import GAVE_UP
 from hucrl_ros.run.session import LARGEST_DOMAIN, Domain, Session, node_environment, wished_domain
 from hucrl_ros.run.summary import Summary, read_summary, write_summary
@@ -136,13 +138,21 @@ def test_a_node_that_ends_without_an_error_is_missed_as_well(play, monkeypatch):
         play(SLEEP, controller="pass")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP])
 def test_a_signal_ends_the_session_and_is_returned(play, run, number):
     before = signal.getsignal(number)
     kill = f"import os, time; os.kill(os.getppid(), {int(number)}); time.sleep(3600)"
     assert play(kill) == number
     assert signal.getsignal(number) == before
     assert read_summary(run.summary).events == ("earlier",)
+
+
+@pytest.mark.parametrize(("how", "asks"), [("person", True), ("home", True), ("service", False)])
+def test_enter_is_read_wherever_the_run_asks_for_it(how, asks, tmp_path):
+    config = Config(mode="real_time", driver=DriverSettings(reset=how))
+    run = RunFolder.create(tmp_path / "run", config)
+    for simulated in (True, False):
+        assert Session(run, 1, simulated=simulated)._asks == asks
 
 
 def test_no_process_is_left_however_it_ends(play, run):

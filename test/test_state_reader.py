@@ -372,3 +372,28 @@ def test_good_messages_are_read_after_bad_ones(joints):
     np.testing.assert_array_equal(
         joints.read(JointReading(NAMES, [1.0] * 3, [2.0] * 3, 1)), [1.0] * 3 + [2.0] * 3
     )
+
+
+def test_a_pose_that_comes_late_or_twice_takes_no_newer_one_away():
+    spec = RobotSpec("table", ("hinge",), ("hinge",), (1.0,), 0.05, observed=("puck_x",))
+    poses, period = PoseBuffer(), 50_000_000
+    reader = StateReader(spec, poses, 3.0)
+    for k in (0, 1, 2, 4, 3, 3):
+        poses.object.add(Pose(k * period, "world", (float(k), 0.0, 0.0)))
+    for k in (2, 3, 4):
+        assert reader.read(JointReading(("hinge",), (0.0,), (0.0,), k * period))[-1] == k
+    poses.object.add(Pose(period, "world", (7.0, 0.0, 0.0)))  # its clock has started again
+    reader.reset()
+    assert reader.read(JointReading(("hinge",), (0.0,), (0.0,), 3 * period))[-1] == 7.0
+
+
+def test_a_fast_camera_tells_speeds_over_long_periods():
+    observed = ("puck_x", "puck_x_velocity")
+    spec = RobotSpec("table", ("hinge",), ("hinge",), (1.0,), 0.15, observed=observed)
+    poses = PoseBuffer()
+    for t in range(1000):
+        poses.object.add(Pose(t * 10**6, "world", (t * 1e-3, 0.0, 0.0)))
+    state = StateReader(spec, poses, 3.0).read(
+        JointReading(("hinge",), (0.0,), (0.0,), 999 * 10**6)
+    )
+    assert state[-1] == pytest.approx(1.0)

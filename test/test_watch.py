@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
@@ -147,3 +148,41 @@ def test_a_stopped_controller_trips_at_once_and_may_go_on(watch):
 def test_a_stopped_controller_is_none_of_its_business_between_episodes(watch):
     watch.disarm()
     assert watch.check(10.0, stopped=True) == ""
+
+
+@pytest.mark.parametrize("latency", [0.001, 0.005, 0.009])
+@pytest.mark.parametrize("stale_periods", [1.0, 1.5, 3.0])
+def test_a_fast_driver_makes_no_punctual_controller_late(stale_periods, latency):
+    """Joint states at 1 kHz, commands at 80 Hz; the controller begins anew in the middle."""
+    period, rng = 0.0125, np.random.default_rng(0)
+    watch = Watch(patience(stale_periods, period, lockstep=False), period)
+    watch.arm()
+    states = [(k * 1e-3, k) for k in range(2000)]
+    due = [k * period + (0.004 if k > 80 else 0.0) for k in range(160)]
+    commands = [(at + latency + rng.uniform(-5e-4, 5e-4), None) for at in due]
+    trips = []
+    for now, stamp in sorted([*states, *commands], key=lambda each: each[0]):
+        if stamp is None:
+            watch.command()
+        else:
+            watch.joint_state(stamp * 10**6, now)
+        trips += [reason] if (reason := watch.check(now)) else []
+    assert len(trips) <= (stale_periods == 1.0), "but once, where it begins anew"
+
+
+def test_a_controller_that_falls_silent_is_noticed_whatever_the_rate_and_the_clock():
+    period = 0.0125
+    for rate, back in ((1000, 0), (1000, 10**9), (80, 0), (80, 10**9)):
+        watch = Watch(patience(3.0, period, lockstep=False), period)
+        watch.arm()
+        now, silent, tripped = 0.0, 1.0, None
+        for k in range(2 * rate):
+            now = k / rate
+            stamp = 5 * 10**9 + round(now * 1e9) - (back if now >= silent else 0)
+            watch.joint_state(stamp, now)
+            if now < silent and k % round(rate * period) == 0:
+                watch.command()
+            if watch.check(now):
+                tripped = now - silent
+                break
+        assert tripped is not None and tripped <= 4 * period

@@ -4,6 +4,7 @@ In lockstep each joint state is a step. In real time joint states may come at an
 command takes effect between two of them; there the clock of the stamps decides.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -140,9 +141,26 @@ def drift(heard: Heard) -> float:
 
     By the clock of the stamps it is known no better than that when commands acted [s].
     """
+    return float(np.ptp(_lateness(heard))) / NANOSECONDS
+
+
+def _lateness(heard: Heard) -> Array:
+    """`(n,)` how late joint states of each one's part of the episode were recorded [ns]."""
     behind = heard.recorded_ns - heard.stamps_ns
     parts = np.array_split(behind, min(PARTS, len(behind)))
-    return float(np.ptp([np.percentile(part, LATENESS) for part in parts])) / NANOSECONDS
+    return np.concatenate([np.full(len(part), np.percentile(part, LATENESS)) for part in parts])
+
+
+def _timed(heard: Heard, stamps_ns: Stamps, period: float) -> NDArray[np.bool_]:
+    """`(T,)` whether it is known to a control period when commands acted at `(T,)` times [ns].
+
+    It isn't where joint states are recorded at another lateness than the one by which that is
+    reckoned, as when somebody sets the clock.
+    """
+    usual = np.percentile(heard.recorded_ns - heard.stamps_ns, LATENESS)
+    part = np.searchsorted(heard.stamps_ns, stamps_ns).clip(max=len(heard.stamps_ns) - 1)
+    near: NDArray[np.bool_] = np.abs(_lateness(heard)[part] - usual) < period * NANOSECONDS
+    return near
 
 
 def commands_in_force(
@@ -188,6 +206,12 @@ def repeats_commands(reported: Signal, commands: Signal) -> bool:
     return seen > 0 and repeated >= REPEATS * seen
 
 
+def _left_at_zero(reported: Array, commands: Array) -> bool:
+    """Whether a motor that was commanded reports no effort ever: its driver tells none."""
+    commanded = np.abs(commands).max(axis=0, initial=0.0) > 0.0
+    return bool((commanded & (np.abs(reported).max(axis=0, initial=0.0) == 0.0)).any())
+
+
 def stepped_course(heard: Heard, sent: Array) -> tuple[Array, str]:
     """Actions `(n - 1, q)` where each joint state is a step: what was reported in the next one.
 
@@ -231,8 +255,20 @@ def contiguous(stamps_ns: Stamps, period: float) -> NDArray[np.bool_]:
     return near
 
 
+def blind_steps(driver: DriverSettings, period: float) -> int:
+    """Transitions behind a gap before positions tell velocities again, where these are derived."""
+    if driver.velocity == "measured":
+        return 0
+    return math.ceil(1 + (driver.velocity_window or period) / period)
+
+
 def clocked_course(
-    heard: Heard, commands: Signal, period: float, steps: int, driver: DriverSettings
+    heard: Heard,
+    commands: Signal,
+    period: float,
+    steps: int,
+    driver: DriverSettings,
+    gridded: bool = False,
 ) -> Course:
     """An episode in real time.
 
@@ -242,13 +278,18 @@ def clocked_course(
         period: Control period [s].
         steps: Most transitions.
         driver: What the robot's driver tells.
+        gridded: Joint states of any rate, not only of one above the control rate, are put on
+            multiples of the period.
     """
-    faster = is_faster(heard.stamps_ns, period)
-    if faster:
+    gridded = gridded or is_faster(heard.stamps_ns, period)
+    if gridded:
         stamps, states, sound = on_grid(heard.stamps_ns, heard.states, period, steps)
     else:
         stamps, states = heard.stamps_ns[: steps + 1], heard.states[: steps + 1]
         sound = contiguous(stamps, period)
+    blind = blind_steps(driver, period)
+    for gap in np.flatnonzero(~sound) if blind else ():
+        sound[gap : gap + 1 + blind] = False
     if len(stamps) < 2:
         return Course(stamps, states, commands.efforts[:0], sound, IN_FORCE)
     in_force = commands.means(stamps)
@@ -257,7 +298,9 @@ def clocked_course(
     told = driver.effort != "ignored" and bool(np.isfinite(reported.efforts).all())
     if told and driver.effort == "auto":
         told = not repeats_commands(Signal(heard.stamps_ns, heard.efforts), commands)
+        told &= not _left_at_zero(reported.efforts, commands.efforts)
     if not told or driver.effort == "commanded":
+        sound &= _timed(heard, stamps[:-1], period)
         return Course(stamps, states, in_force, sound, IN_FORCE)
-    actions = reported.means(stamps) if faster else reported.efforts[:steps]
+    actions = reported.means(stamps) if gridded else reported.efforts[:steps]
     return Course(stamps, states, actions, sound, REPORTED)

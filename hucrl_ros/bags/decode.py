@@ -18,7 +18,6 @@ from hucrl_ros.controller.state_reader import (
     JointReading,
     Pose,
     PoseBuffer,
-    PoseHistory,
     StateReader,
     derived_entries,
 )
@@ -69,20 +68,47 @@ def tick_dtype(action_dim: int) -> np.dtype[np.void]:
     return np.dtype([("stamp_ns", np.int64), *plain, ("action", np.float64, (action_dim,))])
 
 
-def decode_poses(objects: list[RawMessage], goals: list[RawMessage]) -> PoseBuffer:
-    """All that was recorded of the object and of the goal."""
+def decode_poses(
+    objects: list[RawMessage],
+    goals: list[RawMessage],
+    joint_states: list[RawMessage],
+    start_ns: int,
+    period: float,
+) -> PoseBuffer:
+    """All that was recorded of the object and of the goal.
+
+    Args:
+        objects: Poses of the object.
+        goals: Poses of the goal. Whatever its stamp, another one than the first wasn't pursued
+            before it came.
+        joint_states: By which that is known.
+        start_ns: Stamp of the episode's first joint state [ns].
+        period: Control period [s].
+    """
     poses = PoseBuffer(kept=None)
-    _add_places(poses.object, objects)
-    _add_places(poses.goal, goals)
+    poses.object.period = period
+    for raw in objects:
+        poses.object.add(_pose(raw))
+    stamps = ((raw.received_ns, _stamp(raw)) for raw in joint_states) if goals[1:] else ()
+    answered = [(received, stamp) for received, stamp in stamps if stamp >= start_ns]
+    for number, raw in enumerate(goals):
+        goal = _pose(raw)
+        before = [stamp for received, stamp in answered if received < raw.received_ns]
+        if number and before:
+            goal = goal._replace(stamp_ns=max(goal.stamp_ns, max(before) + 1))
+        poses.goal.add(goal)
     return poses
 
 
-def _add_places(places: PoseHistory, messages: list[RawMessage]) -> None:
-    for raw in messages:
-        message = deserialize(raw.data, raw.type)
-        place = message.pose.position
-        position = (float(place.x), float(place.y), float(place.z))
-        places.add(Pose(stamp_ns(message.header), message.header.frame_id, position))
+def _pose(raw: RawMessage) -> Pose:
+    message = deserialize(raw.data, raw.type)
+    place = message.pose.position
+    position = (float(place.x), float(place.y), float(place.z))
+    return Pose(stamp_ns(message.header), message.header.frame_id, position)
+
+
+def _stamp(raw: RawMessage) -> int:
+    return stamp_ns(deserialize(raw.data, raw.type).header)
 
 
 def decode_states(

@@ -1,6 +1,6 @@
 """Bags that somebody else recorded: what can be learned from of a robot's joint states."""
 
-import math
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,8 +10,14 @@ import numpy as np
 
 from hucrl_ros.bags.bounds import open_regular
 from hucrl_ros.bags.contents import about, read_contents
-from hucrl_ros.bags.course import IN_FORCE, Course, clocked_course
-from hucrl_ros.bags.decode import decode_commands, decode_states, heard_of, with_actions
+from hucrl_ros.bags.course import IN_FORCE, Course, blind_steps, clocked_course
+from hucrl_ros.bags.decode import (
+    Sample,
+    decode_commands,
+    decode_states,
+    heard_of,
+    with_actions,
+)
 from hucrl_ros.bags.messages import (
     RawMessage,
     deserialize,
@@ -21,10 +27,12 @@ from hucrl_ros.bags.messages import (
     stamp_ns,
 )
 from hucrl_ros.bags.ros1_file import Ros1Message, read_ros1
-from hucrl_ros.config.robot import RobotSettings, plural, sources
+from hucrl_ros.config.robot import RobotSettings, RobotSpec, plural, sources
 from hucrl_ros.config.schema import Config
+from hucrl_ros.controller.pace import OVERTAKEN
 from hucrl_ros.controller.passage import Signal
 from hucrl_ros.controller.state_reader import PoseBuffer, velocity_age
+from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.controller.topics import is_named
 from hucrl_ros.errors import LONGEST, BagError, ConfigError, shortened
 
@@ -32,6 +40,10 @@ JOINT_STATE, EFFORTS = "sensor_msgs/msg/JointState", "std_msgs/msg/Float64MultiA
 KINDS = (JOINT_STATE, EFFORTS)
 FEWEST = 10
 """Transitions in a row that are worth keeping."""
+PAUSE = 10.0
+"""Without joint states, behind which a bag is read anew [control periods]."""
+SLOWEST = 1.05
+"""Usual time between joint states beyond which they are too few [control periods]."""
 
 
 class Recovered(NamedTuple):
@@ -71,31 +83,21 @@ def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered
             "which no foreign bag tells; record episodes with hucrl up"
         )
     states, commands, lines = _messages(path, robot)
-    samples, refused = decode_states(states, PoseBuffer(), spec, 0, np.inf, config.driver)
-    if len(samples) < FEWEST:
+    passes = [
+        decode_states(part, PoseBuffer(), spec, 0, np.inf, config.driver)
+        for part in _passes(states, spec.period)
+    ]
+    refused = [line for _, lines_of in passes for line in lines_of]
+    count = sum(len(samples) for samples, _ in passes)
+    if count < FEWEST:
         reason = f": {refused[0]}" if refused else ""
-        raise BagError(f"{path}: {len(samples)} joint states can be read{reason}")
-    lines += [f"{len(samples)} of {len(states)} joint states can be read"]
+        raise BagError(f"{path}: {count} joint states can be read{reason}")
+    lines += [f"{count} of {len(states)} joint states can be read"]
     if refused:
         lines += [f"left out: {refused[0]}, and {len(refused) - 1} more"]
-    heard = heard_of(samples, spec, velocity_age(config.driver, spec.period))
-    in_force = decode_commands(commands, heard, spec, config.control.extra_delay)
-    told = config.driver.effort != "ignored" and np.isfinite(heard.efforts[1:]).all()
-    if not len(in_force.times_ns) and told and config.driver.effort == "commanded":
-        in_force = Signal(heard.stamps_ns, heard.efforts)
-    if not len(in_force.times_ns) and not told:
-        raise BagError(
-            f"{path}: nobody knows what acted: joint states report no {plural(spec.command)} that "
-            f"were applied, and no topic holds commands of {spec.action_dim} ({EFFORTS})"
-        )
-    whole = clocked_course(heard, in_force, spec.period, len(samples), config.driver)
-    if whole.acted == IN_FORCE:  # What was in force before the first command is not known.
-        known = whole.stamps_ns[:-1] >= in_force.times_ns[0]
-        whole = whole._replace(contiguous=whole.contiguous & known)
-    whole = with_actions(whole, spec)
-    window = config.driver.velocity_window or spec.period
-    blind = math.ceil(1 + window / spec.period) if config.driver.velocity == "derived" else 0
-    courses = _stretches(whole, blind)
+    parts = [part for samples, _ in passes for part in _unbroken(samples, spec.period)]
+    wholes = [_course(path, part, commands, spec, config) for part in parts]
+    courses = [course for whole in wholes for course in _stretches(whole)]
     count = sum(len(course.actions) for course in courses)
     if not count:
         raise BagError(
@@ -105,10 +107,81 @@ def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered
     seconds = count * spec.period
     lines += [
         f"{count} transitions, {seconds:.1f} s in {len(courses)} stretches; "
-        f"{len(whole.actions) - count} left out beside gaps and before the first command; "
-        f"actions: {whole.acted}"
+        f"{sum(len(whole.actions) for whole in wholes) - count} left out beside gaps and before "
+        f"the first command; actions: {' or '.join(dict.fromkeys(x.acted for x in courses))}",
+        *_beyond_limits(courses, spec),
     ]
     return Recovered(courses, [shortened(f"{path}: {line}", LONGEST) for line in lines])
+
+
+def _passes(states: list[RawMessage], period: float) -> list[list[RawMessage]]:
+    """Joint states up to where their clock went back, and so on, as after a reset.
+
+    What follows has stamps of moments that have been, and would pass for what was then.
+    """
+    parts: list[list[RawMessage]] = []
+    newest = 0
+    for raw in states:
+        stamp = stamp_ns(deserialize(raw.data, raw.type).header)
+        if not parts or newest - stamp >= OVERTAKEN * period * NANOSECONDS:
+            parts.append([])
+            newest = stamp
+        newest = max(newest, stamp)
+        parts[-1].append(raw)
+    return parts
+
+
+def _unbroken(samples: list[Sample], period: float) -> list[list[Sample]]:
+    """Samples between pauses, where there are enough."""
+    stamps = np.array([sample.stamp_ns for sample in samples], dtype=np.int64)
+    pauses = np.flatnonzero(np.diff(stamps) > PAUSE * period * NANOSECONDS) + 1
+    edges = [0, *pauses.tolist(), len(samples)]
+    parts = [samples[begin:end] for begin, end in itertools.pairwise(edges)]
+    return [part for part in parts if len(part) > FEWEST]
+
+
+def _course(
+    path: Path, samples: list[Sample], commands: list[RawMessage], spec: RobotSpec, config: Config
+) -> Course:
+    """All that happened in a part of a bag without pauses."""
+    heard = heard_of(samples, spec, velocity_age(config.driver, spec.period))
+    gap = float(np.median(np.diff(heard.stamps_ns))) / NANOSECONDS
+    if gap > SLOWEST * spec.period:
+        raise BagError(
+            f"{path}: joint states come at {1 / gap:.1f} Hz, commands would go at "
+            f"{1 / spec.period:g} Hz: expected at least as many"
+        )
+    in_force = decode_commands(commands, heard, spec, config.control.extra_delay)
+    told = config.driver.effort != "ignored" and np.isfinite(heard.efforts[1:]).all()
+    if not len(in_force.times_ns) and told and config.driver.effort == "commanded":
+        in_force = Signal(heard.stamps_ns, heard.efforts)
+    if not len(in_force.times_ns) and not told:
+        raise BagError(
+            f"{path}: nobody knows what acted: joint states report no {plural(spec.command)} that "
+            f"were applied, and no topic holds commands of {spec.action_dim} ({EFFORTS})"
+        )
+    # Of a rate that is nearly the control rate, too: nobody plays by these stamps.
+    whole = clocked_course(
+        heard, in_force, spec.period, len(samples) * int(PAUSE), config.driver, gridded=True
+    )
+    if whole.acted == IN_FORCE:  # What was in force before the first command is not known.
+        known = whole.stamps_ns[:-1] >= in_force.times_ns[0]
+        whole = whole._replace(contiguous=whole.contiguous & known)
+    whole.contiguous[: blind_steps(config.driver, spec.period)] = False
+    return with_actions(whole, spec)
+
+
+def _beyond_limits(courses: Sequence[Course], spec: RobotSpec) -> list[str]:
+    """What a person should know of actions that nobody could have sent."""
+    largest = np.max([np.abs(course.actions).max(axis=0) for course in courses], axis=0)
+    return [
+        f"! {plural(spec.command)} of up to {most:.3g} at joint {joint!r}, whose limit is "
+        f"{limit:.3g}: in another unit, or not what acts? then --set driver.effort=ignored"
+        for joint, most, limit in zip(
+            spec.actuated_joints, largest, spec.effort_limits, strict=True
+        )
+        if most > 1.5 * limit
+    ]
 
 
 def _messages(
@@ -194,11 +267,11 @@ def _stamped(messages: list[RawMessage], used: list[str]) -> list[RawMessage]:
     ]
 
 
-def _stretches(course: Course, blind: int) -> list[Course]:
-    """The parts of a course between its gaps, without the first `blind` transitions of each."""
+def _stretches(course: Course) -> list[Course]:
+    """The parts of a course between its gaps."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], course.contiguous, [0]])))
     return [
         course.part(begin, end)
-        for begin, end in zip((edges[::2] + blind).tolist(), edges[1::2].tolist(), strict=True)
+        for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
         if end - begin >= FEWEST
     ]

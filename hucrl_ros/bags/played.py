@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from hucrl_ros.bags.contents import about, read_contents
 from hucrl_ros.bags.decode import decode_poses, told_setup
 from hucrl_ros.bags.messages import RawMessage, deserialize, stamp_ns
 from hucrl_ros.config.files import checked
 from hucrl_ros.controller.setup import Setup
 from hucrl_ros.controller.state_reader import JointReading, PoseBuffer
-from hucrl_ros.controller.ticks import TickRecord, decode_decided, decode_tick
+from hucrl_ros.controller.ticks import NANOSECONDS, TickRecord, decode_decided, decode_tick
 from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE, SETUP, TICKS
 from hucrl_ros.errors import BagError
 
@@ -62,8 +64,11 @@ def _played(path: Path, messages: list[RawMessage]) -> Played:
     if not ticks:
         raise BagError(f"{path}: holds no tick of a controller, so there is nothing to recompute")
     setups = _setups(path, heard[SETUP])
-    poses = decode_poses(heard[OBJECT_POSE], heard[GOAL])
-    return Played(setups, [ticks[step] for step in sorted(ticks)], poses)
+    played = [ticks[step] for step in sorted(ticks)]
+    stamps = [tick.record.stamp_ns for tick in played]
+    period = float(np.median(np.diff(stamps))) / NANOSECONDS if len(stamps) > 1 else 0.0
+    poses = decode_poses(heard[OBJECT_POSE], heard[GOAL], heard[JOINT_STATES], stamps[0], period)
+    return Played(setups, played, poses)
 
 
 def _readings(messages: list[RawMessage]) -> dict[int, JointReading]:

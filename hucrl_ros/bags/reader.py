@@ -110,7 +110,9 @@ def _read_episode(
     heard = {name: select(contents.messages, name) for name in (JOINT_STATES, OBJECT_POSE, GOAL)}
     if contents.outcome is Outcome.INTERRUPTED:
         heard[JOINT_STATES] = on_one_clock(heard[JOINT_STATES], start_ns, spec.period)
-    poses = decode_poses(heard[OBJECT_POSE], heard[GOAL])
+    poses = decode_poses(
+        heard[OBJECT_POSE], heard[GOAL], heard[JOINT_STATES], start_ns, spec.period
+    )
     count, driver = (math.inf, clocked.driver) if clocked else (steps + 1, None)
     samples, refused = decode_states(heard[JOINT_STATES], poses, spec, start_ns, count, driver)
     first_ns = samples[0].stamp_ns if samples else None

@@ -86,11 +86,10 @@ def _asked(typed: Mapping[str, Any], prefix: str = "", mode: str | None = None) 
     from hucrl_ros.run.asked import RunOptions
 
     given = {"mode": mode, **{name: typed[name] for name in _OWN_OPTIONS}}
-    settings = {name: value for name, value in given.items() if value is not None}
     return RunOptions(
         task=typed["task"],
         config=typed["config"],
-        overrides={**settings, **options.parse_settings(typed["settings"])},
+        overrides=options.parse_settings(typed["settings"], given),
         out=typed["out"],
         resume=typed["resume"],
         prefix=prefix,

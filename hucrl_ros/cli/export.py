@@ -49,25 +49,28 @@ def run(
     from hucrl_ros.datasets.trajectories import read_trajectories
     from hucrl_ros.run.folder import RunFolder
 
-    writers: dict[Path, Callable[[Trajectories], None]] = {}
+    writers: list[tuple[Path, Callable[[Trajectories], None]]] = []
     if lerobot is not None:
-        writers[lerobot] = lambda data: lerobot_dataset.write_lerobot(data, lerobot)
+        writers += [(lerobot, lambda data: lerobot_dataset.write_lerobot(data, lerobot))]
     if hdf5 is not None:
-        writers[hdf5] = lambda data: hdf5_file.write_hdf5(data, hdf5)
+        writers += [(hdf5, lambda data: hdf5_file.write_hdf5(data, hdf5))]
     if minari is not None:
         place = minari_dataset.place_of(minari)
-        writers[place.folder] = lambda data: minari_dataset.write_minari(data, place)
+        writers += [(place.folder, lambda data: minari_dataset.write_minari(data, place))]
     if rerun is not None:
-        writers[rerun] = lambda data: rerun_file.write_rerun(data, rerun)
+        writers += [(rerun, lambda data: rerun_file.write_rerun(data, rerun))]
     if not writers:
         raise ConfigError("no format: expected --lerobot, --hdf5, --minari or --rerun")
-    for target in writers:
+    places = [target.absolute() for target, _ in writers]
+    for target, _ in writers:
         require_free(target)
+        if places.count(target.absolute()) > 1:
+            raise ConfigError(f"{target}: two formats can't be written to one place")
     source = RunFolder.open(folder)
     say_functions("export", source.config.task, source.robot)
     data = read_trajectories(source)
     for line in data.left_out:
         print(f"left out: {line}")
-    for target, write in writers.items():
+    for target, write in writers:
         write(data)
         print(f"{target}: {data.length} transitions of {len(data.parts)} trajectories", flush=True)

@@ -48,8 +48,7 @@ def run(
         "seed": seed,
         "device": device,
     }
-    wished = {key: value for key, value in given.items() if value is not None}
-    overrides = {**wished, **options.parse_settings(settings)}
+    overrides = options.parse_settings(settings, given)
     torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
     logging.basicConfig(format="%(message)s")
     asked = RunOptions(task, config, overrides, out, prefix="bags-", on_robot=True)

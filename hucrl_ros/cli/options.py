@@ -1,9 +1,12 @@
 """Options that several commands have, declared once each."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
+
+from hucrl_ros.errors import ConfigError
 
 LARGEST_SEED = 2**31 - 1
 
@@ -76,12 +79,26 @@ RayAddress = Annotated[
 ]
 
 
-def parse_settings(texts: list[str] | None) -> dict[str, Any]:
-    """Keys and values of `--set KEY=VALUE`, all of them.
+def parse_settings(
+    texts: list[str] | None, given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Dotted keys and values of `--set KEY=VALUE`, all of them, and of settings with an option.
+
+    Args:
+        texts: What follows each `--set`.
+        given: By options of their own, which have been left out where None.
 
     Raises:
-        ConfigError: one has another form.
+        ConfigError: one has another form, or two contradict each other.
     """
+    from hucrl_ros.config.files import COMMAND_LINE, dotted
     from hucrl_ros.run.asked import parse_setting
 
-    return dict(parse_setting(text) for text in texts or ())
+    found = {key: value for key, value in (given or {}).items() if value is not None}
+    for text in texts or ():
+        for key, value in dotted(dict([parse_setting(text)])).items():
+            if found.setdefault(key, value) != value:
+                raise ConfigError(
+                    f"{COMMAND_LINE}: {key} = {value!r}, but also {found[key]!r}; say it once"
+                )
+    return found

@@ -133,7 +133,8 @@ def is_grid(task: str) -> bool:
     Raises:
         ConfigError: it can't be read.
     """
-    from hucrl_ros.config.task_file import SECTIONS, is_description
+    from hucrl_ros.config.files import SECTIONS
+    from hucrl_ros.config.task_file import is_description
     from hucrl_ros.config.yaml_reader import read_mapping
 
     return is_description(task) and not set(SECTIONS) & set(read_mapping(Path(task)))

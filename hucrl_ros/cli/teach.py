@@ -51,8 +51,7 @@ def run(
         "seed": seed,
         "device": device,
     }
-    wished = {key: value for key, value in given.items() if value is not None}
-    overrides = {**wished, **options.parse_settings(settings)}
+    overrides = options.parse_settings(settings, given)
     taught = taught_run(source_run, RunOptions(name, config, overrides, out))
 
     import torch

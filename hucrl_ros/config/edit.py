@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import yaml
 
-from hucrl_ros.config.files import merge, write_atomically
+from hucrl_ros.config.files import PARAMETERS, SETTINGS, merge, write_atomically
 from hucrl_ros.errors import ConfigError
 
-SETTINGS, PARAMETERS = "/**", "ros__parameters"
 INDENT = "  "
 
 

@@ -121,7 +121,7 @@ def write_atomically(path: Path, text: str) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text)
+        temporary.write_text(text, encoding="utf-8")
         to_disk(temporary)
         temporary.replace(path)
     except OSError:
@@ -140,6 +140,11 @@ COMMAND_LINE = "command line"
 LIKE_HARDWARE = "like_hardware"
 """Name of the file in `config/` with which the simulator behaves like hardware."""
 
+SETTINGS, PARAMETERS = "/**", "ros__parameters"
+"""Keys above all settings."""
+SECTIONS = ("robot", "reward", "task", "constraints")
+"""What else a YAML that describes a robot holds."""
+
 Group = TypeVar("Group", bound=Settings)
 
 
@@ -157,7 +162,7 @@ def override(base: Group, changes: Mapping[str, Any], source: str = COMMAND_LINE
 
     Args:
         base: All of a run's settings, or others, e.g. a bundle's manifest.
-        changes: Dotted keys, e.g. `planner.horizon`, and values.
+        changes: Dotted keys, e.g. `planner.horizon`, and values; or nested ones.
         source: Where these came from, for the message.
 
     Raises:
@@ -182,7 +187,7 @@ def load_config(
         ConfigError: the file can't be read or doesn't fit the schema.
     """
     values = merge(read_settings(path), overrides or {})
-    return parse_config(merge(beneath, dotted(values)) if beneath else values, str(path))
+    return parse_config(merge(beneath, values) if beneath else values, str(path))
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -193,15 +198,37 @@ def read_settings(path: Path) -> dict[str, Any]:
     """
     document = read_mapping(path)
     try:
-        return dict(document["/**"]["ros__parameters"])
+        found = dict(document[SETTINGS][PARAMETERS])
     except (TypeError, KeyError, ValueError):
-        raise ConfigError(f"{path}: expected '/**:' with 'ros__parameters:' below it") from None
+        raise ConfigError(
+            f"{path}: expected '{SETTINGS}:' with '{PARAMETERS}:' below it"
+        ) from None
+    for key in document[SETTINGS]:
+        if key != PARAMETERS:
+            raise ConfigError(
+                f"{path}: {key!r} stands beside '{PARAMETERS}:', where nobody reads it; indent it "
+                "below that"
+            )
+    for key, value in document.items():
+        if key == SETTINGS or (isinstance(value, dict) and PARAMETERS in value):
+            continue  # Parameters of other nodes are theirs.
+        if key not in SECTIONS:
+            raise ConfigError(
+                f"{path}: {key!r} stands beside '{SETTINGS}:', where nobody reads it; settings "
+                f"belong below '{PARAMETERS}:'"
+            )
+        if "robot" not in document:
+            raise ConfigError(
+                f"{path}: a file of settings has no section {key!r}; it belongs into the YAML "
+                "that describes a robot (docs/your_robot.md)"
+            )
+    return found
 
 
 def dump_config(config: Config) -> str:
     """The YAML, in ROS parameter form, that `load_config` reads back to an equal `Config`."""
     values = _drop_empty(config.model_dump(mode="json"))
-    return yaml.safe_dump({"/**": {"ros__parameters": values}}, sort_keys=False)
+    return yaml.safe_dump({SETTINGS: {PARAMETERS: values}}, sort_keys=False)
 
 
 def task_config_path(task: str) -> Path:
@@ -226,9 +253,9 @@ def task_config_files() -> dict[str, Path]:
 
 
 def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested `values` with dotted keys of `overrides` put in."""
+    """Nested `values` with those of `overrides` put in, by dotted keys, nested or both."""
     merged = copy.deepcopy(dict(values))
-    for key, value in overrides.items():
+    for key, value in dotted(overrides).items():
         *groups, name = key.split(".")
         target = merged
         for group in groups:
@@ -240,7 +267,7 @@ def merge(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, 
 
 
 def dotted(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys and values of nested ones; what `merge` puts in."""
+    """Dotted keys and values of nested ones."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
 """The one schema of all settings: read by the nodes as ROS parameters, by the CLI as YAML."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -57,6 +57,19 @@ class Settings(BaseModel):
     """A frozen group of settings that refuses unknown keys and out-of-range values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _holds_numbers(cls, values: Any) -> Any:  # noqa: ANN401
+        """Refuse what YAML reads as yes or no (`on`, `yes`, `true`) where it would pass for 1."""
+        for name, value in values.items() if isinstance(values, dict) else ():
+            listed = value if isinstance(value, (list, tuple)) else (value,)
+            field = cls.model_fields.get(name)
+            if field is None or field.annotation is bool:
+                continue
+            if any(isinstance(each, bool) for each in listed):
+                raise ValueError(f"{name} = {value!r}: yes or no isn't meant here")
+        return values
 
 
 class ModelSettings(Settings):

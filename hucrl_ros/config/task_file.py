@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import yaml
 
 from hucrl_ros.config.constraints import AnyConstraint, ConstraintList, FunctionConstraint
-from hucrl_ros.config.files import checked, share_directory
+from hucrl_ros.config.files import SECTIONS, SETTINGS, checked, share_directory
 from hucrl_ros.config.reward import RewardSettings, TaskSettings
 from hucrl_ros.config.robot import RobotSettings, RobotSpec
 from hucrl_ros.config.schema import Settings
@@ -27,9 +27,7 @@ FILE = "robot.yaml"
 MODEL = "model"
 """Folder of the model's files in a run's folder."""
 SUFFIXES = (".yaml", ".yml")
-SETTINGS = "/**"
 CONSTRAINTS = "constraints"
-SECTIONS = ("robot", "reward", "task", CONSTRAINTS)
 RENAMED = {"reach": "state_bounds"}
 """Keys of `robot:` in descriptions of before, and what they are called now."""
 logger = logging.getLogger(__name__)

@@ -76,7 +76,7 @@ class Guard:
         self._lower, self._upper = _position_window(spec, safety, index)
         speeds = safety.velocity_limits or (np.inf,) * joints
         self._speed = np.asarray(speeds, dtype=np.float64)[index]
-        if np.any(self._speed <= 0):
+        if any(speed <= 0 for speed in speeds):
             raise ConfigError(
                 f"safety.velocity_limits = {list(safety.velocity_limits)}: must be positive"
             )

@@ -1,7 +1,7 @@
 """From joint states, object poses and goals to the robot's state, or to one line why not."""
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple, NoReturn
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import AXES, VELOCITY, RobotSpec, sources
 from hucrl_ros.config.schema import DriverSettings
+from hucrl_ros.controller.pace import OVERTAKEN
+from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.controller.velocity import VelocityEstimator
 from hucrl_ros.errors import StateError, shortened
@@ -161,8 +163,9 @@ class JointStateReader:
 
 FRAME = "world"
 """Frame of all poses: nobody transforms them."""
-KEPT = 100
-"""Poses of a body that are remembered: a joint state may come after those that follow its own."""
+KEPT = 1000
+"""Poses of a body that are remembered: a joint state may come after those that follow its own, and
+two of a fast camera's tell how fast it moves over a control period."""
 SPEED_PERIODS = (0.9, 8.0)
 """Two poses tell a velocity if so many control periods lie between them: fewer would make much
 of a camera's noise, more may hold a reset. Without such poses an object is taken to be at rest."""
@@ -186,6 +189,9 @@ class PoseHistory:
         """Remember the newest `kept` places; None: all."""
         self._kept = kept
         self._places: list[Pose] = []
+        self.period = 0.0
+        """[s] Control period, by which overtaken places are told from a clock that has started
+        again; 0: none is overtaken."""
 
     @property
     def newest_ns(self) -> int | None:
@@ -193,11 +199,15 @@ class PoseHistory:
         return self._places[-1].stamp_ns if self._places else None
 
     def add(self, place: Pose) -> None:
-        """Take in what was heard; it replaces what has the same stamp or a later one."""
-        # Later ones are of a clock that has started again.
-        while self._places and self._places[-1].stamp_ns >= place.stamp_ns:
-            self._places.pop()
-        self._places.append(place)
+        """Take in what was heard; it replaces what has the same stamp."""
+        newest = self._places[-1].stamp_ns if self._places else place.stamp_ns
+        if newest - place.stamp_ns >= OVERTAKEN * self.period * NANOSECONDS:
+            # The clock has started again: later ones are of before.
+            while self._places and self._places[-1].stamp_ns >= place.stamp_ns:
+                self._places.pop()
+        after = bisect_left(self._places, place.stamp_ns, key=lambda each: each.stamp_ns)
+        same = after < len(self._places) and self._places[after].stamp_ns == place.stamp_ns
+        self._places[after : after + same] = [place]
         if self._kept is not None:
             del self._places[: -self._kept]
 
@@ -269,7 +279,7 @@ class StateReader:
             spec.joint_names, self._sources.further, velocity_estimator(driver, spec.period)
         )
         self._poses = poses or PoseBuffer()
-        self._period = spec.period
+        self._poses.object.period = self._period = spec.period
         self._oldest_ns = round(pose_periods * spec.period * 1e9)
         self._apart_ns = tuple(round(periods * spec.period * 1e9) for periods in SPEED_PERIODS)
         self._order = np.array(self._sources.order, dtype=np.intp)

@@ -1,5 +1,7 @@
 """When the watchdog must act in the controller's place, by the times of what it hears."""
 
+from hucrl_ros.controller.pace import Pace
+from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.controller.timing import LOCKSTEP_PATIENCE
 
 LABEL = "watchdog"
@@ -33,14 +35,18 @@ class Watch:
     trip; an ended one must be armed again.
     """
 
-    def __init__(self, limit_s: float = LOCKSTEP_PATIENCE) -> None:
+    def __init__(self, limit_s: float = LOCKSTEP_PATIENCE, period: float | None = None) -> None:
         self.limit_s = limit_s
         """[s] Longest wait of a joint state for its command."""
+        self.period = period
+        """[s] Control period, at which a faster driver's joint states wait for commands; None:
+        each of them does."""
         self._armed = False
         self._dead = False
         self._tripped = False
         self._commanded = False
-        self._stamp_ns: int | None = None
+        self._pace = Pace()
+        self._newest_ns = self._due_ns = 0
         self._waiting_since: float | None = None
 
     @property
@@ -56,7 +62,7 @@ class Watch:
     def arm(self) -> None:
         """An episode begins."""
         self._armed, self._dead, self._tripped, self._commanded = True, False, False, False
-        self._stamp_ns, self._waiting_since = None, None
+        self._pace, self._waiting_since = Pace(), None
 
     def disarm(self) -> None:
         """The episode is over."""
@@ -64,17 +70,35 @@ class Watch:
 
     def joint_state(self, stamp_ns: int, now: float) -> bool:
         """A joint state with stamp `stamp_ns` [ns] came at `now` [s]; returns whether it's new."""
-        if not self._armed or stamp_ns == self._stamp_ns:
+        period = self.period
+        if not self._armed or (period and self._pace.is_overtaken(stamp_ns, period)):
             return False
-        self._stamp_ns = stamp_ns
-        if self._waiting_since is None:
-            self._waiting_since = now
+        if not self._pace.see(stamp_ns):
+            return False
+        if self._pace.outage:
+            self._pace.start()  # or nothing would be due until the clock is there again
+        self._newest_ns = stamp_ns
+        if period is None or self._pace.is_due(stamp_ns, period):
+            self._expect(stamp_ns)
+            if self._waiting_since is None:
+                self._waiting_since = now
         return True
+
+    def _expect(self, stamp_ns: int) -> None:
+        """The next command is due a control period after this joint state [ns]."""
+        self._due_ns = stamp_ns
+        if self.period is not None:
+            self._pace.answered(stamp_ns, self.period)
 
     def command(self) -> bool:
         """The controller sent a command; returns whether that cleared a trip."""
         self._waiting_since = None
         self._commanded = True
+        if self.period is not None:
+            late = (self._newest_ns - self._due_ns) / NANOSECONDS
+            if late > self.period / 2:  # It goes on from a later joint state than was thought.
+                self._pace.start()
+                self._expect(self._newest_ns)
         cleared = self._tripped and not self._dead
         if cleared:
             self._tripped = False

@@ -11,10 +11,9 @@ from hucrl_ros.bags import messages
 from hucrl_ros.bags.course import Course
 from hucrl_ros.bags.foreign import read_foreign
 from hucrl_ros.config.files import override
-from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.robot import VELOCITY, RobotSpec, sources
 from hucrl_ros.controller.ticks import NANOSECONDS, Source, TickRecord
 from hucrl_ros.controller.topics import ACTIVE, COMMANDS, JOINT_STATES, TICKS
-from hucrl_ros.errors import RunError
 from hucrl_ros.learning.learner import Learner, Progress
 from hucrl_ros.run.asked import RunOptions, asked_run
 from hucrl_ros.run.folder import RunFolder
@@ -63,11 +62,6 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progres
     counted = {"episodes": len(episodes), "exploration.random_episodes": len(episodes)}
 
     def record(run: RunFolder) -> None:
-        if run.finished_episodes():  # of another attempt, perhaps from other bags
-            raise RunError(
-                f"{run.root}: holds episodes of a run that was never made (no config.yaml); "
-                "remove the folder, or take another --out DIR"
-            )
         with run.locked(on_robot=True):
             for episode in episodes:
                 _record(run, robot.spec, episode)
@@ -115,20 +109,22 @@ def _record(run: RunFolder, spec: RobotSpec, episode: Sequence[Course]) -> None:
     """
     recording = Recording(run, {}, stepped=True)
     period_ns = round(spec.period * NANOSECONDS)
-    joints = len(spec.joint_names)
+    joints, further = len(spec.joint_names), sources(spec).further
+    moving = [spec.observed.index(f"{joint}{VELOCITY}") for joint in further]
+    names = (*spec.joint_names, *further)
     motors = [spec.joint_names.index(name) for name in spec.actuated_joints]
     clock_ns, step = APART * period_ns, 0
     recording.write(ACTIVE, messages.boolean(True), clock_ns)
     for course in episode:
-        shown = np.zeros((len(course.states), joints))
+        shown = np.zeros((len(course.states), len(names)))
         if spec.command == "effort":
             shown[1:, motors] = course.actions
         commands = spec.to_command(course.actions, course.states[:-1])
         for k, state in enumerate(course.states):
-            places, speeds = state[:joints].tolist(), state[joints : 2 * joints].tolist()
-            message = messages.joint_state(
-                clock_ns, spec.joint_names, places, speeds, shown[k].tolist()
-            )
+            observed = state[2 * joints :]
+            places = [*state[:joints].tolist(), *(0.0 for _ in further)]
+            speeds = [*state[joints : 2 * joints].tolist(), *observed[moving].tolist()]
+            message = messages.joint_state(clock_ns, names, places, speeds, shown[k].tolist())
             recording.write(JOINT_STATES, message, clock_ns)
             if k < len(course.actions):
                 recording.write(COMMANDS, messages.floats(commands[k].tolist()), clock_ns)

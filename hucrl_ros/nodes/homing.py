@@ -118,6 +118,11 @@ class Homing(Node):
             return "an episode is under way"
         if self._stopped:
             return self._stop_line
+        if self._spec.command != "position":  # zero would be a place to go to
+            try:
+                self._stopper = Stopper(self._spec.action_dim)
+            except OSError as error:
+                return f"the process that stops the robot can't be started: {error.strerror}"
         assert self._limits.guard is not None
         self._guard = Guard(self._spec, self._limits.guard.safety)
         self._motion = HomeMotion(self._spec, self._plan, self._config)
@@ -126,8 +131,6 @@ class Homing(Node):
         self._moving = self._halted = False
         self._begin = self._heard = self._looked = time.monotonic()
         self._answer = Future(executor=self.executor)
-        if self._spec.command != "position":  # zero would be a place to go to
-            self._stopper = Stopper(self._spec.action_dim)
         return ""
 
     def _on_active(self, message: Bool) -> None:

@@ -60,6 +60,7 @@ class NodeClients:
         """Somebody has stopped the robot on the topic `stop`, and not let it go on."""
         self.stops = 0
         """How often so far; who lets it go on at once has stopped it all the same."""
+        self._stop = node.create_publisher(Bool, topics.STOP, STREAM)
         self.activity_count = 0
         """Messages on `controller/active` so far."""
         self.loaded: str | None = None
@@ -142,10 +143,21 @@ class NodeClients:
         self.activity_count += 1
         self._changed()
 
+    def hold(self) -> None:
+        """Somebody has stopped the robot whom another node alone has heard."""
+        self._set_stopped(True)
+
     def _on_stop(self, message: Bool) -> None:
-        self.stopped = bool(message.data)
-        self.stops += self.stopped
+        self._set_stopped(bool(message.data))
         self._changed()
+
+    def _set_stopped(self, stopped: bool) -> None:
+        if stopped == self.stopped:
+            return
+        self.stopped = stopped
+        self.stops += stopped
+        # Whoever says it once may have reached this node alone.
+        self._stop.publish(Bool(data=stopped))
 
     def _on_loaded(self, message: String) -> None:
         self.loaded = str(message.data)

@@ -240,7 +240,10 @@ class Protocol:
             self._stopped_early,
             activity=lambda: monitor.steps,
         )
-        return "" if monitor.steps >= steps else clients.failure("controller")
+        failure = "" if monitor.steps >= steps else clients.failure("controller")
+        if STOPPED in failure and clients.stops == stops:
+            clients.hold()  # It has reached the controller alone.
+        return failure
 
     def _reset(self) -> Script[None]:
         """Have the robot put at the start; a real one takes as long as it takes."""

@@ -145,8 +145,9 @@ class Readiness:
         """
         how, stops = reset_of(self._config), self._clients.stops
         away = (yield from self._home()) if how == "home" else ""
-        # Its answer may come before the message that stopped it.
-        if how == "home" and (self._clients.stops > stops or STOPPED in away):
+        if STOPPED in away and self._clients.stops == stops:
+            self._clients.hold()  # It has reached homing alone, or comes here later.
+        if how == "home" and self._clients.stops > stops:
             return False
         if away:
             self._ledger.note(f"{self._where()}: homing: {away}; a person has to do it")

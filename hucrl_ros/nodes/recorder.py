@@ -30,7 +30,12 @@ COMPLETION_TIMEOUT = 5.0
 """[s] Longest wait, when told to close, for the last messages of the episode."""
 PUBLISHERS_TIMEOUT = 10.0
 """[s] Longest wait, when told to open, for the publishers of an episode and a joint state."""
-GOAL_TYPE = next(topic.type for topic in RECORDED if topic.name == topics.GOAL)
+LATCHED_BEFORE = {
+    topic.name: topic.type
+    for topic in RECORDED
+    if topic.name in (topics.GOAL, topics.SETUP, topics.ACTIVE)
+}
+"""Types of what a bag begins with: the newest goal and, within an episode, who plays it."""
 AWAITED_PUBLISHERS = (topics.JOINT_STATES, topics.COMMANDS, topics.TICKS)
 
 
@@ -45,7 +50,8 @@ class Recorder(Node):
     is closed as `episode_<n>_interrupted_<i>`; after a kill it stays cut off until the next
     recording moves it there.
 
-    A goal holds until there is another one, so each bag begins with the newest goal.
+    A goal holds until there is another one, so each bag begins with the newest goal. One that is
+    opened within an episode begins with what the controller said when that began.
     """
 
     def __init__(self) -> None:
@@ -58,7 +64,8 @@ class Recorder(Node):
             go_before_others(config.control)
         self._run = own_run(self)
         self._recording: Recording | None = None
-        self._goal: bytes | None = None
+        self._latched: dict[str, bytes] = {}
+        self._epoch_ns = 0
         self._hears_states = False
         self._failure = ""
         self._written = 0
@@ -90,14 +97,14 @@ class Recorder(Node):
         self._interrupt()
 
     def _on_message(self, name: str, data: bytes) -> None:
-        if name == topics.GOAL:
-            self._remember(data)
+        if name in LATCHED_BEFORE:
+            self._remember(name, data)
         elif name == topics.JOINT_STATES:
             self._hears_states = True
         if self._recording is None:
             return
         try:
-            self._recording.add(name, data, time.time_ns())
+            self._recording.add(name, data, self._now_ns())
         except MessageError as error:
             self._refused.note(name, error)
         except BagError as error:
@@ -105,13 +112,19 @@ class Recorder(Node):
         else:
             self._written += 1
 
-    def _remember(self, goal: bytes) -> None:
-        """Have it for the next bag; one that is no goal would spoil that."""
+    def _now_ns(self) -> int:
+        """Time since the epoch, in which nobody sets the clock while a bag is open [ns]."""
+        return self._epoch_ns + time.monotonic_ns()
+
+    def _remember(self, name: str, data: bytes) -> None:
+        """Have it for the next bag; one that can't be read would spoil that."""
         try:
-            deserialize(goal, GOAL_TYPE)
+            message = deserialize(data, LATCHED_BEFORE[name])
         except MessageError:
             return  # while a bag is open, that is told
-        self._goal = goal
+        self._latched[name] = data
+        if name == topics.ACTIVE and not message.data:
+            del self._latched[name]
 
     async def _on_record(
         self, request: SetBool.Request, response: SetBool.Response
@@ -123,9 +136,9 @@ class Recorder(Node):
         try:
             response.message = await (self._open() if request.data else self._finish())
             response.success = True
-        except BagError as error:
-            response.message = str(error)
-            self.get_logger().error(str(error))
+        except Exception as error:  # One that leaves a coroutine would end this process.
+            response.message = str(error) or repr(error)
+            self.get_logger().error(response.message)
         finally:
             self._busy = False
         return response
@@ -143,8 +156,10 @@ class Recorder(Node):
             self.get_logger().warning(f"nobody publishes {' or '.join(missing)} yet")
         self._failure = ""
         self._recording = Recording(self._run, self._topics, self._lockstep)
-        if self._goal is not None:
-            self._recording.add(topics.GOAL, self._goal, time.time_ns())
+        self._epoch_ns = time.time_ns() - time.monotonic_ns()
+        for name, data in self._latched.items():
+            if name == topics.GOAL or topics.ACTIVE in self._latched:
+                self._recording.add(name, data, self._now_ns())
         return str(self._recording.folder)
 
     async def _finish(self) -> str:

@@ -180,6 +180,7 @@ class Watchdog(Node):
         self._guard = guard
         lockstep = self._config.mode == "lockstep"
         self._watch.limit_s = patience(guard.safety.stale_periods, guard.spec.period, lockstep)
+        self._watch.period = guard.spec.period
 
     def _on_active(self, message: Bool) -> None:
         if self._watch.tripped:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from hucrl_ros.config.files import (
     COMMAND_LINE,
+    SETTINGS,
     dotted,
     load_config,
     merge,
@@ -18,7 +19,6 @@ from hucrl_ros.config.files import (
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.stand_in import like_hardware, require_real_time
 from hucrl_ros.config.task_file import (
-    SETTINGS,
     Description,
     is_description,
     read_description,
@@ -29,9 +29,6 @@ from hucrl_ros.controller.guard import Guard
 from hucrl_ros.errors import ConfigError, shortened
 from hucrl_ros.run.combination import check_combination
 from hucrl_ros.run.on_robot import GENTLE
-
-OF_ROBOT = ("safety", "driver")
-"""Groups of settings that a robot's other tasks have from its file, too."""
 
 
 @dataclass(frozen=True)
@@ -171,15 +168,20 @@ def _base(options: RunOptions, described: Description | None) -> Config:
     else:
         own = {"task": described.name}
         if options.config is None:
-            beneath = merge(beneath, safety_of_robot(described))
+            beneath = merge(beneath, settings_of_robot(described))
         if options.config is None and not described.has_settings:
-            base = override(Config(**own), dotted(beneath))
+            base = override(Config(**own), beneath)
         else:
             base = load_config(options.config or Path(options.task), own, beneath)
     return base
 
 
-def safety_of_robot(described: Description) -> dict[str, Any]:
+def is_of_robot(key: str) -> bool:
+    """Whether a setting, by its dotted key, is one that a robot's other tasks have, too."""
+    return key.partition(".")[0] in ("safety", "driver") or key == "control.extra_delay"
+
+
+def settings_of_robot(described: Description) -> dict[str, Any]:
     """Settings of the file whose robot it is that hold for each of its tasks, by dotted keys.
 
     Raises:
@@ -189,7 +191,7 @@ def safety_of_robot(described: Description) -> dict[str, Any]:
     if other is None or SETTINGS not in read_mapping(other):
         return {}
     settings = dotted(read_settings(other))
-    found = {key: x for key, x in settings.items() if key.partition(".")[0] in OF_ROBOT}
+    found = {key: x for key, x in settings.items() if is_of_robot(key)}
     override(Config(), found, str(other))  # Later, the wrong file would be named.
     return found
 

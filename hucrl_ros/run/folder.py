@@ -82,6 +82,11 @@ class RunFolder:
         run = cls(root)
         if run.config_path.exists():
             raise RunError(f"{root}: a run lies there already; continue it with --resume")
+        if run.prior.exists() or any(any(x.glob("*")) for x in (run.episodes, run.bundles)):
+            raise RunError(
+                f"{root}: holds what is left of a run that was never made (no config.yaml); "
+                "remove the folder, or take another --out DIR"
+            )
         for folder in (run.episodes, run.bundles, run.checkpoints, run.logs):
             folder.mkdir(parents=True, exist_ok=True)
         if described is not None:

@@ -97,7 +97,13 @@ def taught_run(source: RunFolder, options: RunOptions) -> RunFolder:
     longer: dict[str, Any] = {"search.iterations": teach.iterations}
     if teach.algorithm != "same":
         longer["search.algorithm"] = teach.algorithm
-    of_bags = {"episodes": count, "exploration.random_episodes": count}
+    of_bags = {
+        "episodes": count,
+        "exploration.random_episodes": count,
+        "mode": stored.mode,
+        "driver": stored.driver.model_dump(),
+        "control.extra_delay": stored.control.extra_delay,
+    }
     options = replace(options, overrides={**longer, **options.overrides, **of_bags})
     asked = asked_run(options)
     theirs, ours = asked.described.robot.spec, describe(stored.task, source.robot).robot.spec
@@ -108,8 +114,8 @@ def taught_run(source: RunFolder, options: RunOptions) -> RunFolder:
         )
 
     def copy_bags(run: RunFolder) -> None:
-        for index in range(count):  # Some may be there, if that was interrupted before.
-            shutil.copytree(source.bag(index), run.bag(index), dirs_exist_ok=True)
+        for index in range(count):
+            shutil.copytree(source.bag(index), run.bag(index))
 
     return created_run(options, asked, copy_bags)
 

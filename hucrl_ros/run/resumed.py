@@ -8,7 +8,13 @@ from hucrl_ros.config.files import COMMAND_LINE, dotted, load_config, override, 
 from hucrl_ros.config.task_file import Description, find_description, is_description
 from hucrl_ros.controller.signature import check_signing
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.run.asked import RunOptions, description_of, safety_of_robot, settings_beneath
+from hucrl_ros.run.asked import (
+    RunOptions,
+    description_of,
+    is_of_robot,
+    settings_beneath,
+    settings_of_robot,
+)
 from hucrl_ros.run.combination import check_device_of
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.judged_task import check_remote
@@ -46,7 +52,7 @@ def continued_run(options: RunOptions) -> RunFolder:
             _require_unchanged(described, options, run)
     beneath = settings_beneath(options, None, stored)
     if options.config is None:
-        asked = override(stored, dotted(beneath))
+        asked = override(stored, beneath)
     else:
         asked = load_config(options.config, {"task": task}, beneath)
     # Which device it was is nothing that a file of settings should change by its default.
@@ -77,14 +83,14 @@ def _require_unchanged(described: Description, options: RunOptions, run: RunFold
     """Refuse to go on with limits or a robot of before, as if what a file says now were heard.
 
     Raises:
-        ConfigError: the file gives other settings of `safety` than the run has, without
+        ConfigError: the file gives other settings of the robot than the run has, without
             `--config` or `--set`, or describes another robot, reward or constraint.
     """
     stored, file = run.config, Path(options.task)
     if options.config is None:
         own = dotted(read_settings(file)) if described.has_settings else {}
-        given = {**safety_of_robot(described), **own}
-        given = {key: value for key, value in given.items() if key.startswith("safety.")}
+        given = {**settings_of_robot(described), **own}
+        given = {key: value for key, value in given.items() if is_of_robot(key)}
         asked = override(stored, given, str(file))
         before, after = (dotted(config.model_dump(mode="json")) for config in (stored, asked))
         for key, value in after.items():

@@ -126,7 +126,8 @@ DISCOVERY = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 PARENT_VARIABLE = "HUCRL_PARENT_PID"
 """Nodes stop when the process whose PID it holds is gone, see `nodes/runner.py`."""
 _SHOW_CURSOR = "\x1b[?25h"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
+"""Ctrl-Z would stop this process alone, and the robot would play on."""
 
 
 class Session:
@@ -145,8 +146,8 @@ class Session:
         """
         self._run, self._domain, self._listen = run, domain, listen
         self._simulated = simulated
-        how = run.config.driver.reset
-        self._asks = how == "home" or (how == "person" and not simulated)
+        config = run.config
+        self._asks = config.mode == "real_time" and config.driver.reset in ("home", "person")
         self._group = ProcessGroup(run.logs, node_environment(run, domain))
         self._stop: int | None = None
 
@@ -156,7 +157,7 @@ class Session:
         No process is left when it returns, however it does.
 
         Returns:
-            The signal (SIGINT, SIGTERM or SIGHUP) that ended it; None where the run is finished.
+            The signal, one of `_SIGNALS`, that ended it; None where the run is finished.
 
         Raises:
             RunError: a node was lost or reported an error, or another process plays this run.
