@@ -1,5 +1,7 @@
 """Which search and which planner go with a task."""
 
+from dataclasses import replace
+
 import pytest
 from linear_system import PushedMass
 
@@ -70,3 +72,15 @@ def test_everything_fits_rewards_that_slope_but_a_grid_over_many_entries(kind, n
 def test_a_tasks_own_settings_fit_it(task):
     config = load_config(task_config_path(task))
     check_combination(config, make_task(task, config.action_penalty))
+
+
+def test_exact_programming_is_refused_where_there_is_a_goal():
+    class Aimed(PushedMass):
+        spec = replace(PushedMass().spec, context=("goal_x",))
+
+    task = Aimed()
+    config = override(load_config(task_config_path("pendulum")), {"planner.algorithm": "exact"})
+    with pytest.raises(ConfigError, match="holds goal_x, too"):
+        check_combination(override(config, {"strategy": "greedy"}), task)
+    with pytest.raises(ConfigError, match="batch_size >= 2"):
+        override(config, {"search.algorithm": "ppo", "search.batch_size": 1})

@@ -7,6 +7,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
+from own_robots import pushing, task_of
 from touching import touching
 
 from hucrl_ros.tasks import make_task
@@ -252,3 +253,12 @@ def test_the_object_goes_where_the_model_sees_it_pushed():
     lengths = np.linalg.norm(ways, axis=1) * np.linalg.norm(pushes, axis=1)
     cosines = (ways * pushes).sum(axis=1) / lengths
     assert np.median(cosines) > 0.999
+
+
+def test_an_object_may_have_its_shape_in_a_part_of_it(tmp_path):
+    """Nothing is known of the contact then, and nothing is wrong."""
+    part = (
+        '<geom size=".03" contype="0" conaffinity="0"/>'
+        '<body pos="0 0 .02"><geom size=".03"/></body>'
+    )
+    task_of(tmp_path, pushing(tmp_path, part))

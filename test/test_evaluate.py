@@ -220,3 +220,11 @@ def test_a_task_without_a_goal_counts_no_arrivals(random):
     _, header, told, *_ = command._table(bundle.manifest, task.optimum, [near], 0)
     assert header.endswith("from goal [cm]")
     assert told.removeprefix(row).split() == ["1.3"]
+
+
+def test_a_worse_return_has_no_larger_share():
+    def share(total, optimum):
+        return command._row("mean", total, optimum, np.ones(3)).split()[2]
+
+    assert share(9.0, 10.0) == "90.0%"
+    assert share(-20.0, -10.0) == share(-11.0, -10.0) == "-"

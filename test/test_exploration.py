@@ -6,7 +6,7 @@ import pytest
 import torch
 from linear_system import PushedMass
 
-from hucrl_ros.config.schema import ExplorationSettings, ModelSettings
+from hucrl_ros.config.schema import ExplorationSettings, ModelSettings, SearchSettings
 from hucrl_ros.models import Ensemble, make_model
 from hucrl_ros.models.exploration import (
     STRATEGIES,
@@ -17,6 +17,7 @@ from hucrl_ros.models.exploration import (
     cholesky,
     make_imagined_dynamics,
 )
+from hucrl_ros.search import ActorCritic, InitialStates, ModelRollout, make_search
 from hucrl_ros.tasks import make_task
 
 HEADS = 4
@@ -427,3 +428,30 @@ def test_the_price_is_the_range_of_rewards_and_the_same_each_time():
     rewards = first.reward(states, torch.zeros(4096, 1))
     assert first.reward_range == again.reward_range
     assert float(rewards.max() - rewards.min()) < first.reward_range < 1.0 + 0.2 * 3.0**2 + 1e-5
+
+
+@pytest.mark.parametrize(
+    ("strategy", "heads", "how"),
+    [
+        ("optimistic", 5, {"hallucinate": "shared"}),  # beta = 3 by default
+        ("greedy", 1, {}),
+        ("optimistic", 1, {"hallucinate": "total"}),
+    ],
+)
+@pytest.mark.parametrize("algorithm", ["pathwise", "bptt"])
+def test_gradients_of_a_model_without_noise_are_finite(algorithm, strategy, heads, how):
+    task, draws = make_task("pendulum", 0.1), torch.Generator().manual_seed(0)
+    settings = ModelSettings(kind="deterministic_ensemble", heads=heads, layers=(8,))
+    model = make_model(task, settings, draws)
+    step = make_imagined_dynamics(strategy, model, ExplorationSettings(**how))
+    step.start_episode(1, draws)
+    small = {"pool": 4, "batch_size": 8, "rollout_steps": 3, "iterations": 3}
+    layers = {"policy_layers": (8,), "critic_layers": (8,)}
+    searching = SearchSettings(algorithm=algorithm, **small, **layers)
+    actors = ActorCritic(task, step.hallucination_dim, searching, draws)
+    task.steps = 5
+    states = task.imagined_states(4, draws)
+    starts = InitialStates(task, states, 0.3)
+    rollout = ModelRollout(actors, step)
+    found = make_search(searching).improve(rollout, starts, states, draws, lambda _: None)
+    assert found.refused == 0

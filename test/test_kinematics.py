@@ -122,3 +122,14 @@ def test_a_joint_that_nobody_reports_is_refused():
         ValueError, match=r"site 'tip' hangs at joint 'c'; expected only .* lift, a"
     ):
         ForwardKinematics(model, "tip", names)
+
+
+GOAL = """<mujoco><worldbody>
+  <body><joint name="j" axis="0 0 1"/><geom size="0.02" mass="1"/></body>
+  <body name="goal" mocap="true" pos="0.3 0 0.1"><site name="above" pos="0 0 0.05"/></body>
+</worldbody></mujoco>"""
+
+
+def test_a_site_on_the_goal_stands_nowhere_by_itself():
+    with pytest.raises(ValueError, match="hangs on 'goal', which is put where a goal is"):
+        ForwardKinematics(mujoco.MjModel.from_xml_string(GOAL), "above", ["j"])

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from hucrl_ros.config.schema import PlannerName, PlannerSettings
 from hucrl_ros.planners import PLANNERS as ALL_PLANNERS
+from hucrl_ros.planners import Rollouts, make_planner
 
 ON_THE_SYSTEM = ("ilqr", "exact")
 """Those that ask for more than rollouts: `test_planners_model.py`."""
@@ -309,3 +310,22 @@ def test_a_planner_without_policies_refuses_to_try_nothing(name):
     with pytest.raises(ValidationError, match=f"noise = 0 leaves {name} nothing"):
         PlannerSettings(algorithm=name, noise=0.0)
     PlannerSettings(algorithm="dyna_mpc", noise=0.0)
+
+
+def test_a_bias_is_remembered_whatever_the_horizon():
+    settings = PlannerSettings(
+        algorithm="poplin_bias", horizon=1, particles=16, iterations=1, noise_draws=0
+    )
+    planner, seen = make_planner(settings, 1, 1), []
+
+    class Imagine:
+        state = np.zeros(1, np.float32)
+
+        def __call__(self, offsets, noise, feedback):
+            seen.append(offsets.copy())
+            return Rollouts(-((offsets[:, 0, 0] - 1.0) ** 2), np.zeros((16, 2, 1)), offsets)
+
+    planner.plan(Imagine(), lambda: True)
+    kept = planner._memory[0, 0, 0]
+    planner.plan(Imagine(), lambda: True, periods=3)
+    assert kept != 0.0 and seen[1][0, 0, 0] == kept

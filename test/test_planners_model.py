@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from planning_system import HORIZON, NO_NOISE, OPTIMAL_GAIN, START, SYSTEM, allow, always
+from scipy.optimize import minimize
 
 from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.planners import exact as exact_module
 from hucrl_ros.planners.exact import Exact
-from hucrl_ros.planners.ilqr import Ilqr, expand, scalar_derivatives
+from hucrl_ros.planners.ilqr import Ilqr, _bounded, expand, scalar_derivatives
 
 SETTINGS = PlannerSettings(particles=64, horizon=HORIZON, iterations=3, elites=8)
 NEAR = (0.1, -0.1)
@@ -291,3 +293,36 @@ def test_functions_of_one_number_have_no_pairs():
     gradient, hessian = scalar_derivatives(lambda z: z[:, 0] ** 2, np.ones((2, 1)), np.ones(1))
     np.testing.assert_allclose(gradient, [[2.0], [2.0]])
     np.testing.assert_allclose(hessian, [[[2.0]], [[2.0]]])
+
+
+def test_a_step_within_bounds_is_the_best_one():
+    """What a bound holds is let go where that pays."""
+    rng = np.random.default_rng(0)
+    cases = [(np.array([[-1.0, 0.95], [0.95, -1.0]]), np.array([1.0, 0.5]), np.array([0.9, -0.9]))]
+    for _ in range(100):
+        size = int(rng.integers(2, 5))
+        factor = rng.normal(size=(size, size))
+        curvature = -factor @ factor.T - 0.1 * np.eye(size)
+        cases.append((curvature, 2.0 * rng.normal(size=size), rng.uniform(-1, 1, size)))
+    for curvature, slope, present in cases:
+
+        def gain(k, curvature=curvature, slope=slope):
+            return slope @ k + 0.5 * k @ curvature @ k
+
+        step, _ = _bounded(curvature, slope, present)
+        bounds = list(zip(-1.0 - present, 1.0 - present, strict=True))
+        best = minimize(lambda k, gain=gain: -gain(k), np.zeros(len(slope)), bounds=bounds).x
+        assert np.abs(present + step).max() <= 1.0 + 1e-9
+        assert gain(step) >= gain(best) - 1e-2 * max(gain(best), 1.0)
+
+
+def test_a_corner_that_is_no_number_spoils_no_other_place(monkeypatch):
+    monkeypatch.setattr(exact_module, "POINTS", 21)
+
+    class Bad(Undiscounted):
+        def step(self, states, actions, noise=0.0):
+            following, rewards = super().step(states, actions, noise)
+            return np.where(states[:, :1] > 1.5, np.nan, following), rewards
+
+    assert exact(Bad()).plan(Imagine((0.3, -0.2)), always) is not None
+    assert exact(Bad()).plan(Imagine((1.9, 0.0)), always) is None

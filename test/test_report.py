@@ -1,3 +1,4 @@
+import dataclasses
 import logging
 import math
 
@@ -71,7 +72,6 @@ def test_clips_are_of_the_first_and_the_best_episode():
     clips = choose_clips([episode(0, -5.0), episode(1, 20.0), episode(2, 10.0)])
     assert [clip.name for clip in clips] == ["episode_000", "episode_001"]
     assert [clip.title for clip in clips] == ["episode 0 (random)", "episode 1 (best)"]
-    assert len(choose_clips([episode(0, 3.0), episode(1, 2.0)])) == 1
 
 
 def test_report_draws_every_figure_of_a_run(tmp_path):
@@ -207,3 +207,19 @@ def test_a_robot_of_which_the_state_has_the_speed_alone_moves_on_in_its_film():
     assert found[0] == address
     np.testing.assert_allclose(found[1], places, atol=0.15 * np.ptp(places))
     assert way_of(make_robot("pendulum"), np.zeros((3, 2))) == {}
+
+
+def test_an_episode_that_a_surprise_ended_is_not_the_best():
+    episodes = [episode(0, -60.0), episode(1, -35.0), episode(2, -0.4), episode(3, -50.0)]
+    cut = [*episodes[:2], dataclasses.replace(episodes[2], cut=True), episodes[3]]
+    assert [clip.title for clip in choose_clips(cut)] == [
+        "episode 0 (random)",
+        "episode 1 (best)",
+    ]
+
+
+def test_what_was_learned_is_filmed_also_where_the_first_episode_is_the_best():
+    episodes = [episode(0, 10.0), episode(1, 3.0), episode(2, 5.0)]
+    titles = [clip.title for clip in choose_clips(episodes)]
+    assert titles == ["episode 0 (best)", "episode 2"]
+    assert len(choose_clips(episodes[:1])) == 1

@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -17,7 +18,8 @@ from hucrl_ros.cli import main
 from hucrl_ros.cli.parsing import Command, command_line
 from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
-from hucrl_ros.experiments import statistics, sweep_report
+from hucrl_ros.experiments import statistics, sweep, sweep_report
+from hucrl_ros.experiments.card_sections import failures
 from hucrl_ros.experiments.grid import NOTHING, make_cells, one_setting
 from hucrl_ros.experiments.presentation import AMBER, BLUE, drawing
 from hucrl_ros.experiments.statistics import (
@@ -35,6 +37,7 @@ from hucrl_ros.experiments.sweep_report import draw_learning_curves, markdown_ta
 from hucrl_ros.experiments.workers import LocalWorkers, child_environment
 from hucrl_ros.run.asked import RunOptions, asked_config
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import EpisodeSummary, Summary, write_summary
 from hucrl_ros.tasks import known_optimum
 
 PRETENDED = "pretended_training"
@@ -504,3 +507,33 @@ def test_command_trains_really(tmp_path, capsys):
     assert rows[0]["promised_return"] == "" != rows[1]["promised_return"]
     assert float(rows[1]["model_error"]) > 0
     assert float(rows[0]["fit_s"]) > 0
+
+
+def test_the_interquartile_mean_leaves_out_what_is_missing():
+    scores = np.array([0.0, 1.0, 2.0, 3.0, np.nan])
+    found = statistics.interquartile_interval(scores)
+    assert found == statistics.interquartile_interval(scores[:4]) and found.mean == 1.5
+    assert np.isnan(statistics.interquartile_interval(scores[4:]).mean)
+
+
+def test_episodes_that_a_surprise_ended_count_as_missing(tmp_path):
+    def episode(index, return_, cut=False):
+        return EpisodeSummary(
+            index=index, return_=return_, predicted_return=-20.0, steps=3 if cut else 150,
+            cut=cut, tick_ms=None, misses=0, fallbacks=0, clamps=0, filtered=None, outside=None,
+            deepest=None, fit_s=1.0, search_s=1.0, complexity=None, bag=None,
+            bundle=f"bundles/bundle_{index:03d}",
+        )  # fmt: skip
+
+    episodes = [episode(0, -60.0), episode(1, -35.0), episode(2, -0.4, cut=True)]
+    episodes += [episode(3, -33.0)]
+    times = {"optimum": None, "wall_s": 1.0, "cpu_s": 1.0, "in_process": True}
+    summary = Summary.of(Config(task="reacher"), episodes=episodes, **times)
+    write_summary(tmp_path / "summary.json", summary)
+    run = SimpleNamespace(summary=tmp_path / "summary.json", bundle=lambda k: tmp_path / str(k))
+    rows = sweep._rows_of(SimpleNamespace(setting="", value=""), run)
+    (returns,) = group_returns(rows).values()
+    assert best_returns(returns)[0] == summary.best_return == -33.0
+    assert np.isnan(first_reaching(returns, -5.0)[0])
+    (section,) = [failures(SimpleNamespace(report=SimpleNamespace(refused=0)), summary)]
+    assert [where for where, what in section.rows if "badly" in what] == ["episode 0"]

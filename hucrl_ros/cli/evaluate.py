@@ -146,6 +146,6 @@ def _arrivals(distances: "NDArray[np.float64]", success_distance: float) -> str:
 def _row(name: str, total: float, optimum: float | None, tick_ms: "NDArray[np.float64]") -> str:
     import numpy as np
 
-    share = f"{total / optimum:.1%}" if optimum else "-"
+    share = f"{total / optimum:.1%}" if optimum and optimum > 0.0 else "-"
     p50, p99, largest = np.percentile(tick_ms, [50, 99, 100])
     return f"{name:>6} {total:9.2f} {share:>7} {p50:9.2f} {p99:8.2f} {largest:8.2f}"

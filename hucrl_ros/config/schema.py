@@ -264,6 +264,12 @@ class SearchSettings(Settings):
     trial_interval: int = Field(25, ge=1)
     """Rounds between two trials of the policies for a whole imagined episode [1]."""
 
+    @model_validator(mode="after")
+    def _enough_for_ppo(self) -> "SearchSettings":
+        if self.algorithm == "ppo" and self.batch_size < 2:
+            raise ValueError("algorithm = 'ppo' needs batch_size >= 2: it normalises advantages")
+        return self
+
 
 class TeachSettings(Settings):
     """What `hucrl teach` searches by in place of `search`: it has time, and doesn't explore."""

@@ -191,7 +191,7 @@ def failures(manifest: Manifest, summary: Summary | None) -> Section:
     found = [("learning", f"{manifest.report.refused} gradient steps or imagined trajectories "
               "were refused")] if manifest.report.refused else []  # fmt: skip
     if summary is not None:
-        returns = [episode.return_ for episode in summary.episodes]
+        returns = [episode.return_ for episode in summary.episodes if not episode.cut] or [0.0]
         enough = min(returns) + BADLY * (max(returns) - min(returns))
         for episode in summary.episodes:
             found += [(f"episode {episode.index}", what) for what in _bad(episode, enough)]

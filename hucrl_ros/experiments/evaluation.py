@@ -195,6 +195,8 @@ class PlayedEpisode:
     """`(N,)` durations of the control ticks [ms]; empty where there were none."""
     missed: NDArray[np.bool_]
     """`(N,)` whether a tick took longer than the control period."""
+    cut: bool = False
+    """It ended by a surprise, so its return isn't one of a whole episode."""
 
     @property
     def total(self) -> float:
@@ -234,6 +236,7 @@ def load_episodes(
                 imagined=read_imagined(run.bundle(flown) / IMAGINED),
                 tick_ms=np.asarray(tick_ms[known], dtype=np.float64),
                 missed=np.asarray(recorded.ticks["missed"][known], dtype=np.bool_),
+                cut=recorded.cut,
             )
         )
     return episodes

@@ -40,7 +40,7 @@ def learning_curve(path: Path, summary: Summary, random_episodes: int) -> Path:
     returns = np.array([episode.return_ for episode in episodes])
     random = np.array([episode.flown for episode in episodes]) < random_episodes
     predicted = [(e.index, e.predicted_return) for e in episodes if e.predicted_return is not None]
-    best = int(returns.argmax())
+    best = int(np.where([episode.cut for episode in episodes], -np.inf, returns).argmax())
     with drawing(path, (7.2, 4.4)) as figure:
         axes = figure.add_subplot()
         if predicted:
@@ -179,11 +179,13 @@ def make_report(run: RunFolder, videos: bool = True) -> list[Path]:
 
 
 def choose_clips(episodes: Sequence[PlayedEpisode]) -> list[Clip]:
-    """The first and the best episode; only one clip where they are the same."""
-    first, best = episodes[0], max(episodes, key=lambda episode: episode.total)
-    titles = {first.index: first.name}
+    """The first and the best whole episode, or the last where the first is the best."""
+    first = episodes[0]
+    best = max(episodes, key=lambda episode: -math.inf if episode.cut else episode.total)
+    titles = {episode.index: episode.name for episode in (first, episodes[-1])}
     titles[best.index] = f"episode {best.index} (best)"
-    chosen = [first] if first is best else [first, best]
+    other = episodes[-1] if first is best else best
+    chosen = [first] if first is other else [first, other]
     return [
         Clip(
             name=f"episode_{episode.index:03d}",

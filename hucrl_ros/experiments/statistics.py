@@ -1,6 +1,7 @@
 """Numbers of many runs: one row an episode, means over seeds with confidence intervals."""
 
 import csv
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -216,14 +217,17 @@ def interquartile_interval(scores: Array) -> Interval:
     The mean of what is left when a quarter of all scores is cut off at each end, rounded down:
     of three runs of one task nothing is. Runs are drawn anew within each task (stratified), and
     the interval holds the middle of what that gives (percentiles). Scores of several tasks must
-    have one scale.
+    have one scale. Those that aren't finite don't count.
 
     Source: Agarwal et al., "Deep reinforcement learning at the edge of the statistical
     precipice", 2021; the definitions of their library rliable.
     """
-    tasks = tuple(np.atleast_2d(scores.T))
+    of_tasks = (task[np.isfinite(task)] for task in np.atleast_2d(scores.T))
+    tasks = tuple(task for task in of_tasks if len(task))
+    if not tasks:
+        return Interval(math.nan, math.nan, math.nan)
     mean = _interquartile_mean(*tasks)
-    if len(tasks[0]) == 1:
+    if all(len(task) == 1 for task in tasks):
         return Interval(float(mean), float(mean), float(mean))
     interval = scipy.stats.bootstrap(
         tasks,

@@ -1,6 +1,7 @@
 """Many trainings side by side, each in a process of its own; a stopped sweep goes on later."""
 
 import fcntl
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -206,7 +207,7 @@ def _rows_of(cell: Cell, run: RunFolder) -> list[Row]:
             value=cell.value,
             seed=summary.seed,
             episode=episode.index,
-            return_=episode.return_,
+            return_=math.nan if episode.cut else episode.return_,
             promised_return=episode.predicted_return,
             model_error=_model_error(run, episode.index),
             fit_s=episode.fit_s,

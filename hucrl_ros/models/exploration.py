@@ -270,6 +270,10 @@ def beta_of(settings: ExplorationSettings, episode: int, model: DynamicsModel) -
     return settings.norm_bound + 4.0 * noise * root
 
 
+LEAST_VARIANCE = 1e-14
+"""Of a model without noise [units of the state, squared]."""
+
+
 def spread(
     belief: Prediction,
     direction: Tensor,
@@ -290,7 +294,8 @@ def spread(
         return times(cholesky(matrix), direction)
     if not noisy:
         return belief.epistemic * direction
-    return (share * belief.epistemic**2 + belief.aleatoric**2).sqrt() * direction
+    variance = share * belief.epistemic**2 + belief.aleatoric**2
+    return variance.clamp_min(LEAST_VARIANCE).sqrt() * direction  # At 0 it has no gradient.
 
 
 def covariance(deviations: Tensor) -> Tensor:

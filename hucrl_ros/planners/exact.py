@@ -28,6 +28,8 @@ SHARES: Array = np.array([1, 4, 1, 4, 16, 4, 1, 4, 1], np.float64) / 36.0
 NEGLIGIBLE = 0.1
 """Noise counts if a node moves a state further than this [grid cells]: linear interpolation alone
 spreads a state by 0.4 on average."""
+UNKNOWN = -1e30
+"""Reward of a step whose outcome is no number: nobody goes there who can go elsewhere."""
 Step = Callable[[Array, Array], tuple[Array, Array]]
 """Next states `(N, 2)`, or `(N, K, 2)` under K noises, of states `(N, 2)` under actions `(N, a)`,
 and rewards `(N,)`."""
@@ -168,6 +170,11 @@ class Exact(Planner):
     def prepare(self, system: System) -> None:
         """Solve the imagined system for a whole episode."""
         self._system = system
+        if (entries := system.state_bounds.shape[1]) != 2:
+            raise ConfigError(
+                "planner.algorithm = 'exact': makes a grid over two entries of the state, and "
+                f"this one has {entries}"
+            )
         grid = Grid(*(_axis(i, system) for i in range(2)))
         choices = self._choices(COARSE)
         # Each grid point under another action: enough to see how large the noise is.
@@ -196,7 +203,7 @@ class Exact(Planner):
         states, rewards = self._step(here, self._fine)
         values = rewards + self._table.at(following, states) @ self._shares
         best = int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))
-        if not np.isfinite(values[best]):
+        if not values[best] > 0.5 * UNKNOWN:
             return None
         return Plan(
             actions=self._fine[best][None].astype(np.float32),
@@ -209,7 +216,10 @@ class Exact(Planner):
         """Next states `(N, K, 2)` under the noises of the quadrature, and rewards `(N,)`."""
         assert self._system is not None
         outcomes = [self._system.step(states, actions, noise) for noise in self._noises]
-        return np.stack([following for following, _ in outcomes], axis=1), outcomes[0][1]
+        following, rewards = np.stack([each for each, _ in outcomes], axis=1), outcomes[0][1]
+        lost = ~(np.isfinite(following).all(axis=(1, 2)) & np.isfinite(rewards))
+        following = np.where(lost[:, None, None], states[:, None], following)
+        return following, np.where(lost, UNKNOWN, rewards)
 
     def _choices(self, efforts: int) -> Array:
         """Actions `(A, 1 + h)` to choose from: efforts by hallucinations."""

@@ -15,6 +15,8 @@ STEP_SIZES = np.power(0.5, np.arange(8, dtype=np.float64))
 """Shares of the newly found step that are tried side by side."""
 LEAST, MOST = 1e-4, 1e4
 """Regularisation: added to the curvature in the actions."""
+HELD, LEAST_GAIN = 1e-9, 1e-12
+"""An action that near to a bound is at it, and a step that gains less is the last one."""
 STEP = 3e-2
 """Difference for derivatives, in units of the entry: `scales` of the state, 1 for an action.
 
@@ -250,20 +252,27 @@ def _concave(matrix: Array) -> Array:
 def _bounded(curvature: Array, slope: Array, present: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Maximise `slope · k + ½ k · curvature k` so that `present + k` stays in [-1, 1].
 
+    By projected Newton steps: what a bound holds is let go where that pays.
+
     Returns:
         k, and which of its entries are not held by a bound.
     """
-    free = np.ones(len(slope), bool)
+
+    def gain(k: Array) -> float:
+        return float(slope @ k + 0.5 * k @ curvature @ k)
+
     change = np.zeros_like(slope)
-    for _ in range(len(slope) + 1):
+    free: NDArray[np.bool_] = np.ones(len(slope), np.bool_)
+    for _ in range(4 * len(slope)):
+        pull, place = slope + curvature @ change, present + change
+        free = ~(((place >= 1.0 - HELD) & (pull > 0.0)) | ((place <= HELD - 1.0) & (pull < 0.0)))
         if not free.any():
             break
-        held = ~free
-        pull = slope[free] + curvature[np.ix_(free, held)] @ change[held]
-        change[free] = -np.linalg.solve(curvature[np.ix_(free, free)], pull)
-        beyond = free & (np.abs(present + change) > 1.0 + 1e-9)
-        if not beyond.any():
+        newton = np.zeros_like(slope)
+        newton[free] = -np.linalg.solve(curvature[np.ix_(free, free)], pull[free])
+        tried = np.clip(place + STEP_SIZES[:, None] * newton, -1.0, 1.0) - present
+        best = max(tried, key=gain)
+        if gain(best) <= gain(change) + LEAST_GAIN:
             break
-        change[beyond] = np.sign(present + change)[beyond] - present[beyond]
-        free &= ~beyond
+        change = best
     return change, free

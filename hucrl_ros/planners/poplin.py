@@ -1,8 +1,10 @@
 """POPLIN (Wang & Ba 2020): refines a policy's sequence of actions, or the policy's bias."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from hucrl_ros.planners.base import Array, Rollouts
+from hucrl_ros.planners.base import Array, Imagine, Plan, Rollouts
 from hucrl_ros.planners.cem import ElitesProposal
 from hucrl_ros.planners.shooting import (
     AROUND_POLICIES,
@@ -59,6 +61,10 @@ class PoplinBias(ShootingPlanner):
     follows the elites. Here the weights are constants of the rollout graph, and only a bias that
     is added to the policies' bounded outputs is drawn: q + h numbers, whatever the horizon.
     """
+
+    def plan(self, imagine: Imagine, go_on: Callable[[], bool], periods: int = 1) -> Plan | None:
+        """Plan one tick, from the last one's bias, which holds at any time."""
+        return super().plan(imagine, go_on, periods=0)
 
     def _covariance(self) -> Matrix:
         return constant(self.settings.horizon)

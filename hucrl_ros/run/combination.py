@@ -26,6 +26,11 @@ def check_combination(config: Config, task: "Task") -> None:
     spec = task.spec
     hallucinated = spec.predicted_dim if config.strategy in ("optimistic", "opax") else 0
     make_planner(config.planner, spec.predicted_dim, spec.action_dim + hallucinated)
+    if config.planner.algorithm == "exact" and spec.context:
+        raise ConfigError(
+            "planner.algorithm = 'exact': makes a grid over two entries of the state, and that of "
+            f"{spec.name!r} holds {', '.join(spec.context)}, too; the others plan for any number"
+        )
     for group, name, chosen, members in (
         ("search", config.search.algorithm, search_class(config.search.algorithm), SEARCHES),
         ("planner", config.planner.algorithm, planner_class(config.planner.algorithm), PLANNERS),

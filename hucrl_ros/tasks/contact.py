@@ -47,7 +47,9 @@ def shape_of(model: mujoco.MjModel, body: int) -> Shape | None:
     """
     fixed = [other for other in range(model.nbody) if model.body_rootid[other] == body]
     geoms = [geom for part in fixed for geom in _colliding(model, part)]
-    if len(geoms) != 1 or np.abs(model.geom_pos[geoms[0]]).max() > TINY:
+    if len(geoms) != 1 or geoms != _colliding(model, body):
+        return None
+    if np.abs(model.geom_pos[geoms[0]]).max() > TINY:
         return None
     (geom,) = geoms
     matrix = np.empty(9)

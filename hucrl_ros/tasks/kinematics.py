@@ -192,6 +192,9 @@ def _read_chain(
     chain: list[Joint] = []
     after = np.eye(4)  # from the frame after the last joint to the present one
     for body in _bodies_to(model, point.body):
+        if model.body_mocapid[body] >= 0:
+            name = model.body(body).name
+            raise ValueError(f"{what} hangs on {name!r}, which is put where a goal is: name that")
         after = after @ _placement(model.body_pos[body], model.body_quat[body])
         for index in joints_of(model, body):
             joint = model.joint(index)

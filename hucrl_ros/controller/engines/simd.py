@@ -179,7 +179,8 @@ def _elementwise(
 
 
 def _relu(builder: _Builder, x: _Vector) -> _Vector:
-    return builder.select(builder.fcmp_ordered(">", x, _all(0.0)), x, _all(0.0))
+    # Not the other way round: what is no number stays none.
+    return builder.select(builder.fcmp_ordered("<", x, _all(0.0)), _all(0.0), x)
 
 
 def _silu(builder: _Builder, x: _Vector) -> _Vector:
