@@ -186,3 +186,13 @@ def test_a_recording_is_complete_when_the_last_pose_is_there_as_well(run_folder)
     add(OBJECT_POSE, messages[OBJECT_POSE][STEPS], "geometry_msgs/msg/PoseStamped")
     assert recording.complete
     recording.abandon()
+
+
+def test_a_goal_without_a_stamp_is_the_goal_from_when_it_came(tmp_path):
+    """As the controller pursued it; `ros2 topic pub /goal` fills in no stamp."""
+    messages = in_order(parts())
+    states = [k for k, (topic, _) in enumerate(messages) if topic == JOINT_STATES]
+    messages.insert(states[2] + 1, (GOAL, pose(0, [7.0, 7.0, 7.0])))
+    record(tmp_path / "bag", messages).writer.close()
+    states = read_episode(tmp_path / "bag", SPEC, STEPS).states
+    np.testing.assert_array_equal(states[:, 5], [1, 1, 1, 7, 7])

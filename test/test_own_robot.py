@@ -498,7 +498,7 @@ def test_limits_that_are_many_turns_apart_are_worth_a_warning(tmp_path, caplog):
     ("changes", "message"),
     [
         ({"function": None}, "expected either function: FILE.py:NAME or a list of terms"),
-        ({"function": "planar_arm.py"}, "reward.function = 'planar_arm.py': String should match"),
+        ({"function": "planar_arm.py"}, "reward.function: 'planar_arm.py': expected FILE.py:NAME"),
         ({"function": "none.py:reward"}, "reward.function = 'none.py:reward': no such file"),
         ({"function": "planar_arm.py:rward"}, "has no function 'rward'; functions there: reward"),
         (
@@ -685,3 +685,48 @@ def test_no_file_is_left_next_to_the_users_function(tmp_path):
         "planar_arm.urdf",
     }
     assert yaml.safe_load((tmp_path / "mine.yaml").read_text()) == ARM
+
+
+def test_a_joint_that_loses_its_motor_is_worth_a_warning(tmp_path, caplog):
+    path = write(tmp_path, ARM)
+    urdf = tmp_path / "planar_arm.urdf"
+    urdf.write_text(urdf.read_text().replace(' effort="1.0"', ""))
+    assert resolve(read_description(path)).robot.actuated == ("shoulder",)
+    (line,) = caplog.messages
+    assert "planar_arm.urdf: joint 'elbow' has no motor" in line
+    path = write(tmp_path, changed(ARM, actuated=["shoulder"]), "limp.yaml")
+    resolve(read_description(path))
+    assert len(caplog.messages) == 1, "it was asked for"
+
+
+def test_radians_in_an_mjcf_of_degrees_are_worth_a_warning(tmp_path, caplog):
+    model = """<mujoco><worldbody><body><joint name="hinge" range="-3.14 3.14" limited="true"/>
+      <geom size="0.1"/></body></worldbody><actuator><motor joint="hinge" ctrlrange="-1 1"/>
+      </actuator></mujoco>"""
+    task_of(tmp_path, modelled(tmp_path, model))
+    (line,) = caplog.messages
+    assert "the limits of joint 'hinge' are only 0.11 rad apart" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('<robot name="a" xmlns:xacro="x"><link name="${n}"><collision><geometry><cylinder radius='
+         '"${r}" length="1"/></geometry></collision></link></robot>', "it is xacro, which `xacro "),
+        ('<robot name="a"><link name="b"><collision><geometry><mesh filename="package://a/b.stl"/>'
+         "</geometry></collision></link></robot>", "MuJoCo knows no ROS packages"),
+    ],
+)  # fmt: skip
+def test_a_file_of_ros_that_mujoco_cannot_read_says_what_it_lacks(text, hint, tmp_path):
+    assert hint in refusal(tmp_path, modelled(tmp_path, text))
+
+
+def test_a_misspelt_joint_and_a_link_are_named_as_such(tmp_path):
+    speed = {"constraints": [{"kind": "speed", "joint": "elbo", "largest": 2.0}]}
+    assert "'elbo' is no joint; known: shoulder, elbow" in refusal(tmp_path, {**ARM, **speed})
+    near = {"reward": {"terms": [{"term": "height", "of": "forearm"}]}}
+    assert "it is a body, of which robot.sites names a point" in refusal(tmp_path, {**ARM, **near})
+    named = {"reward": {"function": "planar_arm.py"}}
+    assert "expected FILE.py:NAME, e.g. planar_arm.py:reward" in refusal(
+        tmp_path, {**ARM, **named}
+    )

@@ -79,8 +79,7 @@ def decode_poses(
 
     Args:
         objects: Poses of the object.
-        goals: Poses of the goal. Whatever its stamp, another one than the first wasn't pursued
-            before it came.
+        goals: Poses of the goal. One without a stamp, but the first, holds from when it came.
         joint_states: By which that is known.
         start_ns: Stamp of the episode's first joint state [ns].
         period: Control period [s].
@@ -94,8 +93,8 @@ def decode_poses(
     for number, raw in enumerate(goals):
         goal = _pose(raw)
         before = [stamp for received, stamp in answered if received < raw.received_ns]
-        if number and before:
-            goal = goal._replace(stamp_ns=max(goal.stamp_ns, max(before) + 1))
+        if number and before and not goal.stamp_ns:
+            goal = goal._replace(stamp_ns=max(before) + 1)
         poses.goal.add(goal)
     return poses
 

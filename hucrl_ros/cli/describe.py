@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from hucrl_ros.controller.ticks import Source
 from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.errors import BagError, HucrlError
 from hucrl_ros.robots import describe
+from hucrl_ros.robots.stopping import promised
 from hucrl_ros.run.asked import RunOptions, asked_run
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import Task, make_task
@@ -260,6 +262,7 @@ def describe_robot(path: Path) -> RenderableType:
             {"unseen": ", ".join(unseen) + ": not in the state, though it moves"} if unseen else {}
         ),
         **{f"topic {name}": other for name, other in robot.topics.items()},
+        **_light_joints(task),
     }
     return Group(
         Text(f"Robot {described.name}", style="bold"),
@@ -283,6 +286,29 @@ def _commands(task: Task) -> Iterator[str]:
         yield f"{joint} ±{limit:g}" + (
             "" if gear == 1.0 else f" (gear {gear:g}: ±{abs(gear) * limit:g} at the joint)"
         )
+
+
+def _light_joints(task: Task) -> dict[str, str]:
+    """Joints that a period of full effort makes faster than their motors can stop."""
+    if not task.constraint_names:
+        return {}
+    robot = task.robot()
+    found, model, lines = promised(robot), robot.model, []
+    for joint, gained, least in zip(robot.spec.actuated_joints, *found[1:], strict=False):
+        if (faster := gained * robot.spec.period) > least:
+            slides = model.joint(joint).type[0] == mujoco.mjtJoint.mjJNT_SLIDE
+            unit = "m/s" if slides else "rad/s"
+            lines.append(
+                f"{joint}: a period of full effort makes it {faster:.3g} {unit}, and motors can "
+                f"stop it from {least:.3g}"
+            )
+    if not lines:
+        return {}
+    hint = (
+        "many random actions will be changed: smaller effort_limits, a shorter period or the "
+        "rotors' inertia (an MJCF's armature; a URDF has none) help"
+    )
+    return {"! light": "; ".join([*lines, hint])}
 
 
 def _reward(described: Description) -> dict[str, str]:

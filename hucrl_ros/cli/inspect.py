@@ -67,6 +67,11 @@ def _is_nothing(path: Path) -> HucrlError:
     from hucrl_ros.bags.metadata import FILE_NAME
     from hucrl_ros.controller.manifest import MANIFEST
 
+    if path.suffix in (".urdf", ".xml", ".mjcf", ".xacro") and path.is_file():
+        return HucrlError(
+            f"{path}: a model of a robot; name the YAML whose robot.model it is, as "
+            "docs/your_robot.md says"
+        )
     return HucrlError(
         f"{path}: neither a bundle (a folder with {MANIFEST}) nor a bag "
         f"(a folder with {FILE_NAME} or an .mcap file, or that file) nor a robot's YAML; "

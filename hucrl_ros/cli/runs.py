@@ -15,9 +15,10 @@ from hucrl_ros.cli.watch import page_beside
 from hucrl_ros.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from hucrl_ros.config.schema import ExplorationSettings
     from hucrl_ros.run.folder import RunFolder
     from hucrl_ros.run.summary import EpisodeSummary
 
@@ -176,14 +177,8 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
             "finds plans that fit"
         )
     exploration = run_folder.config.exploration
-    learned = [e for e in summary.episodes if e.index >= exploration.random_episodes]
-    held = max(learned, key=lambda e: e.changed / max(e.steps, 1), default=None)
-    if held is not None and 2 * held.changed > held.steps and not exploration.outside_penalty:
-        print(
-            f"filter   changed {held.changed} of {held.steps} actions of episode {held.index}; it "
-            "holds a robot at the limit whose plans believe that being outside pays: a new run "
-            "with `--set exploration.outside_penalty=0.5` makes them believe otherwise"
-        )
+    if held := _held_back(summary.episodes, exploration):
+        print(f"filter   {held}")
     best = max(summary.episodes, key=lambda e: (not e.cut, e.return_))
     steady = steadiest(run_folder, summary)
     if steady is not None and steady.bundle != best.flown:
@@ -203,6 +198,37 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     if best.flown < exploration.random_episodes:
         player = ", by random efforts"
     print(f"best return {best.return_:.1f}{optimum}, in episode {best.index}{player}")
+
+
+def _held_back(
+    episodes: "Sequence[EpisodeSummary]", exploration: "ExplorationSettings"
+) -> str | None:
+    """In which episode the filter changed most actions, if more than half, why, and what helps."""
+    from hucrl_ros.run.summary import STOPPABLE
+
+    held = max(episodes, key=lambda e: e.changed / max(e.steps, 1), default=None)
+    if held is None or 2 * held.changed <= held.steps:
+        return None
+    reasons = held.filtered or {}
+    most = max(reasons, key=lambda reason: reasons[reason])
+    if most == STOPPABLE:
+        advice = (
+            "light joints with strong motors: smaller robot.effort_limits, a shorter period or "
+            "the rotors' inertia in the model help; `hucrl inspect ROBOT.yaml` has the numbers"
+        )
+    elif held.index < exploration.random_episodes or exploration.outside_penalty:
+        return None
+    else:
+        advice = (
+            "at the limit because plans believe that being outside pays, or far from it as "
+            "nothing can be proved of so light joints: against the former helps a new run with "
+            "`--set exploration.outside_penalty=0.5`, against the latter smaller "
+            "robot.effort_limits"
+        )
+    return (
+        f"changed {held.changed} of {held.steps} actions of episode {held.index}, "
+        f"{reasons[most]} for {most!r}: {advice}"
+    )
 
 
 def _play(

@@ -1,9 +1,11 @@
 """Schema of a reward that a user describes: a Python function, or a sum of given terms."""
 
 import math
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     SerializeAsAny,
@@ -21,7 +23,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Coordinates = tuple[float, float, float]
-Function = Annotated[str, Field(pattern=r"^$|^[^:]+\.py:[A-Za-z_]\w*$")]
+
+
+def _is_function(text: str) -> str:
+    if not re.fullmatch(r"|[^:]+\.py:[A-Za-z_]\w*", text):
+        raise ValueError(f"{text!r}: expected FILE.py:NAME, e.g. {text or 'mine'}:reward")
+    return text
+
+
+Function = Annotated[str, AfterValidator(_is_function)]
 """`file.py:name`; the file's path is relative to the description."""
 
 

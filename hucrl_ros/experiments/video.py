@@ -148,6 +148,8 @@ FOOTER = 64
 CAMERA = "side"
 FREE_CAMERA = -1
 """Where a model has no camera of that name: MuJoCo's own, which sees all of it."""
+OBLIQUE = 125.0
+"""[degrees] From where that one looks: nothing seems to be in what it stands behind."""
 RATE = 20.0
 """[frames/s] GIFs count in hundredths of a second, so not every rate can be had exactly."""
 GIF_HEIGHT = 340
@@ -210,6 +212,8 @@ def camera_of(model: mujoco.MjModel) -> str | int:
 
 def renderer_of(model: mujoco.MjModel, size: int = SIZE) -> mujoco.Renderer:
     """Draws a model; one without lights, as from a URDF, is lit from where the camera is."""
+    if camera_of(model) == FREE_CAMERA:
+        model.vis.global_.azimuth = OBLIQUE
     if not model.nlight:
         model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:] = 0.4, 0.7
     return mujoco.Renderer(model, size, size)

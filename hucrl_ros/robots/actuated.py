@@ -1,6 +1,9 @@
 """Which joints have motors, and how much these do at most."""
 
+import logging
 from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -10,6 +13,8 @@ from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.checks import require_known
 from hucrl_ros.robots.motors import Motor, followers, read_motors
+
+logger = logging.getLogger(__name__)
 
 
 def with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> RobotSettings:
@@ -31,6 +36,10 @@ def with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel)
             f"effort limits; joints: {', '.join(robot.joints)}"
         )
     require_known(found, "actuated", actuated, robot.joints, "one of robot.joints")
+    if found.model.suffix == ".urdf" and not robot.actuated:
+        limp = [joint for joint in robot.joints if joint not in actuated and joint not in moved]
+        for joint in limp:
+            _warn_of_limp_joint(found.model, joint)
     _check_servos(found, robot, actuated, motors)
     given, key = robot.action_limits, robot.limits_key
     if given and len(given) != len(actuated):
@@ -77,6 +86,15 @@ def _both_ways(
     if robot.command == "effort" and model.jnt_actfrclimited[number] and gear:
         accepted.append(model.jnt_actfrcrange[number] / gear)
     return min((max(0.0, min(-float(low), float(high))) for low, high in accepted), default=np.inf)
+
+
+@cache
+def _warn_of_limp_joint(model: Path, joint: str) -> None:
+    logger.warning(
+        "%s: joint %r has no motor, as the file gives it no effort limit; if it has one: "
+        '<limit effort="..."/>, or robot.actuated and robot.effort_limits',
+        *(model, joint),
+    )
 
 
 def _check_servos(

@@ -18,6 +18,8 @@ MOST_PHYSICS_STEPS = 10_000
 TURN = 2.0 * np.pi
 MOST_TURNS = 3.0
 """[turns] Range of a joint above which its limits may be meant in degrees."""
+NARROW = np.deg2rad(TURN)
+"""[rad] Range of a joint below which its limits may be meant in radians, of an MJCF in degrees."""
 ENDS = tuple(f"_{axis}" for axis in AXES)
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,8 @@ def look_for_degrees(found: Description, robot: RobotSettings, model: mujoco.MjM
         revolute = model.joint(joint).type[0] == mujoco.mjtJoint.mjJNT_HINGE
         if revolute and MOST_TURNS * TURN < width < np.inf:
             _warn_of_turns(found.model, joint, width)
+        if revolute and 0.0 < width < NARROW and found.model.suffix != ".urdf":
+            _warn_of_narrow_range(found.model, joint, width)
 
 
 @cache
@@ -37,6 +41,15 @@ def _warn_of_turns(model: Path, joint: str, width: float) -> None:
         "%s: the limits of joint %r are %.4g rad apart, %.3g turns; if degrees are meant, write "
         "radians",
         *(model, joint, width, width / TURN),
+    )
+
+
+@cache
+def _warn_of_narrow_range(model: Path, joint: str, width: float) -> None:
+    logger.warning(
+        "%s: the limits of joint %r are only %.3g rad apart; angles of an MJCF are degrees, if it "
+        'doesn\'t say <compiler angle="radian"/>',
+        *(model, joint, width),
     )
 
 

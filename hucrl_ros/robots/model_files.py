@@ -24,7 +24,7 @@ def model_dependencies(path: Path) -> list[Path]:
     try:
         names = mujoco.mju_getXMLDependencies(str(path))
     except (ValueError, mujoco.FatalError) as error:
-        raise ConfigError(f"{path}: MuJoCo can't read it: {_line(error)}") from None
+        raise ConfigError(f"{path}: MuJoCo can't read it: {_line(error)}{_hint(path)}") from None
     names += _urdf_meshes(path)
     others = [Path(name) if Path(name).is_absolute() else path.parent / name for name in names]
     return [path, *(other for other in others if other.resolve() != path.resolve())]
@@ -156,14 +156,31 @@ def _read(path: Path) -> mujoco.MjSpec:
     try:
         return mujoco.MjSpec.from_file(str(path))
     except (ValueError, mujoco.FatalError) as error:
-        raise ConfigError(f"{path}: MuJoCo can't read it: {_line(error)}") from None
+        raise ConfigError(f"{path}: MuJoCo can't read it: {_line(error)}{_hint(path)}") from None
 
 
 def _compile(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
     try:
         return spec.compile()
     except (ValueError, mujoco.FatalError) as error:
-        raise ConfigError(f"{path}: MuJoCo can't compile it: {_line(error)}") from None
+        line = f"{_line(error)}{_hint(path)}"
+        raise ConfigError(f"{path}: MuJoCo can't compile it: {line}") from None
+
+
+def _hint(path: Path) -> str:
+    """What a file of ROS's lacks for MuJoCo, if anything does."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    if "xmlns:xacro" in text or "${" in text:
+        return f"; it is xacro, which `xacro {path.name} > robot.urdf` makes a URDF of"
+    if "package://" in text and "strippath" not in text:
+        return (
+            '; MuJoCo knows no ROS packages: <mujoco><compiler meshdir="FOLDER" strippath="true"/>'
+            "</mujoco> in the URDF says where meshes are (docs/your_robot.md)"
+        )
+    return ""
 
 
 def _line(error: Exception) -> str:

@@ -68,7 +68,8 @@ def _check(task: Task, name: str, function: Function, origin: Path) -> None:
     except Exception as error:
         raise ConfigError(
             f"{origin}: the {name} can't be exported to ONNX: {_cause(error)}; it must be "
-            "made of torch operations, without branches on values, and len(x) be x.shape[0]"
+            "made of torch operations, not of numpy's, with torch.where in place of branches on "
+            "values, and len(x) be x.shape[0]"
         ) from None
     with torch.no_grad():
         expected = function(states[COUNT:], actions[COUNT:]).numpy()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hucrl_ros.config.reward import Point
-from hucrl_ros.config.robot import AXES, RobotSettings
+from hucrl_ros.config.robot import AXES, VELOCITY, RobotSettings
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.mujoco_robot import MujocoRobot
 from hucrl_ros.tasks.kinematics import ForwardKinematics
@@ -79,7 +79,11 @@ class RobotView(nn.Module):
 
     def velocity(self, state: Tensor, joint: str) -> Tensor:
         """Velocity `(...)` of a joint, also of an observed one [rad/s or m/s]."""
-        return self.entry(state, f"{joint}_velocity")
+        name = f"{joint}{VELOCITY}"
+        if name not in self.entries:
+            moving = [entry for entry in self.entries if entry.endswith(VELOCITY)]
+            self._index(joint, tuple(entry.removesuffix(VELOCITY) for entry in moving), "joint")
+        return self.entry(state, name)
 
     def velocities(self, state: Tensor) -> Tensor:
         """Velocities `(..., n)` of the joints [rad/s or m/s]."""
@@ -142,7 +146,11 @@ class RobotView(nn.Module):
 
     def _kinematics(self, site: str) -> ForwardKinematics:
         if mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_SITE, site) < 0:
-            raise ConfigError(f"the model has no site {site!r}; known: {self._known_points()}")
+            body = mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_BODY, site) >= 0
+            hint = "it is a body, of which robot.sites names a point; " if body else ""
+            raise ConfigError(
+                f"the model has no site {site!r}; {hint}known: {self._known_points()}"
+            )
         try:
             return ForwardKinematics(self._model, site, self.spec.joint_names)
         except ValueError as error:
