@@ -110,3 +110,26 @@ def test_a_delay_of_the_robot_is_one_for_its_other_tasks_too(own, tmp_path):
     sections = {"reward": document["reward"], "task": {"name": "other"}}
     other.write_text(yaml.safe_dump({"robot": "robot.yaml", **sections}))
     assert asked_config(RunOptions(str(Path(other)))).control.extra_delay == 0.01
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_other_settings_leave_what_is_said_of_the_robot(named, own, tmp_path):
+    """`hucrl tune` writes such files."""
+    said = {
+        "safety": {"velocity_limits": [9.0, 20.0]},
+        "driver": {"velocity": "derived"},
+        "control": {"extra_delay": 0.01, "threads": 2},
+    }
+    file = own(settings={"mode": "real_time", **said})
+    tuned = tmp_path / "tuned.yaml"
+    tuned.write_text("/**:\n  ros__parameters:\n    planner: {particles: 8}\n")
+    run = prepare_run(RunOptions(file, tuned, out=tmp_path / "run"))
+    config = run.config
+    assert config.safety.velocity_limits == (9.0, 20.0) and config.planner.particles == 8
+    assert (config.driver.velocity, config.control.extra_delay) == ("derived", 0.01)
+    assert config.control.threads != 2 and config.mode == "lockstep", "these aren't the robot's"
+    again = RunOptions(file if named else config.task, tuned, out=run.root, resume=True)
+    assert prepare_run(again).config == config
+    tuned.write_text("/**:\n  ros__parameters:\n    safety: {velocity_limits: [9.0, 30.0]}\n")
+    with pytest.raises(ConfigError, match="a resumed run keeps its settings"):
+        prepare_run(again)

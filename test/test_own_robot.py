@@ -711,8 +711,8 @@ def test_radians_in_an_mjcf_of_degrees_are_worth_a_warning(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ('<robot name="a" xmlns:xacro="x"><link name="${n}"><collision><geometry><cylinder radius='
-         '"${r}" length="1"/></geometry></collision></link></robot>', "it is xacro, which `xacro "),
+        ('<robot name="a" xmlns:xacro="x"><link name="b"><collision><geometry><cylinder radius='
+         '"${r}" length="1"/></geometry></collision></link></robot>', "it is xacro"),
         ('<robot name="a"><link name="b"><collision><geometry><mesh filename="package://a/b.stl"/>'
          "</geometry></collision></link></robot>", "MuJoCo knows no ROS packages"),
     ],

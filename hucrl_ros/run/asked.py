@@ -167,8 +167,7 @@ def _base(options: RunOptions, described: Description | None) -> Config:
         )
     else:
         own = {"task": described.name}
-        if options.config is None:
-            beneath = merge(beneath, settings_of_robot(described))
+        beneath = merge(beneath, settings_of_robot(described, with_own=options.config is not None))
         if options.config is None and not described.has_settings:
             base = override(Config(**own), beneath)
         else:
@@ -181,18 +180,23 @@ def is_of_robot(key: str) -> bool:
     return key.partition(".")[0] in ("safety", "driver") or key == "control.extra_delay"
 
 
-def settings_of_robot(described: Description) -> dict[str, Any]:
-    """Settings of the file whose robot it is that hold for each of its tasks, by dotted keys.
+def settings_of_robot(described: Description, with_own: bool = False) -> dict[str, Any]:
+    """Settings, by dotted keys, of a robot's file that hold whatever is played with it.
+
+    Args:
+        described: Of which the file that its robot is from counts.
+        with_own: So does its own, as when other settings are asked for.
 
     Raises:
         ConfigError: they are wrong.
     """
-    other = described.other
-    if other is None or SETTINGS not in read_mapping(other):
-        return {}
-    settings = dotted(read_settings(other))
-    found = {key: x for key, x in settings.items() if is_of_robot(key)}
-    override(Config(), found, str(other))  # Later, the wrong file would be named.
+    found: dict[str, Any] = {}
+    for file in (described.other, described.path if with_own else None):
+        if file is not None and SETTINGS in read_mapping(file):
+            settings = dotted(read_settings(file))
+            these = {key: value for key, value in settings.items() if is_of_robot(key)}
+            override(Config(), these, str(file))  # Later, the wrong file would be named.
+            found |= these
     return found
 
 

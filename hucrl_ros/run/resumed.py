@@ -4,8 +4,20 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from hucrl_ros.config.files import COMMAND_LINE, dotted, load_config, override, read_settings
-from hucrl_ros.config.task_file import Description, find_description, is_description
+from hucrl_ros.config.files import (
+    COMMAND_LINE,
+    dotted,
+    load_config,
+    merge,
+    override,
+    read_settings,
+)
+from hucrl_ros.config.task_file import (
+    Description,
+    find_description,
+    is_description,
+    known_tasks,
+)
 from hucrl_ros.controller.signature import check_signing
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.run.asked import (
@@ -43,7 +55,7 @@ def continued_run(options: RunOptions) -> RunFolder:
             f"and has none of its own to continue; --from {options.out} begins a new run with it"
         )
     stored = run.config
-    task = options.task
+    task, described = options.task, None
     if is_description(task):
         logger.info("%s: the run goes on with its own copy in %s", task, run.robot)
         described = description_of(task) if Path(task).is_file() else None
@@ -54,7 +66,14 @@ def continued_run(options: RunOptions) -> RunFolder:
     if options.config is None:
         asked = override(stored, beneath)
     else:
-        asked = load_config(options.config, {"task": task}, beneath)
+        if described is not None:
+            robots = settings_of_robot(described, with_own=True)
+        elif stored.task not in known_tasks():
+            settings = dotted(stored.model_dump())
+            robots = {key: value for key, value in settings.items() if is_of_robot(key)}
+        else:
+            robots = {}
+        asked = load_config(options.config, {"task": task}, merge(beneath, robots))
     # Which device it was is nothing that a file of settings should change by its default.
     here: dict[str, Any] = {"task": task, "device": stored.device}
     if run.prior.is_dir():  # so is what --from chose
