@@ -137,6 +137,7 @@ def lifecycle(controller: LifecycleNode, activate: bool) -> list[LaunchDescripti
                 start_state="configuring",
                 goal_state="inactive",
                 entities=[start],
+                handle_once=True,  # Whoever configures it later has not asked for an episode.
             )
         )
     return [RegisterEventHandler(handler) for handler in handlers]

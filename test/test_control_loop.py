@@ -1,3 +1,4 @@
+import dataclasses
 import math
 from types import SimpleNamespace
 
@@ -505,3 +506,19 @@ def test_a_swap_leaves_an_episode_as_long_as_it_began(loop, clock, steps):
     for step in range(steps):
         tick(other, clock, 1000 + step)
     assert other.answer(reading(2000), clock(), refuse).record is None, "of its own length"
+
+
+def test_limits_that_are_tightened_end_an_episode_sooner_too(watched, clock):
+    """Of a period of a second, where an outage is no half a second anyway."""
+    slow = dataclasses.replace(SPEC, period=1.0)
+    loop = ControlLoop(
+        slow, STEPS, Echo(clock), Guard(slow, SafetySettings()), clock, outage_s=10.0
+    )
+    loop.start(seed=7)
+    tick(loop, clock, 1)
+    loop.obey(Guard(slow, SafetySettings(stale_periods=1.0, outage_periods=2.0)))
+    clock.now += 1.9
+    loop.stale()
+    clock.now += 0.2
+    with pytest.raises(OutageError):
+        loop.stale()

@@ -156,6 +156,8 @@ class ControlLoop:
         self.guard = guard
         self.player.obey(guard.safety)
         self.reader.limit_age(guard.safety.stale_periods)
+        if math.isfinite(self._outage_s):
+            self._outage_s = outage_limit(guard.safety, guard.spec.period)
 
     def answer(self, reading: JointReading, received: float, send: Send) -> Answer | None:
         """Send the command for a joint state, then say what was done.
