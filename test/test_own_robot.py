@@ -730,3 +730,22 @@ def test_a_misspelt_joint_and_a_link_are_named_as_such(tmp_path):
     assert "expected FILE.py:NAME, e.g. planar_arm.py:reward" in refusal(
         tmp_path, {**ARM, **named}
     )
+
+
+def test_goals_that_nobody_can_meet_are_worth_a_warning(tmp_path, caplog):
+    far = changed(ARM, start={"goal_x": {"low": 0.5, "high": 1.0}, "goal_y": 0.0})
+    task_of(tmp_path, far)
+    (line,) = caplog.messages
+    assert re.search(
+        r"[23]\d\d of 501 starts have goal out of reach: 'hand' gets no further", line
+    )
+    caplog.clear()
+    region = {"shape": "sphere", "center": [0.4, 0.0, 0.0], "radius": 0.15}
+    box = {"kind": "outside", "of": "hand", "region": region, "about": "a post"}
+    near = changed(ARM, start={"goal_x": 0.4, "goal_y": 0.0, "shoulder": 2.0})
+    task_of(tmp_path, {**near, "constraints": [box]})
+    (line,) = caplog.messages
+    assert "501 of 501 starts have goal where 'hand' mustn't be" in line
+    caplog.clear()
+    task_of(tmp_path, ARM)
+    assert caplog.messages == []

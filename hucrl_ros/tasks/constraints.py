@@ -1,7 +1,7 @@
 """How far a robot is from each of its constraints: signed distances, in torch."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from hucrl_ros.config.constraints import (
     SphereSettings,
     ends_of,
 )
+from hucrl_ros.config.reward import Point
 from hucrl_ros.config.task_file import CONSTRAINTS, Description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.tasks.view import RobotView, explain, load_function
@@ -194,6 +195,20 @@ class Constraints:
             if not room.isfinite().all():
                 raise ConfigError(f"{origin}: the room is {room[~room.isfinite()][0]:g}")
             self._check_starts(limit, origin, starts, actions)
+
+    def rooms_at(self, of: str, place: Point, states: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """What regions would leave `(n,)` [m] if `of` were at `place`, by the constraints' names.
+
+        Args:
+            of: Point that is to be kept inside or outside of regions.
+            place: Another one, or three numbers [m].
+            states: `(n, p)`.
+        """
+        for limit in self._limits:
+            if isinstance(limit, (InsideConstraint, OutsideConstraint)) and limit.of == of:
+                away = signed_distance(limit.region, self._view, states, place)
+                sign = -1.0 if isinstance(limit, InsideConstraint) else 1.0
+                yield limit.name, sign * away - limit.radius
 
     def _check_starts(
         self, limit: AnyConstraint, origin: str, starts: Tensor, actions: Tensor

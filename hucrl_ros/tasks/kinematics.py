@@ -132,6 +132,17 @@ class ForwardKinematics(nn.Module):
         ):
             self.register_buffer(name, torch.as_tensor(value), persistent=False)
 
+    @property
+    def reach(self) -> tuple[Array, float]:
+        """The first joint's place `(3,)`, and how far from it the point gets at most [m].
+
+        Joints may not turn as far; a prismatic one may slide to any place.
+        """
+        if not self.chain or self._slides:
+            return np.zeros(3), math.inf
+        links = [joint.before[:3, 3] for joint in self.chain[1:]] + [self.tip[:3]]
+        return self.chain[0].before[:3, 3], float(sum(np.linalg.norm(link) for link in links))
+
     def forward(self, positions: Tensor) -> Tensor:
         """World coordinates `(..., 3)` [m] at joint positions `(..., n)` [rad or m]."""
         dtype = positions.dtype

@@ -1,9 +1,10 @@
 """A task: robot, reward, start and length of episodes, all as a description says."""
 
+import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from hucrl_ros.tasks.view import (
     explain,
     load_function,
 )
+
+logger = logging.getLogger(__name__)
 
 Bound = float | tuple[float, float]
 STARTS = 500
@@ -312,6 +315,29 @@ class Task(nn.Module):
         except ConfigError as error:
             raise ConfigError(f"{self.described.path}: reward.success: {error}") from None
         self._constraints.check(states, actions, self.starts)
+        for line in self._hopeless_goals():
+            _warn(self.described.path, line)
+
+    def _hopeless_goals(self) -> Iterator[str]:
+        """Why goals in which episodes start can't be met, one line each."""
+        success, starts = self.described.reward.success, self.starts
+        if success is None or self.view.is_in_state(success.of):
+            return
+        goals, within = self.view.point(starts, success.to), success.within
+        first, length = self.view.reach(success.of)
+        far = torch.linalg.vector_norm(goals - first, dim=-1) > length + within
+        if far.any():
+            yield (
+                f"{int(far.sum())} of {len(goals)} starts have {success.to} out of reach: "
+                f"{success.of!r} gets no further than {length:.3g} m from its first joint"
+            )
+        for name, room in self._constraints.rooms_at(success.of, success.to, starts):
+            if (closed := room < -within).any():
+                count = int(closed.sum())
+                yield (
+                    f"{count} of {len(goals)} starts have {success.to} where {success.of!r} "
+                    f"mustn't be: {name}"
+                )
 
     def _range_of_rewards(self) -> float:
         generator = torch.Generator().manual_seed(1)
@@ -348,6 +374,11 @@ class Task(nn.Module):
         """The file that says what the reward is."""
         function = self.described.reward.function
         return self.described.file_of(function) if function else self.described.path
+
+
+@cache
+def _warn(path: Path, line: str) -> None:
+    logger.warning("%s: %s", path, line)
 
 
 def _shown(values: Tensor) -> str:

@@ -106,6 +106,11 @@ class RobotView(nn.Module):
         place: Tensor = self._sites[name](state[..., : len(self.spec.joint_names)])
         return place
 
+    def reach(self, site: str) -> tuple[Tensor, float]:
+        """Place `(3,)` of the first joint that moves a site, and how far it gets from there [m]."""
+        place, length = self._kinematics(site).reach
+        return torch.tensor(place, dtype=torch.float32), length
+
     def body(self, state: Tensor, name: str) -> Tensor:
         """World coordinates `(..., 3)` [m] of a body that is observed, or of a goal.
 
