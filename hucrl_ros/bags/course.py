@@ -33,7 +33,11 @@ SAME_EFFORT = 1e-6
 REPEATS = 0.9
 """Share of the changes of command after which efforts must be commands to be taken for such."""
 PARTS = 10
-"""Parts of an episode whose lateness is compared."""
+"""Parts of an episode whose lateness is compared, or reckoned."""
+PART = 50
+"""Joint states that tell a lateness well."""
+FEW = 10
+"""Joint states that tell whether it is another one."""
 LEAST_SHARE = 0.5
 """Share of an episode's transitions that must have taken one control period: with fewer, its
 joint states came at another rate."""
@@ -141,25 +145,50 @@ def drift(heard: Heard) -> float:
 
     By the clock of the stamps it is known no better than that when commands acted [s].
     """
-    return float(np.ptp(_lateness(heard))) / NANOSECONDS
-
-
-def _lateness(heard: Heard) -> Array:
-    """`(n,)` how late joint states of each one's part of the episode were recorded [ns]."""
     behind = heard.recorded_ns - heard.stamps_ns
     parts = np.array_split(behind, min(PARTS, len(behind)))
-    return np.concatenate([np.full(len(part), np.percentile(part, LATENESS)) for part in parts])
+    return float(np.ptp([np.percentile(part, LATENESS) for part in parts])) / NANOSECONDS
+
+
+class Lateness:
+    """How late joint states are recorded behind their stamps, part by part.
+
+    So a driver's clock may run at another speed, and may be set, if that is seen where it happens.
+    """
+
+    def __init__(self, stamps_ns: Stamps, recorded_ns: Stamps) -> None:
+        """Look at stamps `(n,)` of joint states and at when they were recorded `(n,)` [ns]."""
+        self._began = int(recorded_ns[0])
+        at, behind = recorded_ns - self._began, (recorded_ns - stamps_ns).astype(np.float64)
+        parts = np.array_split(np.arange(len(at)), max(min(PARTS, len(at) // PART), 1))
+        self._centres = np.array([at[part].mean() for part in parts])
+        self._slope = 0.0
+        if len(parts) > 2:  # Of most parts, or one step would tilt all of them.
+            levels = [np.percentile(behind[part], LATENESS) for part in parts]
+            self._slope = float(np.median(np.diff(levels) / np.diff(self._centres)))
+        level = behind - self._slope * at
+        self._levels = np.array([np.percentile(level[part], LATENESS) for part in parts])
+
+    def at(self, recorded_ns: Stamps) -> Stamps:
+        """What to take from the times of recordings to have them by the clock of the stamps."""
+        at = recorded_ns - self._began
+        late = self._slope * at + np.interp(at, self._centres, self._levels)
+        rounded: Stamps = np.round(late).astype(np.int64)
+        return rounded
 
 
 def _timed(heard: Heard, stamps_ns: Stamps, period: float) -> NDArray[np.bool_]:
     """`(T,)` whether it is known to a control period when commands acted at `(T,)` times [ns].
 
-    It isn't where joint states are recorded at another lateness than the one by which that is
-    reckoned, as when somebody sets the clock.
+    It isn't where joint states are recorded at another lateness than their `Lateness` says, as
+    around the moment at which somebody sets the clock.
     """
-    usual = np.percentile(heard.recorded_ns - heard.stamps_ns, LATENESS)
-    part = np.searchsorted(heard.stamps_ns, stamps_ns).clip(max=len(heard.stamps_ns) - 1)
-    near: NDArray[np.bool_] = np.abs(_lateness(heard)[part] - usual) < period * NANOSECONDS
+    behind = heard.recorded_ns - heard.stamps_ns
+    off = behind - Lateness(heard.stamps_ns, heard.recorded_ns).at(heard.recorded_ns)
+    parts = np.array_split(off, max(len(off) // FEW, 1))
+    usual = np.concatenate([np.full(len(p), np.percentile(p, LATENESS)) for p in parts])
+    nearest = np.searchsorted(heard.stamps_ns, stamps_ns).clip(max=len(off) - 1)
+    near: NDArray[np.bool_] = np.abs(usual[nearest]) < period * NANOSECONDS
     return near
 
 
@@ -174,9 +203,9 @@ def commands_in_force(
         recorded_ns: `(n,)` when they were recorded [ns].
         dead_time: From a command's arrival until it acts [s].
     """
-    behind = round(float(np.percentile(recorded_ns - states_ns, LATENESS)))
-    times = commands.times_ns - behind + round(dead_time * NANOSECONDS)
-    return commands._replace(times_ns=times)
+    late = Lateness(states_ns, recorded_ns).at(commands.times_ns)
+    times = commands.times_ns - late + round(dead_time * NANOSECONDS)
+    return commands._replace(times_ns=np.maximum.accumulate(times))
 
 
 def repeats_commands(reported: Signal, commands: Signal) -> bool:

@@ -38,7 +38,8 @@ def drifted(heard: Heard, period: float) -> list[str]:
         f"joint states were recorded up to {1e3 * late:.0f} ms later behind their stamps at one "
         "time than at another, so it isn't known better when commands acted: driver or recorder "
         "are held up (control.realtime_priority), the driver's clock runs at another speed, or a "
-        "clock was set; where efforts aren't reported, steps a period off are left out"
+        "clock was set; where efforts aren't reported, steps that this puts a period off are left "
+        "out"
     ]
 
 

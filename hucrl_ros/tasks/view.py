@@ -107,7 +107,7 @@ class RobotView(nn.Module):
         return place
 
     def reach(self, site: str) -> tuple[Tensor, float]:
-        """Place `(3,)` of the first joint that moves a site, and how far it gets from there [m]."""
+        """Place `(3,)` of the first joint that moves a site, and how far it gets [m]."""
         place, length = self._kinematics(site).reach
         return torch.tensor(place, dtype=torch.float32), length
 
