@@ -125,3 +125,10 @@ def test_the_lines_alone_are_yaml():
         "control": {"extra_delay": 0.0104},
         "driver": {"velocity": "derived", "effort": "commanded"},
     }
+
+
+def test_other_lines_end_as_they_did(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_bytes(b"# pasted\r\n# mine\n/**:\n  ros__parameters:\n    episodes: 3\n")
+    new = put_settings(path, [NewSetting("driver.effort", "ignored", "x")])
+    assert new.startswith("# pasted\r\n# mine\n/**:\n") and new.count("\r") == 1

@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from own_robots import EXAMPLES
+from own_robots import EXAMPLES, modelled, resolved
 
 from hucrl_ros.doctor.inertia import inertia
+from hucrl_ros.robots import MujocoRobot
 from hucrl_ros.robots.resolve import describe
+from hucrl_ros.robots.stopping import promised
 
 
 def test_one_joint_has_the_gain_of_its_inertia():
@@ -43,3 +45,23 @@ def test_a_joint_without_a_motor_takes_part():
     across = inertia(describe("cartpole"), [0.0, math.pi / 2])
     assert across.coupling[0, 1] == pytest.approx(0.0, abs=1e-9)
     assert across.gains[0] == pytest.approx(found.gains[0])
+
+
+def test_joints_that_follow_are_carried_along(tmp_path):
+    finger = (
+        '<body><joint name="{0}" type="slide" axis="{1}" range="0 .1"/>'
+        '<geom size=".01" mass=".1"/></body>'
+    )
+    axes = {"left": "1 0 0", "right": "-1 0 0", "third": "0 1 0"}
+    fingers = "".join(finger.format(*each) for each in axes.items())
+    model = f"""<mujoco><option gravity="0 0 0"/><worldbody><body pos="0 0 1"><geom size=".03"/>
+      {fingers}</body></worldbody>
+      <equality><joint joint1="right" joint2="left"/>
+      <joint joint1="third" joint2="left"/></equality>
+      <actuator><motor joint="left" ctrlrange="-1 1"/></actuator></mujoco>"""
+    described = resolved(tmp_path, modelled(tmp_path, model))
+    found = inertia(described)
+    assert promised(MujocoRobot(described)).acceleration == pytest.approx((1 / 0.3,), rel=1e-3)
+    assert found.gains == pytest.approx([1 / 0.3])
+    assert found.free == pytest.approx(np.full((1, 3), 1 / 0.3))
+    assert found.coupling == pytest.approx(np.zeros((1, 3)))

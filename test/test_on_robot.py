@@ -1,12 +1,14 @@
 """What a run on a robot needs: limits, and gentle random efforts where nobody chose others."""
 
+import dataclasses
+
 import pytest
 import yaml
 from fabricated_run import fabricate_run
 from own_robots import ARM, PENDULUM, changed, resolved, write
 
 from hucrl_ros.config.schema import Config, SafetySettings
-from hucrl_ros.errors import ConfigError
+from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.robots import describe
 from hucrl_ros.run.asked import RunOptions, asked_config
 from hucrl_ros.run.on_robot import random_efforts, require_limits
@@ -51,6 +53,7 @@ def test_what_somebody_chose_holds_even_if_it_is_the_usual_default(key, value, e
 @pytest.mark.parametrize("with_file", [False, True])
 def test_a_run_that_goes_on_keeps_its_own(with_file, tmp_path):
     run = fabricate_run(tmp_path / "run", mode="real_time", episodes=9)
+    run.on_robot.touch()
     file = settings_file(tmp_path / "own.yaml", "pendulum") if with_file else None
     if file is not None:
         stored = {"mode": "real_time", "episodes": 9}
@@ -113,3 +116,16 @@ def test_the_safety_filter_is_on_where_a_description_asks_for_it_and_on_a_robot(
     assert asked_config(RunOptions(str(files[0]), on_robot=True)).safety.filter
     switched = RunOptions(str(files[1]), overrides={"safety.filter": False})
     assert not asked_config(switched).safety.filter
+
+
+@pytest.mark.parametrize("on_robot", [True, False])
+def test_a_run_without_an_episode_stays_with_whom_it_was_made_for(on_robot, tmp_path):
+    """Its settings are a robot's, or a simulator's: gentle, limited, filtered, or not."""
+    out = tmp_path / "run"
+    wished = {"mode": "real_time", "safety.velocity_limits": [15.0]}
+    prepare_run(RunOptions("pendulum", out=out, on_robot=on_robot, overrides=wished))
+    again = RunOptions("pendulum", out=out, resume=True, on_robot=not on_robot)
+    with pytest.raises(RunError, match="was played"):
+        prepare_run(again)
+    prepare_run(dataclasses.replace(again, on_robot=on_robot))
+    assert (out / ".on_robot").exists() == on_robot

@@ -749,3 +749,17 @@ def test_goals_that_nobody_can_meet_are_worth_a_warning(tmp_path, caplog):
     caplog.clear()
     task_of(tmp_path, ARM)
     assert caplog.messages == []
+
+
+def test_a_run_keeps_meshes_that_are_links(tmp_path):
+    meshes = tmp_path / "arm" / "meshes"
+    meshes.mkdir(parents=True)
+    (tmp_path / "abc123.obj").write_text(WEDGE)
+    (meshes / "link.obj").symlink_to(tmp_path / "abc123.obj")
+    model = """<mujoco><compiler meshdir="meshes"/><asset><mesh name="l" file="link.obj"/></asset>
+      <worldbody><body pos="0 0 1"><joint name="h" axis="0 1 0"/>
+      <geom type="mesh" mesh="l"/></body></worldbody>
+      <actuator><motor joint="h" ctrlrange="-1 1"/></actuator></mujoco>"""
+    found = resolved(tmp_path / "arm", modelled(tmp_path / "arm", model))
+    run = RunFolder.create(tmp_path / "run", Config(task=found.name), found)
+    assert MujocoRobot(find_description(run.robot, found.name)).model.nmesh == 1

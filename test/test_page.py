@@ -1,6 +1,7 @@
 """The page's parts that need neither a browser nor ROS."""
 
 import gc
+import itertools
 import re
 import shutil
 import threading
@@ -20,7 +21,7 @@ from fabricated_run import record as record_bag
 from hypothesis import given
 from hypothesis import strategies as some
 from manifest_factory import write_manifest
-from own_robots import ARM, changed, resolved
+from own_robots import ARM, changed, modelled, resolved
 from test_inspect import CRASHES
 from waiting import wait_until
 from websockets.sync.client import connect
@@ -310,9 +311,9 @@ def test_episodes_that_were_looked_at_too_long_ago_are_forgotten(flown_by_others
     monkeypatch.setattr(memory_module, "KEPT", 1)
 
     def endless(bag):
-        while True:
+        for step in itertools.count():
             time.sleep(0.001)
-            yield Recalled(np.zeros(2), None, None)
+            yield Recalled(step, np.zeros(2), None, None)
 
     monkeypatch.setattr(memory_module, "recall", endless)
     memory = Memory(flown_by_others, Kinematics(describe("pendulum")), Rhythm(None))
@@ -520,3 +521,19 @@ def test_only_in_a_narrow_window_the_camera_stands_further_away(aspect, moved):
     if moved:
         way = np.linalg.norm(client.camera.position - client.camera.look_at)
         assert way == pytest.approx(stage.DISTANCE * kinematics.reach()[1] / aspect)
+
+
+def test_the_tip_of_a_rod_is_its_far_end(tmp_path):
+    rod = """<mujoco><worldbody><body pos="0 0 1"><joint name="hinge" axis="0 1 0"/>
+      <geom type="capsule" fromto="0 0 0 0 0 -0.5" size="0.02" mass="1"/></body></worldbody>
+      <actuator><motor joint="hinge" ctrlrange="-1 1"/></actuator></mujoco>"""
+    (tip,) = Kinematics(resolved(tmp_path, modelled(tmp_path, rod))).tips(np.zeros((1, 2)))
+    assert tip == pytest.approx([0.0, 0.0, 0.5], abs=0.03)
+
+
+def test_where_a_robot_can_be_knows_of_where_a_joint_is_zero(tmp_path):
+    slide = """<mujoco><worldbody><body>
+      <joint name="j" type="slide" axis="1 0 0" ref="1" range="0.5 1.5"/><geom size=".05"/></body>
+      </worldbody><actuator><motor joint="j" ctrlrange="-1 1"/></actuator></mujoco>"""
+    middle, _ = Kinematics(resolved(tmp_path, modelled(tmp_path, slide))).reach()
+    assert middle == pytest.approx([0, 0, 0], abs=0.05)

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from unittest.mock import MagicMock
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
@@ -249,3 +250,19 @@ def test_only_a_run_that_is_played_here_is_followed(harness, ros_domain, run_fol
         found = watch._run(None, ros_domain, False, say)
     assert found.root == run_folder.root
     assert said == [f"not followed: {stranger.root}: {watch.NOT_PLAYED}"]
+
+
+def test_a_page_leaves_the_domain_when_its_run_is_over(monkeypatch):
+    """There may be another run in it by now, as of `ROS_DOMAIN_ID=7 hucrl watch`."""
+    joined, looks = [], iter([False] * 3 + [True] * 9)
+
+    class Ended:
+        def __bool__(self):
+            return next(looks)
+
+    monkeypatch.setattr(watch, "Joined", lambda *given: joined.append(given))
+    monkeypatch.setattr(watch, "LOOK_S", 0.0)
+    page = MagicMock()
+    page.run.player, page.run.played_in.return_value = None, False
+    watch._listen(page, 7, Ended())
+    assert joined == [] and page.panel.playing is False

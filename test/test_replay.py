@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -389,3 +391,21 @@ def test_a_setup_tells_no_path(a_run):
     assert str(a_run.root) not in setup.model_dump_json()
     assert setup.safety == SafetySettings() and not setup.timed
     assert setup.versions == setups.versions()
+
+
+def test_plans_of_a_past_episode_stand_at_their_steps(monkeypatch):
+    states = [None, np.array([1.0]), np.array([2.0])]  # in tick 0 the object's pose was missing
+
+    class Replayed:
+        def __init__(self, *_):
+            self.loop = SimpleNamespace(state=None, player=MagicMock())
+
+        def rows(self):
+            for k, state in enumerate(states):
+                self.loop.state = state
+                yield SimpleNamespace(step=k)
+
+    monkeypatch.setattr(replay_module, "_Replayed", Replayed)
+    monkeypatch.setattr(replay_module, "read_played", lambda path: SimpleNamespace(setups=[]))
+    monkeypatch.setattr(replay_module, "_load", lambda path, setups: [])
+    assert {each.step: float(each.state[0]) for each in recall(None)} == {1: 1.0, 2: 2.0}

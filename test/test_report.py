@@ -223,3 +223,8 @@ def test_what_was_learned_is_filmed_also_where_the_first_episode_is_the_best():
     titles = [clip.title for clip in choose_clips(episodes)]
     assert titles == ["episode 0 (best)", "episode 2"]
     assert len(choose_clips(episodes[:1])) == 1
+
+
+def test_a_picture_of_a_robot_with_many_motors():
+    picture = np.zeros((video.SIZE, video.SIZE, 3), np.uint8)
+    assert video.decorate(picture, "humanoid", 0.0, 0.0, np.full(29, 0.5), "effort").any()

@@ -1,13 +1,16 @@
 """What is said of a robot that was moved, and which settings follow; simulated joints, no ROS."""
 
+import dataclasses
 import math
 
 import numpy as np
+import pushed as pushed_module
 import pytest
 from pushed import pushed
 
 from hucrl_ros.config.schema import Config, DriverSettings
 from hucrl_ros.doctor import Level
+from hucrl_ros.doctor.identify import identify
 from hucrl_ros.doctor.pulses import REVOLUTE, Pulses
 from hucrl_ros.doctor.record import Record
 from hucrl_ros.doctor.senses import slope_noise
@@ -196,3 +199,95 @@ def test_a_pulse_that_nobody_watched_is_played_again():
                 pulses.spoil(now + 1)
     assert begun[:4] == [0.05, 0.05, 0.05, -0.05]
     assert [trial.effort for trial in record.trials[:2]] == [0.05, -0.05]
+
+
+def judged(record, described=PENDULUM, **driver):
+    findings, settings = examine_motion(record, described, Config(driver=DriverSettings(**driver)))
+    return findings, {each.key: each.value for each in settings}
+
+
+@pytest.mark.parametrize(("friction", "noise"), [(0.05, 3e-4), (0.1, 1e-4)])
+def test_noise_of_a_sensor_without_steps_leaves_gain_and_friction(friction, noise):
+    record = pushed(gain=MODEL, rate=500, noise=noise, friction=friction, dead_time=0.01, **SWINGS)
+    findings, _ = judged(record)
+    assert findings["gain of pendulum_joint"].level is not Level.FAULT
+    motion = identify(record, 0, 0)
+    assert motion.gain == pytest.approx(MODEL, rel=0.2)
+    assert motion.friction == pytest.approx(friction, rel=0.25)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_motor_that_turns_the_other_way_has_friction_too(sign):
+    motion = identify(pushed(gain=sign * 13.3, friction=0.03, rate=500), 0, 0)
+    assert motion.gain == pytest.approx(sign * 13.3, rel=0.06)
+    assert motion.friction == pytest.approx(0.03, rel=0.15)
+    assert motion.dead_time == pytest.approx(0.0, abs=1.5e-3)
+
+
+@pytest.mark.parametrize("before", ["measured", "derived"])
+def test_velocities_that_are_always_0_are_not_ok(before):
+    slow = PENDULUM.robot.model_copy(update={"period": 0.02})
+    record = pushed(gain=MODEL, rate=500, **SWINGS)
+    record.velocities = [[0.0]] * len(record.velocities)
+    found = judged(record, dataclasses.replace(PENDULUM, robot=slow), velocity=before)
+    assert found[1]["driver.velocity"] == "derived"
+
+
+@pytest.mark.parametrize("drift", [0.02, -0.02])
+def test_a_clock_that_drifts_a_little_changes_no_dead_time(drift):
+    record = pushed(gain=MODEL, rate=500, dead_time=0.01, **SWINGS)
+    away = np.linspace(0, drift * 1e9, len(record.stamps_ns)).astype(int)
+    record.stamps_ns = (np.array(record.stamps_ns) - away).tolist()
+    _, settings = judged(record)
+    assert settings["control.extra_delay"] == pytest.approx(0.01, abs=2e-3)
+
+
+@pytest.mark.parametrize("dead_time", [0.11, 0.15])
+def test_a_dead_time_beyond_what_is_looked_for_is_no_ok(dead_time):
+    findings, settings = judged(pushed(gain=MODEL, rate=500, dead_time=dead_time, **SWINGS))
+    assert "control.extra_delay" not in settings
+    if "dead time" in findings:
+        assert findings["dead time"].level is Level.FAULT
+    else:
+        assert "longer than 100 ms" in findings["gain of pendulum_joint"].advice
+
+
+def test_a_pulse_that_was_spoilt_is_no_noise(monkeypatch):
+    class Spoilt(Pulses):
+        begun = None
+
+        def wanted(self, now_ns):
+            found = super().wanted(now_ns)
+            if found is not None and found.efforts.any() and self.begun is None:
+                self.begun = now_ns
+            if self.begun and now_ns - self.begun > 200_000_000:
+                self.begun = 0  # once
+                self.spoil(now_ns)
+                return super().wanted(now_ns)
+            return found
+
+    def window():
+        record = pushed(gain=MODEL, rate=500, step=2 * math.pi / 65536, friction=0.02)
+        assert record.stopped == ""
+        record.velocities = [[]] * len(record.velocities)
+        return judged(record)[1].get("driver.velocity_window")
+
+    assert window() is None
+    monkeypatch.setattr(pushed_module, "Pulses", Spoilt)
+    assert window() is None
+
+
+def test_a_window_that_is_not_wanted_any_more_is_written_too():
+    record = pushed(gain=MODEL, rate=500, step=2 * math.pi / 65536, **SWINGS)
+    record.velocities = [[]] * len(record.velocities)
+    _, settings = judged(record, velocity="derived", velocity_window=0.1)
+    assert settings["driver.velocity"] == "derived"
+    assert settings["driver.velocity_window"] == 0.0
+
+
+def test_efforts_that_are_no_numbers_are_none():
+    record = pushed(gain=MODEL, rate=500, **SWINGS)
+    record.efforts = [[math.nan]] * len(record.efforts)
+    findings, settings = judged(record)
+    assert settings["driver.effort"] == "ignored"
+    assert findings["efforts"].found == "joint states hold none"

@@ -44,8 +44,8 @@ def put_settings(path: Path, settings: Sequence[NewSetting]) -> str:
     try:
         text = path.read_bytes().decode()
         before = yaml.safe_load(text)
-        end = "\r\n" if "\r\n" in text else "\n"
-        lines = text.splitlines()
+        end = "\r\n" if text.count("\r\n") == text.count("\n") > 0 else "\n"
+        lines = text.removesuffix(end).split(end)  # else some end so, and go on to
         for group in dict.fromkeys(_group(setting) for setting in settings):
             lines = _put_group("\n".join(lines), group, settings)
         after = yaml.safe_load("\n".join(lines))

@@ -258,7 +258,8 @@ def store_description(found: Description, folder: Path) -> None:
     functions = {path.name: path for path in found.functions}
     if set(functions.values()) != set(found.functions):
         raise ConfigError(f"{found.path}: {' and '.join(map(str, found.functions))} have one name")
-    sources = [file.resolve() for file in found.files]
+    # Links aren't followed: a model names its meshes by the links' names.
+    sources = [Path(os.path.abspath(file)) for file in found.files]  # noqa: PTH100
     # Not below the folder of the model: it may include `../meshes/link.stl`.
     common = os.path.commonpath([source.parent for source in sources])
     try:
@@ -270,7 +271,7 @@ def store_description(found: Description, folder: Path) -> None:
             shutil.copyfile(path, folder / name)
     except OSError as error:
         raise ConfigError(f"{found.path}: {error.filename}: {error.strerror}") from None
-    model = Path(MODEL) / found.model.resolve().relative_to(common)
+    model = Path(MODEL) / Path(os.path.abspath(found.model)).relative_to(common)  # noqa: PTH100
     text = dump_description(_with_files_here(found, model.as_posix()))
     (folder / FILE).write_text(text, encoding="utf-8")
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.controller.passage import LATENESS
+from hucrl_ros.bags.course import Lateness, Stamps
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.doctor.evidence import Array, least_step
 from hucrl_ros.doctor.record import Record, Trial
@@ -32,12 +32,19 @@ SLOW = 0.05
 """Share of the largest velocity below which friction has no full sign."""
 STILL = 1.5
 """Steps of the sensor within which a joint stands still."""
+NOISY = 7.0
+"""Deviations of its noise within which it does."""
 
 
-def transport_ns(record: Record) -> int:
-    """What joint states take from their stamps to this machine, with the clocks' difference."""
-    late = np.array(record.received_ns, np.int64) - np.array(record.stamps_ns, np.int64)
-    return round(float(np.percentile(late, LATENESS)))
+def transport_ns(record: Record, at_ns: Sequence[int]) -> Stamps:
+    """What joint states take from their stamps to this machine, with the clocks' difference.
+
+    Args:
+        record: Of all joint states.
+        at_ns: When, by this machine's clock, as the driver's may run at another speed [ns].
+    """
+    stamps, received = (np.array(x, np.int64) for x in (record.stamps_ns, record.received_ns))
+    return Lateness(stamps, received).at(np.array(at_ns, np.int64))
 
 
 def sensor_step(positions: Array, joint: int, coupling: Sequence[float] | Array = ()) -> float:
@@ -88,7 +95,7 @@ def window_of(
         joint: Index in the positions.
         coupling: c_j of each joint `(joints,)`; empty: all are 0.
     """
-    stamps = np.array(record.stamps_ns, np.int64) + transport_ns(record)
+    stamps = np.array(record.stamps_ns, np.int64) + transport_ns(record, [trial.sent_ns])
     times = (stamps - trial.sent_ns) / NANOSECONDS
     chosen = (times >= -BEFORE * trial.pulse) & (times <= 2.0 * trial.pulse)
     every = np.array(record.positions)
@@ -100,7 +107,8 @@ def window_of(
     near = (changes != 0.0) & (sent > -2.0 * trial.pulse) & (sent < 2.0 * trial.pulse)
     before = every[(times >= -2.0 * BEFORE * trial.pulse) & (times < 0.0)][:, joint]
     step = max(least_step(every[:, joint]), 1e-6)
-    still = bool(len(before) and np.ptp(before) < STILL * step)
+    noise = np.std(np.diff(before)) / 2**0.5 if len(before) > 1 else 0.0
+    still = bool(len(before) and np.ptp(before) < max(STILL * step, NOISY * noise))
     doubt = sensor_step(every, joint, coupling) / 12**0.5
     steps = sent[near], changes[near]
     speed: Array = np.zeros(len(motion))

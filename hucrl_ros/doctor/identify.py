@@ -47,7 +47,7 @@ class Motion(NamedTuple):
     """b, the other joints held [rad/s² per N m, m/s² per N]."""
     gain_error: float
     friction: float
-    """f / b [N m or N]."""
+    """f / |b| [N m or N]."""
     friction_error: float
     dead_time: float
     """d, from sending a command to its effect, by joint states as they come: transport in both
@@ -97,7 +97,7 @@ def identify(
     return Motion(
         gain,
         gain_error,
-        friction / gain,
+        friction / abs(gain),
         friction_error / abs(gain),
         dead_time,
         dead_time_error,
@@ -168,7 +168,7 @@ def _best(windows: Sequence[Window], joint: int, finest: float) -> tuple["_Fit",
                 break
             middle, reach, step = dead_time, ROUGH_S, finest
         fit = _fit(windows, joint, dead_time, friction)
-        if fit.weights[0] * fit.weights[1] >= 0.0:  # or it would drive
+        if fit.weights[1] >= 0.0:  # or it would drive
             break
     variance = fit.squares / max(fit.rows - len(fit.weights), 1)
     error = 2.0 * float(np.sqrt(2.0 * variance / curvature)) if curvature > 0 else finest

@@ -9,13 +9,15 @@ import numpy as np
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.doctor.evidence import Array
 from hucrl_ros.robots.mujoco_robot import MujocoRobot
+from hucrl_ros.robots.stopping import ways_of
 
 
 class Inertia(NamedTuple):
     """Of q actuated joints among n; nothing rubs or touches.
 
     A joint's own equation of motion is M_ii (q_i'' + sum_j c_ij q_j'') = u_i + passive forces: its
-    gain counts whether the other joints follow, or friction holds them.
+    gain counts whether the other joints follow, or friction holds them. Joints that follow others
+    by the model (a URDF's mimic) are carried along.
     """
 
     gains: Array
@@ -37,6 +39,11 @@ def inertia(described: Description, positions: Sequence[float] | None = None) ->
         robot.set_state(state)
     dofs = [int(model.joint(name).dofadr[0]) for name in spec.joint_names]
     moved = [int(model.joint(name).dofadr[0]) for name in spec.actuated_joints]
+    ways, own_dofs = ways_of(robot, moved)
+    every = np.zeros((model.nv, model.nv))
+    for row, unit in zip(every, np.eye(model.nv), strict=True):
+        mujoco.mj_mulM(model, data, row, unit)
+    mass = ways.T @ every @ ways
     forces, accelerations = [], []
     for motor, limit in enumerate(spec.effort_limits):
         both = []
@@ -44,14 +51,14 @@ def inertia(described: Description, positions: Sequence[float] | None = None) ->
             data.ctrl[:] = 0.0
             data.ctrl[motor] = effort
             mujoco.mj_forward(model, data)
-            both.append((data.qfrc_actuator[moved[motor]], data.qacc_smooth[dofs].copy()))
-        (force, ahead), (back, behind) = both
-        forces.append((force - back) / (2.0 * limit))
-        accelerations.append((ahead - behind) / (2.0 * limit))
-    mass = np.zeros((len(moved), model.nv))
-    for row, dof in zip(mass, moved, strict=True):
-        mujoco.mj_mulM(model, data, row, np.eye(model.nv)[dof])
-    own = mass[np.arange(len(moved)), moved]
-    coupling = mass[:, dofs] / own[:, None]
+            both.append(data.qfrc_actuator.copy())
+        force = ways.T @ (both[0] - both[1]) / (2.0 * limit)
+        forces.append(force[motor])
+        accelerations.append((ways @ np.linalg.solve(mass, force))[dofs])
+    own = np.diag(mass)[: len(moved)]
+    coupling = np.zeros((len(moved), len(dofs)))
+    for column, dof in enumerate(own_dofs):
+        if dof in dofs:  # What follows is carried along by what it follows.
+            coupling[:, dofs.index(dof)] = mass[: len(moved), column] / own
     coupling[np.equal.outer(moved, dofs)] = 0.0
     return Inertia(np.array(forces) / own, coupling, np.array(accelerations))

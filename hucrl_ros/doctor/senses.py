@@ -24,6 +24,8 @@ WORSE = 2.0
 """Times by which measured velocities must be worse than derived ones to be given up."""
 NOISY = 0.25
 """Share of what efforts change a velocity by in a control period that its noise may be."""
+CLEARLY = 20.0
+"""Steps or deviations of its noise that a joint has to have moved by."""
 WINDOWS = 3
 """Control periods that velocities are derived from, at most."""
 NEAR, LIKE = 0.25, 0.5
@@ -58,15 +60,22 @@ def judge_velocities(
         changes: What efforts typically change each velocity by in a control period `(n,)`
             [rad/s or m/s].
     """
-    told = all(record.velocities) and np.isfinite(np.concatenate(record.velocities)).all()
+    lacking = ""
+    if not (all(record.velocities) and np.isfinite(np.concatenate(record.velocities)).all()):
+        lacking = "joint states hold none"
+    elif _stuck(record):
+        lacking = "those in joint states never change"
+    told = not lacking
     columns = np.array(record.positions).T
     step = max(map(partial(_periods, record, robot.period), columns, changes.tolist()))
     window = robot.period * step
     driver = DriverSettings(velocity="derived", velocity_window=window)
     derived, measured = _errors(record, robot, driver, told)
-    chosen = [] if step == 1 else [NewSetting("driver.velocity_window", window, WINDOW)]
-    if not told:
-        shown = f"joint states hold none; slopes of the positions are off by {derived:.2g}"
+    chosen = [NewSetting("driver.velocity_window", window, WINDOW)] if step > 1 else []
+    if step == 1 and config.driver.velocity_window:
+        chosen = [NewSetting("driver.velocity_window", 0.0, "[s] 0: a control period is enough")]
+    if lacking:
+        shown = f"{lacking}; slopes of the positions are off by {derived:.2g}"
     else:
         shown = f"off by {measured:.2g} as told, by {derived:.2g} as slopes of the positions"
     if told and measured <= max(WORSE * derived, NOISY * float(changes.min())):
@@ -75,6 +84,19 @@ def judge_velocities(
     if config.driver.velocity == "derived":
         return Finding.ok(shown), suggestions
     return Finding.note(shown, "have them derived: driver.velocity: derived"), suggestions
+
+
+def has_moved(record: Record, joint: int) -> bool:
+    """Whether a joint clearly went somewhere else."""
+    column = np.array(record.positions)[:, joint]
+    noise = float(np.std(np.diff(column)))
+    return bool(np.ptp(column) > CLEARLY * max(noise, least_step(column), 1e-9))
+
+
+def _stuck(record: Record) -> bool:
+    """Whether a joint that moved was told to have one velocity all the time."""
+    constant = np.ptp(np.array(record.velocities), axis=0) == 0.0
+    return any(has_moved(record, joint) for joint in np.flatnonzero(constant).tolist())
 
 
 def _periods(record: Record, period: float, column: Array, change: float) -> int:
@@ -101,7 +123,8 @@ def slope_noise(spread: float, window: float, gap: float) -> float:
 
 def _noise(record: Record, column: Array) -> float:
     """Deviation of a joint's positions from a line before anything was moved [rad or m]."""
-    end = record.trials[0].sent_ns if record.trials else record.received_ns[-1]
+    pairs = zip(record.sent_ns, record.commands, strict=True)
+    end = next((sent for sent, command in pairs if any(command)), record.received_ns[-1])
     rest = column[: int(np.searchsorted(record.received_ns, end))]
     count = np.arange(len(rest))
     return float(np.std(rest - np.polyval(np.polyfit(count, rest, 1), count)))
@@ -119,7 +142,8 @@ def _errors(
     stamps = np.array(record.stamps_ns, np.int64)
     positions = np.array(record.positions)
     seconds = (stamps - stamps[0]) / NANOSECONDS
-    begins = [trial.sent_ns - transport_ns(record) for trial in record.trials if not trial.silent]
+    sent = [trial.sent_ns for trial in record.trials if not trial.silent]
+    begins = (np.array(sent, np.int64) - transport_ns(record, sent)).tolist()
     moving = np.zeros(len(stamps), dtype=np.bool_)
     for begin in begins:
         length = 2.0 * record.trials[0].pulse * NANOSECONDS
@@ -149,11 +173,12 @@ def _errors(
 
 def judge_efforts(record: Record, delay: float) -> Found:
     """What they mean, where commands act after `delay` [s]."""
-    if not all(record.efforts):
+    if not all(record.efforts) or not np.isfinite(np.concatenate(record.efforts)).all():
         shown = "joint states hold none"
         return Finding.ok(shown), [NewSetting("driver.effort", "ignored", f"measured: {shown}")]
-    behind = round(delay * NANOSECONDS) - transport_ns(record)
-    commands = Signal(np.array(record.sent_ns, np.int64) + behind, np.array(record.commands))
+    acted_ns = np.array(record.sent_ns, np.int64) + round(delay * NANOSECONDS)
+    acted_ns -= transport_ns(record, record.sent_ns)
+    commands = Signal(acted_ns, np.array(record.commands))
     stamps, efforts = np.array(record.stamps_ns, np.int64), np.array(record.efforts)
     if repeats_commands(Signal(stamps, efforts), commands):
         meaning, shown = "commanded", "they repeat the newest command"

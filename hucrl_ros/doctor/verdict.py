@@ -11,12 +11,17 @@ from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.doctor import Finding, Found
-from hucrl_ros.doctor.identify import Motion, identify
+from hucrl_ros.doctor.identify import LONGEST_DEAD_TIME, ROUGH_S, Motion, identify
 from hucrl_ros.doctor.inertia import inertia
 from hucrl_ros.doctor.move import bounds_of
 from hucrl_ros.doctor.pulses import UNITS
 from hucrl_ros.doctor.record import Record
-from hucrl_ros.doctor.senses import judge_efforts, judge_positions, judge_velocities
+from hucrl_ros.doctor.senses import (
+    has_moved,
+    judge_efforts,
+    judge_positions,
+    judge_velocities,
+)
 from hucrl_ros.robots.mujoco_robot import MujocoRobot
 
 CLOSE, FAR = 1.3, 2.0
@@ -77,11 +82,19 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
             findings[f"gain of {name}"] = _gain(motion, gain, name, f"{position}/s² a {effort}")
             findings[f"friction of {name}"] = _friction(motion, tried, robot, motor, effort)
         elif tried and not (record.stopped and record.trials[-1].motor == motor):
-            findings[f"gain of {name}"] = Finding.fault(
-                f"it doesn't clearly move with {max(tried):.3g}, "
-                f"{max(tried) / robot.effort_limits[motor]:.0%} of its limit",
-                "look whether its motor is enabled and its brake open, and whether efforts are in "
-                "N m or N; or try more: --effort-cap",
+            share = f"{max(tried):.3g}, {max(tried) / robot.effort_limits[motor]:.0%} of its limit"
+            findings[f"gain of {name}"] = (
+                Finding.fault(
+                    f"it moves, but not as an answer to {share}",
+                    f"look whether commands take longer than {1e3 * LONGEST_DEAD_TIME:.0f} ms to "
+                    "act, or somebody else moves it",
+                )
+                if has_moved(record, robot.joints.index(name))
+                else Finding.fault(
+                    f"it doesn't clearly move with {share}",
+                    "look whether its motor is enabled and its brake open, and whether efforts "
+                    "are in N m or N; or try more: --effort-cap",
+                )
             )
     if not motions:
         return Verdict(findings, ())
@@ -162,6 +175,11 @@ def _friction(
 def _dead_time(motions: Sequence[Motion], delay: float, robot: RobotSettings) -> Found:
     error = float(np.median([motion.dead_time_error for motion in motions]))
     told = f"{1e3 * delay:.1f} ± {1e3 * error:.1f} ms"
+    if delay > LONGEST_DEAD_TIME - ROUGH_S:
+        shown = f"{1e3 * LONGEST_DEAD_TIME:.0f} ms or more from sending a command to its effect"
+        return Finding.fault(
+            shown, "nobody learns to control through that; look what holds it"
+        ), ()
     value = round(delay, 4) if delay > max(error, NEGLIGIBLE * robot.period) else 0.0
     suggestion = NewSetting(
         "control.extra_delay",

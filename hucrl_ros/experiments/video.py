@@ -254,7 +254,8 @@ def _draw_bars(draw: ImageDraw.ImageDraw, shares: Array) -> None:
     middle, reach = (left + right) / 2, (right - left) / 2
     pitch = height / len(shares)
     for k, share in enumerate(np.clip(shares, -1.0, 1.0)):
-        y0, y1 = top + k * pitch, top + (k + 1) * pitch - 1
+        y0 = top + k * pitch
+        y1 = max(y0, y0 + pitch - 1)
         draw.rectangle((left, y0, right, y1), fill="#EEF1F4")
         end = middle + float(share) * reach
         colour = BLUE if share >= 0 else VERMILION

@@ -74,11 +74,12 @@ class Kinematics:
         model, data = self.model, mujoco.MjData(self.model)
         still = model.body_weldid[model.geom_bodyid] == 0
         turns = model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE
-        free = np.where(turns[:, None], (-np.pi, np.pi), 0.0)
+        start = model.qpos0[model.jnt_qposadr]
+        free = start[:, None] + np.where(turns[:, None], (-np.pi, np.pi), 0.0)
         low, high = np.where(model.jnt_limited[:, None].astype(bool), model.jnt_range, free).T
         rng, places = np.random.default_rng(0), []
         for _ in range(POSES):
-            data.qpos[model.jnt_qposadr] = model.qpos0[model.jnt_qposadr] + rng.uniform(low, high)
+            data.qpos[model.jnt_qposadr] = rng.uniform(low, high)
             mujoco.mj_kinematics(model, data)
             places.append(data.geom_xpos[~still])
         found = np.concatenate(places)
@@ -102,10 +103,23 @@ def _farthest(model: mujoco.MjModel, joints: list[int]) -> tuple[int, Array]:
     body = int(model.jnt_bodyid[joints[-1]])
     offset = np.asarray(model.body_ipos[body], np.float64)
     best = 0.0
-    for geom in range(model.ngeom):
-        if model.geom_bodyid[geom] != body:
-            continue
-        end = np.asarray(model.geom_pos[geom], np.float64)
-        if np.linalg.norm(end) > best:
-            best, offset = float(np.linalg.norm(end)), end
+    for geom in np.flatnonzero(model.geom_bodyid == body).tolist():
+        for end in _ends(model, geom):
+            if np.linalg.norm(end) > best:
+                best, offset = float(np.linalg.norm(end)), end
     return body, offset.copy()
+
+
+def _ends(model: mujoco.MjModel, geom: int) -> Array:
+    """The middle of a geom, or both ends of its longest side `(k, 3)` [m], in its body's frame."""
+    middle, half = np.asarray(model.geom_pos[geom], np.float64), np.zeros(3)
+    sizes, kind = model.geom_size[geom], mujoco.mjtGeom(int(model.geom_type[geom]))
+    if kind in (mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_CYLINDER):
+        half[2] = sizes[1]
+    elif kind in (mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_MESH):
+        longest = int(np.argmax(sizes))
+        half[longest] = sizes[longest]
+    matrix = np.empty(9)
+    mujoco.mju_quat2Mat(matrix, model.geom_quat[geom])
+    way = matrix.reshape(3, 3) @ half
+    return np.stack([middle, middle + way, middle - way])

@@ -135,7 +135,8 @@ class Memory:
             remembered.progress = "random actions: nothing was believed"
             return
         try:
-            for step, recalled in enumerate(recall(self._past.bag(index))):
+            for recalled in recall(self._past.bag(index)):
+                step = recalled.step
                 remembered.plans[step] = recalled
                 forgotten = self._known.get(index) is not remembered
                 if forgotten or self._closed.wait(self._rhythm.wait()):

@@ -28,7 +28,8 @@ class Panel:
         """Build it and keep it up to date."""
         self._server, self._heard, self._past, self._live = server, heard, past, live
         self._period = past.period
-        self._total = past.run.config.episodes
+        self.total = past.run.config.episodes
+        """Of the run, which may go on with more."""
         self._finished = 0
         self.playing = False
         """Whether the run's nodes can be heard."""
@@ -62,7 +63,7 @@ class Panel:
 
     def _show(self) -> None:
         now, ticks = self._heard.now, self._heard.ticks()
-        write(self._status, words.status(now, self.playing, self._finished, self._total))
+        write(self._status, words.status(now, self.playing, self._finished, self.total))
         write(self._counts, words.counts(now, ticks["tick_ms"], self._period))
         write(self._pace, words.pace(self._live.pace))
         self._ticks.show(*plots.tick_times(ticks, self._period))

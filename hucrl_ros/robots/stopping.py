@@ -54,7 +54,7 @@ def promised(robot: MujocoRobot, limits: Sequence[float] = ()) -> Promised:
     unit, free = np.eye(model.nv), np.empty((model.nv, model.nv))
     for largest in _efforts(robot, moved, limits or spec.effort_limits):
         mujoco.mj_solveM(model, data, free, unit)  # free = M^-1
-        ways = _ways(robot, moved)
+        ways, _ = ways_of(robot, moved)
         inertia = ways.T @ np.linalg.inv(free) @ ways
         pull = np.abs(ways.T @ (data.qfrc_bias - data.qfrc_passive))[: len(moved)]
         left = np.maximum(largest - pull, LEAST * largest)
@@ -63,7 +63,7 @@ def promised(robot: MujocoRobot, limits: Sequence[float] = ()) -> Promised:
     # From these speeds each joint stops within 1 rad or 1 m; the forces grow with their square.
     speed, signs, taken = np.sqrt(2.0 * slowest), np.random.default_rng(1), 0.0
     for largest in _efforts(robot, moved, limits or spec.effort_limits):
-        ways, resting = _ways(robot, moved), data.qfrc_bias.copy()
+        (ways, _), resting = ways_of(robot, moved), data.qfrc_bias.copy()
         data.qvel[:] = ways[:, : len(moved)] @ (speed * signs.choice([-1.0, 1.0], len(moved)))
         mujoco.mj_forward(model, data)
         grown = np.abs(ways.T @ (data.qfrc_bias - resting))[: len(moved)]
@@ -72,8 +72,8 @@ def promised(robot: MujocoRobot, limits: Sequence[float] = ()) -> Promised:
     return Promised(_numbers(slowest), _numbers(fastest), allowed)
 
 
-def _ways(robot: MujocoRobot, moved: list[int]) -> Array:
-    """`(nv, k)` how all degrees of freedom move with those that follow no other one.
+def ways_of(robot: MujocoRobot, moved: list[int]) -> tuple[Array, list[int]]:
+    """`(nv, k)` how all degrees of freedom move with those that follow no other one, and these.
 
     The first are those that are `moved`, then the others in their order. A joint that follows,
     as a URDF's mimic does, isn't among them, unless a motor moves it.
@@ -103,7 +103,7 @@ def _ways(robot: MujocoRobot, moved: list[int]) -> Array:
     if led:
         how = np.stack(rows)
         ways[sorted(led)] = -np.linalg.pinv(how[:, sorted(led)]) @ how[:, own]
-    return ways
+    return ways, own
 
 
 def _efforts(robot: MujocoRobot, moved: list[int], limits: Sequence[float]) -> Iterator[Array]:

@@ -249,13 +249,13 @@ class RunFolder:
                         "after it; put the bag back, or delete all that followed"
                     )
 
-    def require_player(self, on_robot: bool) -> None:
+    def require_player(self, on_robot: bool, begun: bool = False) -> None:
         """Nobody may learn for a robot from simulated episodes by mistake, or the reverse.
 
         Raises:
             RunError: the run's episodes are of the other kind.
         """
-        if self.finished_episodes() and self.on_robot.exists() != on_robot:
+        if (begun or self.finished_episodes()) and self.on_robot.exists() != on_robot:
             played, advice = (
                 ("in simulation", "leave out --no-simulator")
                 if on_robot

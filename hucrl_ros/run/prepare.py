@@ -71,8 +71,14 @@ def created_run(
         RunError: a run lies there already, or none can be made.
     """
     folder = options.out or _new_folder(asked.config, options.prefix)
+
+    def begin(run: RunFolder) -> None:
+        if options.on_robot:  # Its settings are a robot's, before an episode is played, too.
+            run.on_robot.touch()
+        fill(run)
+
     try:
-        return RunFolder.create(folder, asked.config, asked.described, fill)
+        return RunFolder.create(folder, asked.config, asked.described, begin)
     except OSError as error:
         reason = error.strerror or shortened(error)
         raise RunError(f"{folder}: can't make a run there: {reason}") from None

@@ -79,6 +79,7 @@ class Replay(NamedTuple):
 class Recalled(NamedTuple):
     """A tick, as its bundle saw it."""
 
+    step: int
     state: Array
     """`(p,)`"""
     plan: Plan | None
@@ -100,11 +101,11 @@ def recall(path: Path) -> Iterator[Recalled]:
     played = read_played(path)
     bundles = _load(path, played.setups)
     replayed = _Replayed(path, played, bundles)
-    for _ in replayed.rows():
+    for row in replayed.rows():
         loop = replayed.loop
         assert loop is not None
         if loop.state is not None:
-            yield Recalled(loop.state, loop.player.plan, loop.player.bundle)
+            yield Recalled(row.step, loop.state, loop.player.plan, loop.player.bundle)
 
 
 def replay(path: Path, other: Path | None = None) -> Replay:

@@ -54,6 +54,7 @@ def continued_run(options: RunOptions) -> RunFolder:
             f"{COMMAND_LINE}: --resume {options.out}: it was taught from another run's episodes "
             f"and has none of its own to continue; --from {options.out} begins a new run with it"
         )
+    run.require_player(options.on_robot, begun=True)
     stored = run.config
     task, described = options.task, None
     if is_description(task):

@@ -103,7 +103,9 @@ def watch(
 def _listen(page: Page, domain: int | None, ended: Ended) -> None:
     """Join the domain in which the run is played now, and stay as long as it is."""
     found = page.run.player
-    if domain is None and found is not None:
+    if domain is not None and not page.run.played_in(domain):
+        domain = None  # Another run may be there by now.
+    elif domain is None and found is not None:
         domain = found.domain
         os.environ.setdefault(DISCOVERY, "LOCALHOST")
     if domain is None:
@@ -113,14 +115,14 @@ def _listen(page: Page, domain: int | None, ended: Ended) -> None:
     names = {OWN_TOPICS[topic]: other for topic, other in page.described.robot.topics.items()}
     joined = Joined(page.heard, page.wishes, domain, names)
     middleware = EventThread()
-    page.panel.playing = True
+    page.panel.playing, page.panel.total = True, page.run.config.episodes
     try:
         look = time.monotonic()
         while not ended:
             joined.spin(SPIN_S)
             if middleware.stands_still():
                 end_deaf("hucrl watch", page.close)
-            if found is not None and time.monotonic() > look:
+            if time.monotonic() > look:
                 look = time.monotonic() + LOOK_S
                 if page.run.player != found:
                     return
