@@ -1,6 +1,7 @@
 """Who hears of a simulator that behaves like hardware, and how it is asked for."""
 
 import ast
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from hucrl_ros.controller.manifest import Manifest
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.train import play_episode, train
 from hucrl_ros.learning.learner import Learner
+from hucrl_ros.robots import MujocoRobot, describe
 from hucrl_ros.run.asked import RunOptions, asked_config
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.prepare import prepare_run
@@ -35,8 +37,8 @@ FURUTA = str(EXAMPLES / "furuta" / "furuta.yaml")
 FILE = share_directory() / "config" / "like_hardware.yaml"
 OVERLAY = dotted(like_hardware())
 HEAVY = {"mass_error": 0.5, "motor_error": -0.3, "friction": 0.05}
-READERS = {"nodes/simulator.py", "experiments/train.py", "run/asked.py"}
-"""Who looks at the settings `simulator` and `body` of a run, to make a simulator of them."""
+READERS = {"nodes/simulator.py", "experiments/train.py", "run/asked.py", "run/resumed.py"}
+"""Who looks at the settings `simulator` and `body` of a run, to make a simulator of them, or to know how a run was begun."""
 
 
 def flat(config):
@@ -215,3 +217,15 @@ def test_it_does_not_go_with_a_robot_or_lockstep(other, reason, tmp_path, capsys
     assert line.startswith("hucrl up: --like-hardware: ") and reason in line
     assert line.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_robots_that_take_velocities_have_the_habits_of_drivers_and_not_of_motors(tmp_path):
+    arm = str(share_directory() / "config/examples/ros2_control/six_axis_arm.yaml")
+    options = RunOptions(arm, like_hardware=True, overrides={"mode": "real_time"})
+    config = asked_config(options)
+    MujocoRobot(describe(arm), body=config.body)
+    assert config.simulator.rate == 500.0 and config.body.friction == 0.0
+    assert config.body.payload > 0.0
+    run = prepare_run(dataclasses.replace(options, out=tmp_path / "run"))
+    again = dataclasses.replace(options, out=run.root, resume=True)
+    assert prepare_run(again).config == run.config

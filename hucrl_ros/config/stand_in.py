@@ -3,13 +3,24 @@
 from typing import Any
 
 from hucrl_ros.config.files import LIKE_HARDWARE, read_settings, share_directory
+from hucrl_ros.config.robot import Command
 from hucrl_ros.config.schema import SimulatorSettings
 from hucrl_ros.errors import ConfigError
 
+OF_EFFORTS = ("friction", "motor_error", "backlash", "drift")
+"""Settings of `body`, of a drive that turns commands into efforts by itself."""
 
-def like_hardware() -> dict[str, Any]:
-    """Nested settings of such a simulator, and of a controller that was told of its habits."""
-    return read_settings(share_directory() / "config" / f"{LIKE_HARDWARE}.yaml")
+
+def like_hardware(command: Command = "effort") -> dict[str, Any]:
+    """Nested settings of such a simulator, and of a controller that was told of its habits.
+
+    Args:
+        command: What the robot takes; the drives of others than efforts are left as they are.
+    """
+    found = read_settings(share_directory() / "config" / f"{LIKE_HARDWARE}.yaml")
+    if command != "effort":
+        found["body"] = {k: x for k, x in found["body"].items() if k not in OF_EFFORTS}
+    return found
 
 
 def require_real_time(simulator: SimulatorSettings, source: str) -> None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import RobotSpec, plural
 from hucrl_ros.config.schema import BodySettings
+from hucrl_ros.config.stand_in import OF_EFFORTS
 from hucrl_ros.errors import ConfigError
 
 Array = NDArray[np.float64]
@@ -15,8 +16,6 @@ AS_MODELLED = BodySettings()
 """Nothing is different."""
 ROTOR = 0.05
 """Inertia of a motor's rotor, which crosses the backlash [shares of what its joint moves]."""
-OF_EFFORTS = ("friction", "motor_error", "backlash", "drift")
-"""Settings of a drive that turns commands into efforts by itself."""
 STIFFNESS = 0.999
 """Of friction in MuJoCo, below 1: what it holds creeps the slower, the closer to 1 it is."""
 

@@ -140,7 +140,10 @@ def settings_beneath(
     What joints hit in a simulation comes to no harm: there their limits alone don't call for the
     filter, under which arms take some episodes more.
     """
-    beneath = like_hardware() if options.like_hardware else {}
+    beneath: dict[str, Any] = {}
+    if options.like_hardware:
+        command = "effort" if described is None else described.robot.command
+        beneath = like_hardware(command)
     if options.on_robot:
         given = GENTLE if stored is None else stored.exploration.model_dump()
         beneath["exploration"] = {name: given[name] for name in GENTLE}

@@ -12,6 +12,7 @@ from hucrl_ros.config.files import (
     override,
     read_settings,
 )
+from hucrl_ros.config.schema import SimulatorSettings
 from hucrl_ros.config.task_file import (
     Description,
     find_description,
@@ -63,8 +64,11 @@ def continued_run(options: RunOptions) -> RunFolder:
         task = stored.task if described is None else described.name
         if described is not None and task == stored.task:
             _require_unchanged(described, options, run)
-    beneath = settings_beneath(options, None, stored)
+    own = described or find_description(run.robot, stored.task)
+    beneath = settings_beneath(options, own, stored)
     if options.config is None:
+        if "simulator" in beneath and stored.simulator != SimulatorSettings():
+            beneath = {}  # It has such habits, but for what its own file said when it began.
         asked = override(stored, beneath)
     else:
         if described is not None:
