@@ -38,7 +38,7 @@ FILE = share_directory() / "config" / "like_hardware.yaml"
 OVERLAY = dotted(like_hardware())
 HEAVY = {"mass_error": 0.5, "motor_error": -0.3, "friction": 0.05}
 READERS = {"nodes/simulator.py", "experiments/train.py", "run/asked.py", "run/resumed.py"}
-"""Who looks at the settings `simulator` and `body` of a run, to make a simulator of them, or to know how a run was begun."""
+"""Who looks at the settings `simulator` and `body`, to make one or to know how a run began."""
 
 
 def flat(config):
