@@ -375,7 +375,10 @@ def test_the_example_keeps_the_cart_within_a_metre():
             {"kind": "position", "joint": "elbow", "low": 0.0, "margin": 1.3},
             "constraints.0.position: margin = 1.3 leaves no room between low = 0 and high = 2.6",
         ),
-        ({"kind": "speed", "joint": "hip", "largest": 1.0}, "constraints.0 (speed): 'hip_velo"),
+        (
+            {"kind": "speed", "joint": "hip", "largest": 1.0},
+            "constraints.0 (speed): 'hip' is no joint",
+        ),
         ({"kind": "power", "joint": "hip", "largest": 1.0}, "constraints.0 (power): 'hip' is no"),
         (
             {"kind": "inside", "of": "toe", "region": BALL},

@@ -199,11 +199,8 @@ def test_bags_that_are_not_all_in_make_no_run(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Recording, "finish", once)
     assert main(words) == 1
     assert "the disk is full" in capsys.readouterr().err
-    assert RunFolder(out).finished_episodes() == 1
+    assert done and RunFolder(out).finished_episodes() == 0, "or another run would have them"
     assert not RunFolder(out).config_path.exists(), "or it could be resumed"
-    assert main(words) == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "what is left of a run that was never made" in error
 
 
 @pytest.mark.parametrize("rate", [60.0, 66.7, 91.0])

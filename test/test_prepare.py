@@ -1,6 +1,7 @@
 """From a command line to a run's folder: every wrong wish gets one line that names it."""
 
 import os
+import shutil
 
 import pytest
 from fabricated_run import fabricate_run
@@ -273,12 +274,16 @@ def test_what_is_left_of_a_run_that_was_never_made_is_taken_for_no_other(
                 prepare_run(RunOptions("pendulum", out=out, source=long.root))
             else:
                 taught_run(long, RunOptions("pendulum", out=out))
+    assert not any((out / "episodes").glob("*")) and not (out / "prior").exists()
+    RunFolder(out).bag(0).mkdir(parents=True)  # as after a kill
     for again in (
         lambda: taught_run(long, RunOptions("pendulum", out=out)),
         lambda: prepare_run(RunOptions("pendulum", out=out)),
     ):
         with pytest.raises(RunError, match="what is left of a run that was never made"):
             again()
+    shutil.rmtree(out)
+    assert taught_run(long, RunOptions("pendulum", out=out)).finished_episodes() == 4
 
 
 def test_teaching_another_task_reads_the_bags_as_their_run_did(tmp_path):

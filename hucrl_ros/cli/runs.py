@@ -206,28 +206,33 @@ def _held_back(
     """In which episode the filter changed most actions, if more than half, why, and what helps."""
     from hucrl_ros.run.summary import STOPPABLE
 
-    held = max(episodes, key=lambda e: e.changed / max(e.steps, 1), default=None)
+    def reason(episode: "EpisodeSummary") -> str:
+        counts = episode.filtered or {"": 0}
+        return max(counts, key=lambda name: counts[name])
+
+    told = [
+        e
+        for e in episodes
+        if reason(e) == STOPPABLE
+        or (e.index >= exploration.random_episodes and not exploration.outside_penalty)
+    ]
+    held = max(told, key=lambda e: e.changed / max(e.steps, 1), default=None)
     if held is None or 2 * held.changed <= held.steps:
         return None
-    reasons = held.filtered or {}
-    most = max(reasons, key=lambda reason: reasons[reason])
+    most, advice = (
+        reason(held),
+        "at the limit because plans believe that being outside pays, or far from it as nothing "
+        "can be proved of so light joints: against the former helps a new run with `--set "
+        "exploration.outside_penalty=0.5`, against the latter smaller robot.effort_limits",
+    )
     if most == STOPPABLE:
         advice = (
             "light joints with strong motors: smaller robot.effort_limits, a shorter period or "
             "the rotors' inertia in the model help; `hucrl inspect ROBOT.yaml` has the numbers"
         )
-    elif held.index < exploration.random_episodes or exploration.outside_penalty:
-        return None
-    else:
-        advice = (
-            "at the limit because plans believe that being outside pays, or far from it as "
-            "nothing can be proved of so light joints: against the former helps a new run with "
-            "`--set exploration.outside_penalty=0.5`, against the latter smaller "
-            "robot.effort_limits"
-        )
     return (
         f"changed {held.changed} of {held.steps} actions of episode {held.index}, "
-        f"{reasons[most]} for {most!r}: {advice}"
+        f"{(held.filtered or {})[most]} for {most!r}: {advice}"
     )
 
 

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -89,10 +90,15 @@ class RunFolder:
             )
         for folder in (run.episodes, run.bundles, run.checkpoints, run.logs):
             folder.mkdir(parents=True, exist_ok=True)
-        if described is not None:
-            store_description(described, run.robot)
-        fill(run)
-        write_atomically(run.config_path, dump_config(config))
+        try:
+            if described is not None:
+                store_description(described, run.robot)
+            fill(run)
+            write_atomically(run.config_path, dump_config(config))
+        except BaseException:  # What is in these is ours: they were empty.
+            for folder in (run.episodes, run.bundles, run.prior):
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
         return run
 
     @classmethod
