@@ -129,3 +129,11 @@ def test_a_run_without_an_episode_stays_with_whom_it_was_made_for(on_robot, tmp_
         prepare_run(again)
     prepare_run(dataclasses.replace(again, on_robot=on_robot))
     assert (out / ".on_robot").exists() == on_robot
+
+
+def test_what_was_never_made_for_a_robot_leaves_no_mark(tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / ".on_robot").touch()  # as where the disk was full before config.yaml was written
+    run = prepare_run(RunOptions("pendulum", out=out))
+    assert not run.on_robot.exists()

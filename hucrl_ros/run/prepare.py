@@ -73,7 +73,9 @@ def created_run(
     folder = options.out or _new_folder(asked.config, options.prefix)
 
     def begin(run: RunFolder) -> None:
-        if options.on_robot:  # Its settings are a robot's, before an episode is played, too.
+        # Its settings are a robot's, or not, before an episode is played, too.
+        run.on_robot.unlink(missing_ok=True)  # of one that was never made
+        if options.on_robot:
             run.on_robot.touch()
         fill(run)
 
