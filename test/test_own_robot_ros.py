@@ -36,7 +36,7 @@ def test_it_learns_through_its_own_topics(tmp_path):
     path = write(tmp_path / "source", changed(ARM, steps=STEPS, topics=TOPICS))
     out = tmp_path / "run"
     overrides = {**SETTINGS, "mode": "real_time", "episodes": 2}
-    run = prepare_run(RunOptions(str(path), overrides=overrides, out=out))
+    run = prepare_run(RunOptions(str(path), overrides=overrides, out=out, on_robot=True))
     domain = 90 - int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     command = [sys.executable, "-m", "hucrl_ros.nodes.simulator", "--ros-args"]
     command += ["--params-file", str(run.config_path), "-p", f"run:={run.root}"]
