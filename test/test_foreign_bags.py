@@ -12,7 +12,7 @@ from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.cli import main
 from hucrl_ros.config.schema import Config, DriverSettings
 from hucrl_ros.controller.manifest import read_manifest
-from hucrl_ros.errors import BagError, ConfigError
+from hucrl_ros.errors import BagError
 from hucrl_ros.learning.from_bags import _record
 from hucrl_ros.robots.resolve import describe
 from hucrl_ros.run.folder import RunFolder
@@ -140,11 +140,6 @@ def test_of_several_topics_the_description_names_one(tmp_path):
     record(tmp_path / "bag", seconds=1.0)
     other = ROBOT.model_copy(update={"topics": {"joint_states": "/arm/joint_states"}})
     assert len(read_foreign(tmp_path / "bag", other, settings()).courses) == 1, "the only one"
-
-
-def test_a_robot_with_a_goal_needs_more_than_joint_states(tmp_path):
-    with pytest.raises(ConfigError, match="goal_x"):
-        read_foreign(tmp_path, describe("reacher").robot, settings())
 
 
 def test_a_run_is_made_of_bags_and_can_go_on(tmp_path, capsys, monkeypatch):

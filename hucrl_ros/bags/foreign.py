@@ -1,43 +1,33 @@
 """Bags that somebody else recorded: what can be learned from of a robot's joint states."""
 
 import itertools
-import os
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from hucrl_ros.bags.bounds import open_regular
-from hucrl_ros.bags.contents import about, read_contents
+from hucrl_ros.bags.contents import about
 from hucrl_ros.bags.course import IN_FORCE, Course, blind_steps, clocked_course
 from hucrl_ros.bags.decode import (
     Sample,
     decode_commands,
+    decode_poses,
     decode_states,
     heard_of,
     with_actions,
 )
-from hucrl_ros.bags.messages import (
-    RawMessage,
-    deserialize,
-    floats,
-    joint_state,
-    serialize,
-    stamp_ns,
-)
-from hucrl_ros.bags.ros1_file import Ros1Message, read_ros1
-from hucrl_ros.config.robot import RobotSettings, RobotSpec, plural, sources
+from hucrl_ros.bags.foreign_topics import EFFORTS, Found, find_messages
+from hucrl_ros.bags.messages import RawMessage, deserialize, stamp_ns
+from hucrl_ros.config.robot import AXES, RobotSettings, RobotSpec, plural
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.pace import OVERTAKEN
 from hucrl_ros.controller.passage import Signal
-from hucrl_ros.controller.state_reader import PoseBuffer, velocity_age
+from hucrl_ros.controller.state_reader import FRAME, Pose, PoseBuffer, velocity_age
 from hucrl_ros.controller.ticks import NANOSECONDS
-from hucrl_ros.controller.topics import is_named
-from hucrl_ros.errors import LONGEST, BagError, ConfigError, shortened
+from hucrl_ros.errors import LONGEST, BagError, shortened
 
-JOINT_STATE, EFFORTS = "sensor_msgs/msg/JointState", "std_msgs/msg/Float64MultiArray"
-KINDS = (JOINT_STATE, EFFORTS)
 FEWEST = 10
 """Transitions in a row that are worth keeping."""
 PAUSE = 10.0
@@ -50,7 +40,7 @@ class Recovered(NamedTuple):
     """What a bag holds that can be learned from."""
 
     courses: list[Course]
-    """One for each stretch without a gap."""
+    """One for each stretch without a gap. A goal that nobody told is NaN."""
     report: list[str]
     """What was used, and what not and why, one line each."""
 
@@ -59,7 +49,8 @@ def read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
     """Read a bag of any recorder: MCAP or SQLite of ROS 2, or a `.bag` of ROS 1.
 
     Joint states may come at any rate, doubled, out of order and with gaps. What acted is what
-    they report as efforts, or the commands on the topic that the driver listened to.
+    they report as efforts, or the commands on the topic that the driver listened to. An object's
+    poses count as those of a robot in real time do.
 
     Args:
         path: Its folder or file.
@@ -68,7 +59,7 @@ def read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
 
     Raises:
         BagError: it can't be read, or holds nothing to learn from.
-        ConfigError: the robot's state isn't told by joint states alone.
+        ConfigError: an entry of the robot's state has no topic.
     """
     with about(path):
         return _read_foreign(path, robot, config)
@@ -76,27 +67,21 @@ def read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
 
 def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
     spec = robot.spec
-    elsewhere = sources(spec)
-    if elsewhere.object or elsewhere.goal:
-        raise ConfigError(
-            f"robot {spec.name!r}: its state holds {', '.join((*spec.observed, *spec.context))}, "
-            "which no foreign bag tells; record episodes with hucrl up"
-        )
-    states, commands, lines = _messages(path, robot)
+    found = find_messages(path, robot)
     passes = [
-        decode_states(part, PoseBuffer(), spec, 0, np.inf, config.driver)
-        for part in _passes(states, spec.period)
+        decode_states(part.states, _poses(part, spec), spec, 0, np.inf, config.driver)
+        for part in _passes(found, spec.period)
     ]
     refused = [line for _, lines_of in passes for line in lines_of]
     count = sum(len(samples) for samples, _ in passes)
     if count < FEWEST:
         reason = f": {refused[0]}" if refused else ""
         raise BagError(f"{path}: {count} joint states can be read{reason}")
-    lines += [f"{count} of {len(states)} joint states can be read"]
+    lines = [found.used, f"{count} of {len(found.states)} joint states can be read"]
     if refused:
         lines += [f"left out: {refused[0]}, and {len(refused) - 1} more"]
     parts = [part for samples, _ in passes for part in _unbroken(samples, spec.period)]
-    wholes = [_course(path, part, commands, spec, config) for part in parts]
+    wholes = [_course(path, part, found.commands, spec, config) for part in parts]
     courses = [course for whole in wholes for course in _stretches(whole)]
     count = sum(len(course.actions) for course in courses)
     if not count:
@@ -111,24 +96,45 @@ def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered
         f"the first command; actions: {' or '.join(dict.fromkeys(x.acted for x in courses))}",
         *_beyond_limits(courses, spec),
     ]
+    if spec.context and not found.goals:
+        for course in courses:
+            course.states[:, -len(spec.context) :] = np.nan
     return Recovered(courses, [shortened(f"{path}: {line}", LONGEST) for line in lines])
 
 
-def _passes(states: list[RawMessage], period: float) -> list[list[RawMessage]]:
-    """Joint states up to where their clock went back, and so on, as after a reset.
+def _passes(found: Found, period: float) -> list[Found]:
+    """What was recorded up to where the joint states' clock went back, and so on.
 
-    What follows has stamps of moments that have been, and would pass for what was then.
+    What follows, as after a reset, has stamps of moments that have been, and would pass for what
+    was then.
     """
-    parts: list[list[RawMessage]] = []
+    begins: list[int] = []
     newest = 0
-    for raw in states:
+    for index, raw in enumerate(found.states):
         stamp = stamp_ns(deserialize(raw.data, raw.type).header)
-        if not parts or newest - stamp >= OVERTAKEN * period * NANOSECONDS:
-            parts.append([])
+        if not begins or newest - stamp >= OVERTAKEN * period * NANOSECONDS:
+            begins.append(index)
             newest = stamp
         newest = max(newest, stamp)
-        parts[-1].append(raw)
-    return parts
+    parts = [found.states[a:b] for a, b in itertools.pairwise([*begins, len(found.states)])]
+    edges = [-math.inf, *(part[0].received_ns for part in parts[1:]), math.inf]
+    passes = []
+    for part, (begin, end) in zip(parts, itertools.pairwise(edges), strict=True):
+        objects = [each for each in found.objects if begin <= each.received_ns < end]
+        goals = [each for each in found.goals if each.received_ns < end]
+        older = sum(each.received_ns < begin for each in goals)  # of these the newest holds
+        goals = goals[max(older - 1, 0) :]
+        passes.append(found._replace(states=part, objects=objects, goals=goals))
+    return passes
+
+
+def _poses(found: Found, spec: RobotSpec) -> PoseBuffer:
+    """Of object and goal; a goal that nobody told is at the origin."""
+    first_ns = stamp_ns(deserialize(found.states[0].data, found.states[0].type).header)
+    poses = decode_poses(found.objects, found.goals, found.states, first_ns, spec.period)
+    if not found.goals:
+        poses.goal.add(Pose(0, FRAME, (0.0,) * len(AXES)))
+    return poses
 
 
 def _unbroken(samples: list[Sample], period: float) -> list[list[Sample]]:
@@ -181,89 +187,6 @@ def _beyond_limits(courses: Sequence[Course], spec: RobotSpec) -> list[str]:
             spec.actuated_joints, largest, spec.effort_limits, strict=True
         )
         if most > 1.5 * limit
-    ]
-
-
-def _messages(
-    path: Path, robot: RobotSettings
-) -> tuple[list[RawMessage], list[RawMessage], list[str]]:
-    """Joint states and commands as CDR, and which topics they are of."""
-    if os.path.isfile(path / "config.yaml"):  # noqa: PTH113  # Path's raises of too long a name
-        raise BagError(
-            f"{path}: a run, not a bag; `hucrl up TASK --from RUN` begins with one; its bags are "
-            f"in {path / 'episodes'}"
-        )
-    found: dict[str, dict[str, list[RawMessage]]] = {JOINT_STATE: {}, EFFORTS: {}}
-    for message in _recorded(path):
-        found[message.type].setdefault(message.topic, []).append(message)
-    states = _chosen(
-        path, list(found[JOINT_STATE]), robot.topics.get("joint_states", "joint_states")
-    )
-    commands = _commands_of(found[EFFORTS], robot)
-    used = [f"joint states from {states}"]
-    used += [f"commands from {topic}" for topic in commands]
-    return (
-        _stamped(found[JOINT_STATE][states], used),
-        [message for topic in commands for message in found[EFFORTS][topic]],
-        [", ".join(used)],
-    )
-
-
-def _recorded(path: Path) -> list[RawMessage]:
-    """All joint states and arrays of numbers in a bag, as CDR."""
-    if path.suffix == ".bag" and os.path.isfile(path):  # noqa: PTH113
-        stream, size = open_regular(path.resolve())
-        with stream:
-            return [_as_cdr(each) for each in read_ros1(path, stream, size, KINDS)]
-    return read_contents(path, KINDS).messages
-
-
-def _chosen(path: Path, topics: Sequence[str], wished: str) -> str:
-    """The topic of that name, or the only one of its type."""
-    named = [topic for topic in topics if is_named(topic, wished)]
-    if len(named or topics) == 1:
-        return (named or topics)[0]
-    raise BagError(
-        f"{path}: which topic are the joint states? {JOINT_STATE}: {', '.join(topics) or 'none'}; "
-        "name it in the description: topics: {joint_states: /NAME}"
-    )
-
-
-def _commands_of(found: Mapping[str, list[RawMessage]], robot: RobotSettings) -> list[str]:
-    """The topic of the commands, where there is one: by its name, or by its number of efforts."""
-    wished = robot.topics.get("commands", "controller/commands")
-    named = [topic for topic in found if is_named(topic, wished)]
-    first = {topic: found[topic][0] for topic in named or found}
-    count = len(robot.actuated)
-    fitting = [
-        topic for topic, m in first.items() if len(deserialize(m.data, m.type).data) == count
-    ]
-    return fitting if len(fitting) == 1 else []
-
-
-def _as_cdr(old: Ros1Message) -> RawMessage:
-    content = old.content
-    if old.type == EFFORTS:
-        new = floats(content.data)
-    else:
-        stamp, efforts = stamp_ns(content.header), content.effort
-        new = joint_state(stamp, content.name, content.position, content.velocity, efforts)
-    return RawMessage(old.topic, old.type, old.received_ns, serialize(new, old.type))
-
-
-def _stamped(messages: list[RawMessage], used: list[str]) -> list[RawMessage]:
-    """With the times of the recording where nobody has filled in stamps."""
-    decoded = [deserialize(each.data, each.type) for each in messages]
-    if any(each.header.stamp.sec or each.header.stamp.nanosec for each in decoded):
-        return messages
-    used.append("which have no stamps: the times of the recording count")
-    filled = [
-        joint_state(each.received_ns, old.name, old.position, old.velocity, old.effort)
-        for each, old in zip(messages, decoded, strict=True)
-    ]
-    return [
-        each._replace(data=serialize(message, each.type))
-        for each, message in zip(messages, filled, strict=True)
     ]
 
 

@@ -1,10 +1,10 @@
 """What is recorded of an episode: topic names, message types, delivery."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-JOINT_STATES = "joint_states"
-OBJECT_POSE = "object_pose"
-GOAL = "goal"
+JOINT_STATES: Final = "joint_states"
+OBJECT_POSE: Final = "object_pose"
+GOAL: Final = "goal"
 COMMANDS = "controller/commands"
 TICKS = "controller/ticks"
 ACTIVE = "controller/active"

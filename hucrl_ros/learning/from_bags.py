@@ -6,23 +6,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hucrl_ros.bags import messages
 from hucrl_ros.bags.course import Course
 from hucrl_ros.bags.foreign import read_foreign
 from hucrl_ros.config.files import override
-from hucrl_ros.config.robot import VELOCITY, RobotSpec, sources
+from hucrl_ros.config.robot import AXES, VELOCITY, RobotSpec, sources
+from hucrl_ros.controller.state_reader import FRAME
 from hucrl_ros.controller.ticks import NANOSECONDS, Source, TickRecord
-from hucrl_ros.controller.topics import ACTIVE, COMMANDS, JOINT_STATES, TICKS
+from hucrl_ros.controller.topics import ACTIVE, COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS
 from hucrl_ros.learning.learner import Learner, Progress
-from hucrl_ros.run.asked import RunOptions, asked_run
+from hucrl_ros.run.asked import AskedRun, RunOptions, asked_run
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.on_robot import require_limits
 from hucrl_ros.run.prepare import created_run
 from hucrl_ros.run.recording import Recording
 from hucrl_ros.run.summary_writer import Ledger
-from hucrl_ros.tasks import make_task
+from hucrl_ros.tasks import Task, make_task
 
+GOALS = 64
+"""First word of the seed by which goals are drawn."""
 APART = 10
 """[control periods] Between two stretches in an episode, so that nothing leads across."""
 
@@ -48,8 +52,7 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progres
 
     Raises:
         BagError: a bag can't be read, or holds nothing to learn from.
-        ConfigError: a setting is wrong, nothing limits the robot, or its state isn't told by joint
-            states alone.
+        ConfigError: a setting is wrong, or nothing limits the robot.
         RunError: a run lies in the folder already, or what is left of one.
         LearningError: nothing finite came out.
     """
@@ -58,6 +61,7 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progres
     robot = asked.described.robot
     recovered = [read_foreign(bag, robot, asked.config) for bag in bags]
     courses = [course for each in recovered for course in each.courses]
+    _draw_goals(courses, asked)
     episodes = list(_episodes(courses, robot.steps))
     counted = {"episodes": len(episodes), "exploration.random_episodes": len(episodes)}
 
@@ -70,6 +74,22 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progres
     with run.locked(on_robot=True):
         bundle = _learn(run, progress)
     return LearnedRun(run, bundle, [line for each in recovered for line in each.report])
+
+
+def _draw_goals(courses: Sequence[Course], asked: AskedRun) -> None:
+    """Give each stretch a goal as an episode gets it, where the bag tells none.
+
+    Nothing moves by it, but plans are imagined for the goals of the states that were seen.
+    """
+    config, described = asked.config, asked.described
+    count = len(described.robot.context)
+    if not count:
+        return
+    body = Task(described, config.action_penalty).robot()
+    draws = np.random.default_rng((GOALS, config.seed))
+    for course in courses:
+        if np.isnan(course.states[:, -count:]).any():
+            course.states[:, -count:] = body.initial_state(draws)[-count:]
 
 
 def _learn(run: RunFolder, progress: Progress) -> Path:
@@ -109,19 +129,32 @@ def _record(run: RunFolder, spec: RobotSpec, episode: Sequence[Course]) -> None:
     """
     recording = Recording(run, {}, stepped=True)
     period_ns = round(spec.period * NANOSECONDS)
-    joints, further = len(spec.joint_names), sources(spec).further
+    joints, (further, body, goal, _) = len(spec.joint_names), sources(spec)
+    entries = (*spec.observed, *spec.context)
     moving = [spec.observed.index(f"{joint}{VELOCITY}") for joint in further]
     names = (*spec.joint_names, *further)
     motors = [spec.joint_names.index(name) for name in spec.actuated_joints]
     clock_ns, step = APART * period_ns, 0
     recording.write(ACTIVE, messages.boolean(True), clock_ns)
     for course in episode:
+        first = course.states[0, 2 * joints :]
+        if goal:
+            place = _place(goal, entries, first)
+            recording.write(GOAL, messages.pose(clock_ns, place, FRAME), clock_ns)
+        if body:  # How fast it moves, the pose before tells.
+            place = _place(body, entries, first, -spec.period)
+            recording.write(
+                OBJECT_POSE, messages.pose(clock_ns - period_ns, place, FRAME), clock_ns
+            )
         shown = np.zeros((len(course.states), len(names)))
         if spec.command == "effort":
             shown[1:, motors] = course.actions
         commands = spec.to_command(course.actions, course.states[:-1])
         for k, state in enumerate(course.states):
             observed = state[2 * joints :]
+            if body:
+                place = _place(body, entries, observed)
+                recording.write(OBJECT_POSE, messages.pose(clock_ns, place, FRAME), clock_ns)
             places = [*state[:joints].tolist(), *(0.0 for _ in further)]
             speeds = [*state[joints : 2 * joints].tolist(), *observed[moving].tolist()]
             message = messages.joint_state(clock_ns, names, places, speeds, shown[k].tolist())
@@ -135,6 +168,15 @@ def _record(run: RunFolder, spec: RobotSpec, episode: Sequence[Course]) -> None:
         clock_ns += APART * period_ns
     recording.write(ACTIVE, messages.boolean(False), clock_ns)
     recording.finish()
+
+
+def _place(
+    body: str, entries: Sequence[str], values: NDArray[np.float64], later: float = 0.0
+) -> list[float]:
+    """Where a body is [m], or will be so much later [s]; a coordinate that isn't told is zero."""
+    told = dict(zip(entries, values.tolist(), strict=True))
+    names = [f"{body}_{axis}" for axis in AXES]
+    return [told.get(name, 0.0) + later * told.get(f"{name}{VELOCITY}", 0.0) for name in names]
 
 
 def _tick(stamp_ns: int, step: int, action: Sequence[float]) -> TickRecord:

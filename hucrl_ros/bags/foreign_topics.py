@@ -1,0 +1,148 @@
+"""Which messages of somebody else's bag tell states, and which commands."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from hucrl_ros.bags import messages
+from hucrl_ros.bags.bounds import open_regular
+from hucrl_ros.bags.contents import read_contents
+from hucrl_ros.bags.messages import RawMessage, deserialize, serialize, stamp_ns
+from hucrl_ros.bags.ros1_file import Ros1Message, read_ros1
+from hucrl_ros.config.robot import RobotSettings, Topic, sources
+from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE, RECORDED, is_named
+from hucrl_ros.errors import BagError
+
+EFFORTS = "std_msgs/msg/Float64MultiArray"
+_TYPES = {topic.name: topic.type for topic in RECORDED}
+JOINT_STATE, POSE = _TYPES[JOINT_STATES], _TYPES[OBJECT_POSE]
+KINDS = (JOINT_STATE, EFFORTS, POSE)
+Topics = Mapping[str, list[RawMessage]]
+
+
+class Found(NamedTuple):
+    """Messages as CDR, in the order of arrival."""
+
+    states: list[RawMessage]
+    objects: list[RawMessage]
+    """Poses of the object, where the robot's state holds one."""
+    goals: list[RawMessage]
+    """Empty where nobody recorded any, or the state holds none."""
+    commands: list[RawMessage]
+    used: str
+    """Which topics they are of."""
+
+
+def find_messages(path: Path, robot: RobotSettings) -> Found:
+    """Find what a robot's states and actions are told by.
+
+    Args:
+        path: A bag's folder or file.
+        robot: The complete description, which says how topics are called.
+
+    Raises:
+        BagError: the bag can't be read, or something is missing.
+        ConfigError: an entry of the robot's state has no topic.
+    """
+    if os.path.isfile(path / "config.yaml"):  # noqa: PTH113  # Path's raises of too long a name
+        raise BagError(
+            f"{path}: a run, not a bag; `hucrl up TASK --from RUN` begins with one; its bags are "
+            f"in {path / 'episodes'}"
+        )
+    needed = sources(robot.spec)
+    found: dict[str, dict[str, list[RawMessage]]] = {kind: {} for kind in KINDS}
+    for message in _recorded(path):
+        found[message.type].setdefault(message.topic, []).append(message)
+    joints = _chosen(path, found[JOINT_STATE], robot, JOINT_STATES)
+    used, poses = [f"joint states from {joints}"], found[POSE]
+    states, objects, goals = found[JOINT_STATE][joints], list[RawMessage](), list[RawMessage]()
+    if needed.goal:
+        wished = robot.topics.get(GOAL, GOAL)
+        named = [topic for topic in poses if is_named(topic, wished)]
+        goals = poses.pop(named[0]) if len(named) == 1 else []
+        used += [f"goals from {named[0]}" if goals else "goals drawn as for episodes"]
+    if needed.object:
+        body = _chosen(path, poses, robot, OBJECT_POSE)
+        objects = poses[body]
+        used += [f"the object from {body}"]
+        if _stamped(states) != _stamped(objects):
+            with_stamps, without = (joints, body) if _stamped(states) else (body, joints)
+            raise BagError(
+                f"{path}: {with_stamps} has stamps, {without} has none: "
+                "expected both, by one clock"
+            )
+    commands = _commands_of(found[EFFORTS], robot)
+    used += [f"commands from {topic}" for topic in commands]
+    if not _stamped(states):
+        used += ["which have no stamps: the times of the recording count"]
+        states, objects, goals = (
+            [_with_stamp(each) for each in part] for part in (states, objects, goals)
+        )
+    return Found(
+        states,
+        objects,
+        goals,
+        [message for topic in commands for message in found[EFFORTS][topic]],
+        ", ".join(used),
+    )
+
+
+def _recorded(path: Path) -> list[RawMessage]:
+    """All joint states, poses and arrays of numbers in a bag, as CDR."""
+    if path.suffix == ".bag" and os.path.isfile(path):  # noqa: PTH113
+        stream, size = open_regular(path.resolve())
+        with stream:
+            return [_as_cdr(each) for each in read_ros1(path, stream, size, KINDS)]
+    return read_contents(path, KINDS).messages
+
+
+def _chosen(path: Path, topics: Topics, robot: RobotSettings, name: Topic) -> str:
+    """The topic of that name, or the only one of its type."""
+    named = [topic for topic in topics if is_named(topic, robot.topics.get(name, name))]
+    if len(named or topics) == 1:
+        return next(iter(named or topics))
+    raise BagError(
+        f"{path}: which topic is {name}? {_TYPES[name]}: {', '.join(topics) or 'none'}; "
+        f"name it in the description: topics: {{{name}: /NAME}}"
+    )
+
+
+def _commands_of(found: Topics, robot: RobotSettings) -> list[str]:
+    """The topic of the commands, where there is one: by its name, or by its number of efforts."""
+    wished = robot.topics.get("commands", "controller/commands")
+    named = [topic for topic in found if is_named(topic, wished)]
+    first = {topic: found[topic][0] for topic in named or found}
+    count = len(robot.actuated)
+    fitting = [
+        topic for topic, m in first.items() if len(deserialize(m.data, m.type).data) == count
+    ]
+    return fitting if len(fitting) == 1 else []
+
+
+def _as_cdr(old: Ros1Message) -> RawMessage:
+    if old.type == EFFORTS:
+        new = messages.floats(old.content.data)
+    else:
+        new = _stamped_as(old.content, old.type, stamp_ns(old.content.header))
+    return RawMessage(old.topic, old.type, old.received_ns, serialize(new, old.type))
+
+
+def _stamped(states: list[RawMessage]) -> bool:
+    """Whether anybody has filled in stamps."""
+    return any(stamp_ns(deserialize(each.data, each.type).header) for each in states)
+
+
+def _with_stamp(message: RawMessage) -> RawMessage:
+    """With the time of the recording."""
+    old = deserialize(message.data, message.type)
+    new = _stamped_as(old, message.type, message.received_ns)
+    return message._replace(data=serialize(new, message.type))
+
+
+def _stamped_as(old: messages.Message, kind: str, stamp: int) -> messages.Message:
+    """A joint state or pose of ROS 2 with a stamp [ns]."""
+    if kind == POSE:
+        place = old.pose.position
+        return messages.pose(stamp, (place.x, place.y, place.z), old.header.frame_id)
+    return messages.joint_state(stamp, old.name, old.position, old.velocity, old.effort)
