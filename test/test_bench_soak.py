@@ -12,6 +12,7 @@ import pytest
 from hucrl_ros.benchmarks import bare_loop
 from hucrl_ros.benchmarks.bare_loop import BareLoop
 from hucrl_ros.benchmarks.process_samples import Sample, Sampler
+from hucrl_ros.benchmarks.soak import unanswered
 from hucrl_ros.benchmarks.soak_report import PROCESSES, process_rows
 from hucrl_ros.benchmarks.soak_results import Growth, PaceRow, Soak, growths, held_up
 from hucrl_ros.cli import main
@@ -128,6 +129,14 @@ def test_samples_count_what_a_process_and_its_children_hold():
     assert "gone" not in sampler.samples
     sampler.keep(0.0, 1.0)
     assert sampler.samples == {"child": []}
+
+
+@pytest.mark.parametrize(
+    ("loads", "refused"), [([1, 11, 21, 31], 0), ([1, 11, 31], 1), ([1, 11, 21], 0), ([], 3)]
+)
+def test_a_bundle_that_was_offered_and_not_loaded_was_refused(loads, refused):
+    """Four offers at 0, 10, 20 and 30 s; the last one's answer may still have been coming."""
+    assert unanswered([0, 10, 20, 30], loads, before=25) == refused
 
 
 def test_the_verdict_names_what_grew():

@@ -15,11 +15,13 @@ from tiny_learning import short_episodes, tiny_config  # noqa: F401
 
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.task_file import known_tasks
-from hucrl_ros.experiments.environments import NAMESPACE
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.experiments.environments import NAMESPACE, Environment
 from hucrl_ros.experiments.train import train
 from hucrl_ros.experiments.video import SIZE
 from hucrl_ros.robots import make_robot
 from hucrl_ros.robots.mujoco_robot import Plant
+from hucrl_ros.run.asked import RunOptions, asked_config
 from hucrl_ros.run.folder import RunFolder
 
 EACH_TASK = pytest.mark.parametrize("task", known_tasks())
@@ -95,6 +97,30 @@ def test_actions_of_a_trained_episode_earn_its_return(tmp_path):
         states, rewards = play(env, shares, **options)
         assert np.array_equal(states, recorded.states)
         assert rewards.sum() == episode.return_
+
+
+def test_a_body_unlike_its_model_is_that_of_training(tmp_path):
+    body = {"mass_error": 0.5, "motor_error": -0.4}
+    path = write(tmp_path, {**ARM, "/**": {"ros__parameters": {"body": body}}})
+    env, config = Environment(str(path)), asked_config(RunOptions(str(path)))
+    assert config.body.mass_error == 0.5
+    seen, _ = env.reset(seed=0)
+    robot = env.task.robot(body=config.body)
+    robot.set_state(seen)
+    action = np.full(env.action_space.shape, 0.5, np.float32)
+    expected = robot.step(action * np.asarray(env.task.spec.effort_limits))
+    np.testing.assert_array_equal(env.step(action)[0], expected)
+
+
+def test_what_makes_no_sense_is_refused_in_one_line():
+    with pytest.raises(ConfigError, match="task = ''"):
+        gymnasium.make("hucrl_ros/robot-v0")
+    with pytest.raises(ConfigError, match="action_penalty"):
+        Environment("pendulum", action_penalty=-5.0)
+    env = make("pendulum")
+    env.reset(seed=0)
+    with pytest.raises(ConfigError, match=r"action = \[nan\]"):
+        env.unwrapped.step(np.array([np.nan], np.float32))
 
 
 def test_a_seed_decides_every_episode():

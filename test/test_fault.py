@@ -13,14 +13,18 @@ import yaml
 from fabricated_run import fabricate_run
 from manifest_factory import write_manifest
 
-from hucrl_ros.benchmarks.faults import line, proxy, remains, report, schedule, sightings
+from hucrl_ros.benchmarks import Output
+from hucrl_ros.benchmarks.faults import kills, line, proxy, remains, report, schedule, sightings
+from hucrl_ros.benchmarks.faults.campaign import Campaign, Wish
 from hucrl_ros.benchmarks.faults.fault import EVERYBODY, LOCKSTEP, MODES, REAL_TIME
 from hucrl_ros.benchmarks.faults.processes import Kill
 from hucrl_ros.benchmarks.faults.sightings import Kind
 from hucrl_ros.benchmarks.faults.trial import Trial, rows_of
+from hucrl_ros.benchmarks.faults.workshop import Workshop
 from hucrl_ros.cli import fault as command
 from hucrl_ros.cli import main
 from hucrl_ros.controller.manifest import MANIFEST
+from hucrl_ros.errors import RunError
 
 
 def heard(*records):
@@ -191,6 +195,26 @@ def test_trials_of_a_fault_become_a_row():
 def test_what_must_not_be_is_wrong(change):
     assert trial(**change).wrong
     assert not trial(identical=True).wrong
+
+
+def test_a_run_that_never_ends_is_a_defect_and_its_folder_stays(tmp_path, monkeypatch, capsys):
+    def kill_and_fail(workshop, run, most, duration, draw, say, trials):
+        trials.append(trial(mode=LOCKSTEP))
+        raise RunError(f"{run.root}: after 1 kills: doesn't end")
+
+    monkeypatch.setattr(kills, "_kill_and_resume", kill_and_fail)
+    monkeypatch.setattr(kills, "remains_of", lambda run: {})
+    monkeypatch.setattr(Workshop, "undisturbed", lambda workshop, name: (None, 1.0))
+    wish = Wish([], kills=1, commands=0, episodes=1, seed=0, browsers=0, port=8089)
+    campaign = Campaign(wish, Output(False, tmp_path / "page", "hucrl fault", "here"))
+    try:
+        with pytest.raises(RunError, match="doesn't end"):
+            campaign.run()
+        assert campaign._scratch.exists(), "or nobody can look why"
+        assert "1 with a defect" in (tmp_path / "page" / "README.md").read_text()
+        assert f"runs and logs: {campaign._scratch}" in capsys.readouterr().out
+    finally:
+        shutil.rmtree(campaign._scratch)
 
 
 @pytest.mark.slow

@@ -5,22 +5,27 @@ import shlex
 import signal
 import subprocess
 import sys
+import warnings
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
 import psutil
 import pytest
+import yaml
 from matplotlib.colors import to_rgb
+from own_robots import ARM, write
 from pretended_training import FAILS, HANGS
 from waiting import wait_until
 
 from hucrl_ros.cli import main
 from hucrl_ros.cli.parsing import Command, command_line
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.schema import Config
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.experiments import statistics, sweep, sweep_report
 from hucrl_ros.experiments.card_sections import failures
-from hucrl_ros.experiments.grid import NOTHING, make_cells, one_setting
+from hucrl_ros.experiments.grid import NOTHING, make_cells, one_setting, read_grid
 from hucrl_ros.experiments.presentation import AMBER, BLUE, drawing
 from hucrl_ros.experiments.statistics import (
     Group,
@@ -163,16 +168,16 @@ def test_killed_sweep_leaves_no_process_and_the_next_one_finishes_it(tmp_path):
     assert len(sweep_of(tmp_path, [HANGS]).finished) == 0
 
 
-@pytest.mark.parametrize("same", [True, False])
-def test_a_begun_training_goes_on_unless_it_has_other_settings(tmp_path, same):
+def test_a_begun_training_goes_on_and_is_never_lost_to_one_with_other_settings(tmp_path):
     cells = make_cells(BASE, ["greedy"], [0.2], [0])
     name = cells[0].name
     begun = RunFolder.create(tmp_path / f"{name}{PARTIAL}", cells[0].config)
     (begun.bundles / "begun").touch()
-    if not same:
-        cells = make_cells(Config(episodes=4), ["greedy"], [0.2], [0])
+    others = make_cells(Config(episodes=4), ["greedy"], [0.2], [0])
+    with pytest.raises(ConfigError, match=f"{name}{PARTIAL}: was made with other settings"):
+        run(Sweep(tmp_path, others), 1)
     assert run(Sweep(tmp_path, cells), 1) == []
-    assert (tmp_path / name / "bundles" / "begun").exists() == same
+    assert (tmp_path / name / "bundles" / "begun").exists()
 
 
 def test_a_training_counts_and_goes_on_wherever_it_was_learned(tmp_path):
@@ -234,6 +239,76 @@ def test_a_joined_run_that_the_sweep_has_not_is_refused_by_name(tmp_path):
     write_rows(table, [row("greedy", seed=7)])
     with pytest.raises(ConfigError, match=r"returns.csv: .* ask for: pendulum, greedy, 0\.2, 7$"):
         Sweep(tmp_path, cells, [table])
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda rows: rows[:-1], "2 episodes, the last 1; expected 3, from 0 to 2, each once"),
+        (lambda rows: [*rows, *rows], "6 episodes, the last 2; expected 3"),
+    ],
+    ids=["one that isn't whole", "one that is there twice"],
+)
+def test_a_joined_run_has_each_episode_once(change, told, tmp_path):
+    elsewhere = sweep_of(tmp_path / "elsewhere", [0])
+    run(elsewhere, 2)
+    rows = elsewhere.rows()
+    greedy = [each for each in rows if each.strategy == "greedy"]
+    write_rows(tmp_path / "returns.csv", change(greedy))
+    with pytest.raises(ConfigError, match=f"returns.csv: greedy-rho0.2-seed0: {told}"):
+        Sweep(tmp_path / "here", elsewhere.cells, [tmp_path / "returns.csv"])
+
+
+@pytest.mark.parametrize("text", ["x" * 200_000, "task,strategy"], ids=["long", "others"])
+def test_what_is_no_table_is_refused_in_one_line(text, tmp_path):
+    (tmp_path / "returns.csv").write_text(text)
+    with pytest.raises(ConfigError, match=r"returns\.csv: no table of returns"):
+        Sweep(tmp_path, sweep_of(tmp_path, [0]).cells, [tmp_path / "returns.csv"])
+
+
+def test_two_robots_of_one_name_are_not_one(tmp_path):
+    for folder in "ab":
+        write(tmp_path / folder, ARM)
+    grid_file = tmp_path / "grid.yaml"
+    grid_file.write_text(
+        "tasks:\n"
+        + "".join(f"  {f}/mine.yaml: {{action_penalties: [0.0]}}\n" for f in "ab")
+        + "strategies: [greedy]\nseeds: [0]\n"
+    )
+    with pytest.raises(ConfigError, match="asks for it more than once"):
+        read_grid(grid_file).cells()
+
+
+@pytest.mark.parametrize("where", ["set", "tasks"])
+def test_an_experiment_gives_seeds_by_its_own_words(where, tmp_path):
+    changes = {"set": {"set": {"seed": 5}}, "tasks": {}}[where]
+    of_task = {"action_penalties": [0.2], **({"set": {"seed": 5}} if where == "tasks" else {})}
+    whole = {"tasks": {"pendulum": of_task}, "seeds": [0], **changes}
+    (tmp_path / "grid.yaml").write_text(yaml.safe_dump(whole))
+    with pytest.raises(ConfigError, match="seed: the experiment gives it values itself"):
+        read_grid(tmp_path / "grid.yaml")
+
+
+def test_the_legend_has_lines_that_the_first_panel_lacks(tmp_path, monkeypatch):
+    rows = grid(("greedy",), values=("5",)) + grid(("thompson",), values=("5", "50"))
+    figures = []
+
+    @contextmanager
+    def kept(path, size):
+        with drawing(path, size) as figure:
+            yield figure
+            figures.append([text.get_text() for text in figure.legends[0].get_texts()])
+
+    monkeypatch.setattr(sweep_report, "drawing", kept)
+    draw_learning_curves(tmp_path / "curves.png", collect(rows))
+    assert {"5", "50"} <= set(figures[0])
+
+
+def test_a_run_all_of_whose_episodes_were_cut_has_no_best_one():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = best_returns(np.array([[np.nan, np.nan], [1.0, np.nan]]))
+    np.testing.assert_equal(found, [np.nan, 1.0])
 
 
 def test_two_sweeps_do_not_share_a_folder(tmp_path):
@@ -475,6 +550,8 @@ def test_command_line_in_the_report_parses_to_the_same_sweep(monkeypatch):
         (["--set", "seed=3"], "--set seed"),
         (["--vary", "planner.noise=0", "--set", "planner.noise=1"], "--set planner.noise"),
         (["--set", "planner.horizn=3"], "horizon"),
+        (["--vary", "seed=1,2"], "--vary seed: the sweep gives it values"),
+        (["--vary", "task=pendulum,cartpole"], "--vary task"),
     ],
 )
 def test_wrong_arguments_get_one_line(tmp_path, words, message, capsys):
@@ -493,6 +570,24 @@ def test_finished_sweep_is_only_reported_anew(tmp_path, capsys):
     assert sweep_pendulum(*words, "--episodes", "3", *places) == 0
     assert "2 of 2 runs are finished already" in capsys.readouterr().out
     assert len(read_rows(tmp_path / "out" / "returns.csv")) == 6
+
+
+def test_a_report_of_nothing_says_so(tmp_path, capsys):
+    out, nowhere = tmp_path / "out", tmp_path / "nowhere"
+    assert sweep_pendulum("--out", str(out), "--runs", str(nowhere), "--report") == 1
+    assert f"{nowhere}: no finished run of the sweep lies there" in capsys.readouterr().err
+
+
+def test_the_pendulum_by_its_yaml_is_the_pendulum(monkeypatch):
+    plans = []
+    monkeypatch.setattr(
+        "hucrl_ros.cli.sweep._write", lambda out, sweep, plan, report: plans.append(plan)
+    )
+    for task in ("pendulum", str(share_directory() / "sim" / "pendulum.yaml")):
+        assert main(["sweep", task, "--out", "out", "--report"]) == 0
+    one, other = plans
+    assert one.goals == other.goals
+    assert [cell.name for cell in one.cells] == [cell.name for cell in other.cells]
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import itertools
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,19 +48,49 @@ def run(
     """Print the table; the arguments are the options of `hucrl bench delay`."""
     with tempfile.TemporaryDirectory(prefix="hucrl-delay-") as scratch:
         folders = paths or _train(train_seeds, Path(scratch))
-        entries = [(path, *open_bundle(path)) for path in folders]
-        rows = list(_play(entries, delays, None if real_time else tick_ms, seeds, priority))
+        entries = _open(folders)
+        rows = list(
+            _play(
+                entries,
+                list(dict.fromkeys(delays)),
+                None if real_time else tick_ms,
+                seeds,
+                priority,
+            )
+        )
     scores = delay_scores(rows)
     output.say(*report.DELAYS.text(scores))
-    task = entries[0][2]
+    _, task = next(iter(entries.values()))
     report.finish(output, scores, lambda folder: report.write_delays(folder, rows, output, task))
+
+
+def _open(paths: Sequence[Path]) -> dict[str, tuple[Bundle, Task]]:
+    """Bundles of one task and action penalty, by names of their own.
+
+    Raises:
+        ConfigError: they aren't.
+    """
+    entries: dict[str, tuple[Bundle, Task]] = {}
+    for path in paths:
+        bundle, task = open_bundle(path)
+        name = f"{path.absolute().parents[1].name}/{path.name}"
+        if name in entries:
+            raise ConfigError(f"{path}: another bundle is called {name!r} already")
+        for _, other in entries.values():
+            if (task.name, task.action_penalty) != (other.name, other.action_penalty):
+                raise ConfigError(
+                    f"{path}: its task is {task.name} with an action penalty of "
+                    f"{task.action_penalty:g}, not {other.name} with {other.action_penalty:g}"
+                )
+        entries[name] = bundle, task
+    return entries
 
 
 def _train(seeds: Sequence[int], folder: Path) -> list[Path]:
     """The last bundle of a run with each seed."""
     torch.set_num_threads(1)
     paths = []
-    for seed in seeds:
+    for seed in dict.fromkeys(seeds):
         config = load_config(task_config_path(TRAINED), {"seed": seed})
         run_folder = RunFolder.create(folder / f"seed{seed}", config)
         train(config, run_folder)
@@ -69,15 +99,14 @@ def _train(seeds: Sequence[int], folder: Path) -> list[Path]:
 
 
 def _play(
-    entries: Sequence[tuple[Path, Bundle, Task]],
+    entries: Mapping[str, tuple[Bundle, Task]],
     delays: Sequence[float],
     tick_ms: float | None,
     seeds: Sequence[int],
     priority: int,
 ) -> Iterator[DelayRow]:
     """A row for each episode; in real time where no time of a tick is given."""
-    for path, bundle, task in entries:
-        name = f"{path.absolute().parents[1].name}/{path.name}"
+    for name, (bundle, task) in entries.items():
         for delay, mode, seed in itertools.product(delays, MODES, seeds):
             control = ControlSettings(
                 latency_compensation=mode, extra_delay=1e-3 * delay, realtime_priority=priority

@@ -1,6 +1,6 @@
 """Figures of the benchmarks' results."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -131,7 +131,7 @@ def draw_delays(path: Path, rows: Sequence[DelayRow], task: Task) -> Path:
     return path
 
 
-def draw_planners(path: Path, rows: Sequence[PlannerRow], task: Task) -> Path:
+def draw_planners(path: Path, rows: Sequence[PlannerRow], tasks: Mapping[str, Task]) -> Path:
     """One panel for each bundle, and before them their mean, where there are several.
 
     A planner's points of as many particles are joined; those of more particles than the fewest
@@ -152,8 +152,10 @@ def draw_planners(path: Path, rows: Sequence[PlannerRow], task: Task) -> Path:
             scores = planner_scores(own)
             _draw_scores(axes, scores, intervals=title in names)
             axes.set_title(title, loc="left")
-            if task.optimum is not None:
-                axes.axhline(task.optimum, color=INK, lw=1.2, ls=(0, (1, 2)), zorder=1)
+            own_tasks = [tasks[title]] if title in tasks else list(tasks.values())
+            optimum, *others = dict.fromkeys(task.optimum for task in own_tasks)
+            if optimum is not None and not others:  # of one action penalty
+                axes.axhline(optimum, color=INK, lw=1.2, ls=(0, (1, 2)), zorder=1)
             _zoom(axes, [score.return_.mean for score in scores])
         for left in every[:panels:columns]:
             left.set_ylabel("return")
@@ -164,7 +166,7 @@ def draw_planners(path: Path, rows: Sequence[PlannerRow], task: Task) -> Path:
             loc="outside lower center",
             ncols=min(len(labels), 3 if columns == 1 else 5),
         )
-        title = f"{task.name}: return against planning time"
+        title = f"{next(iter(tasks.values())).name}: return against planning time"
         overall_title(figure, title)
     return path
 

@@ -146,8 +146,8 @@ def run(
     with tempfile.TemporaryDirectory(prefix="hucrl-loop-") as scratch:
         folder = Path(scratch)
         original = bundle or untrained(task, folder / "untrained")
-        for rate in rates:
-            copy = paced(original, folder / f"{rate:g}", rate, round(seconds * rate))
+        for number, rate in enumerate(rates):
+            copy = paced(original, folder / f"paced_{number}", rate, round(seconds * rate))
             for name in planning:
                 changes = {**settings, **PLANNING[name]}
                 raw = play_loop(copy, priority, background_load, changes)

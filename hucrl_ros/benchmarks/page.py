@@ -26,7 +26,7 @@ from websockets.typing import Subprotocol
 from hucrl_ros.benchmarks import Output
 from hucrl_ros.benchmarks.loop import NODES, paced, run_trial, untrained
 from hucrl_ros.benchmarks.process_samples import Sampler
-from hucrl_ros.benchmarks.results import Tail
+from hucrl_ros.benchmarks.results import Tail, known
 from hucrl_ros.benchmarks.soak_results import Growth
 from hucrl_ros.config.files import write_atomically
 from hucrl_ros.controller.manifest import read_manifest
@@ -89,7 +89,8 @@ class Cost(NamedTuple):
 
     def numbers(self) -> dict[str, object]:
         """For JSON."""
-        return {k: v.numbers() if isinstance(v, Tail) else v for k, v in self._asdict().items()}
+        own = self._asdict().items()
+        return {k: v.numbers() if isinstance(v, Tail) else known(v) for k, v in own}
 
 
 COSTS = Table[Cost](

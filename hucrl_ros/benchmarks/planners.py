@@ -46,9 +46,11 @@ def run(comparison: "Comparison", output: Output) -> None:
     if len(entries) > 1:
         output.say("\nall bundles", *report.PLANNERS.text(scores))
     manifests = {entry.name: entry.bundle.manifest for entry in entries}
-    task = entries[0].task
+    tasks = {entry.name: entry.task for entry in entries}
     report.finish(
-        output, scores, lambda folder: report.write_planners(folder, rows, output, task, manifests)
+        output,
+        scores,
+        lambda folder: report.write_planners(folder, rows, output, tasks, manifests),
     )
 
 
@@ -73,8 +75,8 @@ def make_comparison(
     return Comparison(
         entries=_open(bundles),
         planners=list(dict.fromkeys(names)),
-        sizes=[parse_size(size) for size in sizes],
-        budgets_ms=budgets_ms or [0.0],
+        sizes=list(dict.fromkeys(map(parse_size, sizes))),
+        budgets_ms=list(dict.fromkeys(budgets_ms or [0.0])),
         episodes=episodes,
         seed=seed,
         settings=settings,

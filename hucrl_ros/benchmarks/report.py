@@ -1,7 +1,7 @@
 """Tables of the benchmarks' results, and the pages and files that go with them."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -109,7 +109,7 @@ def finish(output: Output, results: Sequence[Result], write: Callable[[Path], li
 
 def as_json(results: Sequence[Result]) -> str:
     """A list of objects."""
-    return json.dumps([numbers(result) for result in results], indent=1)
+    return json.dumps([numbers(result) for result in results], indent=1, allow_nan=False)
 
 
 def write_ticks(folder: Path, rows: Sequence[TickRow], output: Output) -> list[Path]:
@@ -197,8 +197,8 @@ def write_planners(
     folder: Path,
     rows: Sequence[PlannerRow],
     output: Output,
-    task: Task,
-    manifests: dict[str, Manifest],
+    tasks: Mapping[str, Task],
+    manifests: Mapping[str, Manifest],
 ) -> list[Path]:
     """Write `episodes.csv`, `return_against_time.png` and `README.md`; returns them.
 
@@ -206,8 +206,8 @@ def write_planners(
         folder: Where they go.
         rows: At least one.
         output: What made them.
-        task: What was played.
-        manifests: Of each bundle, by the names in `rows`.
+        tasks: What was played of each bundle, by the names in `rows`; all have one name.
+        manifests: Of each bundle.
     """
     seeds = sorted({row.seed for row in rows})
     which = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
@@ -226,7 +226,7 @@ def write_planners(
         ]
     page = write_page(
         folder / "README.md",
-        f"{task.name}: return against planning time",
+        f"{next(iter(tasks.values())).name}: return against planning time",
         f"Made on {output.machine} by",
         output.command,
         f"Returns are those of the simulated robot, with {which} for each line; means "
@@ -236,7 +236,7 @@ def write_planners(
         f"{hollow}Dotted: the optimum, where it is known. What is far below is left out.",
         *parts,
     )
-    figure = figures.draw_planners(folder / "return_against_time.png", rows, task)
+    figure = figures.draw_planners(folder / "return_against_time.png", rows, tasks)
     return [_write_episodes(folder, rows), figure, page]
 
 

@@ -322,18 +322,23 @@ class WatchdogRow(NamedTuple):
 Result = TickRow | WatchdogRow | LoopRow | DelayRow | DelayScore | PlannerRow | PlannerScore
 
 
+def known(value: object) -> object:
+    """What it is, in JSON; None: a number that nobody knows."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def numbers(result: Result) -> dict[str, object]:
     """Flat, for CSV and JSON: an interval or a tail takes several entries, arrays none."""
     flat: dict[str, object] = {}
     for field, value in result._asdict().items():
         name = FILE_NAMES.get(field, field.rstrip("_"))
         if isinstance(value, Interval):
-            known = value if math.isfinite(value.mean) else (None, None, None)
-            flat |= zip((name, f"{name}_low", f"{name}_high"), known, strict=True)
+            bounds = value if math.isfinite(value.mean) else (None, None, None)
+            flat |= zip((name, f"{name}_low", f"{name}_high"), bounds, strict=True)
         elif isinstance(value, Tail):
             flat |= {f"{name}_{quantile}_ms": time for quantile, time in value.numbers().items()}
         elif isinstance(value, Size):
             flat |= value._asdict()
         elif not isinstance(value, np.ndarray):
-            flat[name] = value
+            flat[name] = known(value)
     return flat

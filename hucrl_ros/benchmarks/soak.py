@@ -1,7 +1,8 @@
 """Hours of control with swaps and learning beside it: what grows, and what the machine takes."""
 
+import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,21 +58,35 @@ def run(
         PaceRow.of("command after joint state", period, published, answered - published, bare),
         PaceRow.of("bare loop", period, bare.due, bare.late, bare),
     ]
-    loaded = sum(path in raw["bundles"] for _, path in raw["heard"])
-    late_offer = bool(raw["offered"]) and end - raw["offered"][-1] < swap_s
+    loads = [when for when, path in raw["heard"] if path in raw["bundles"]]
     found = Soak(
         task=task,
         rate=rate,
         minutes=minutes,
         priority=priority,
         realtime=bare.realtime,
-        swaps=loaded,
-        refused=max(len(raw["offered"]) - late_offer - loaded, 0),
+        swaps=len(loads),
+        refused=unanswered(raw["offered"], loads, end - swap_s),
         stolen_s=round(float(raw["stolen_s"]), 3),
         paces=paces,
         growths=growths(sampler.times, sampler.samples),
     )
     soak_report.show(found, sampler, published, answered - published, bare, output)
+
+
+def unanswered(offered: Sequence[float], loads: Sequence[float], before: float) -> int:
+    """Bundles that were offered, the last one `before` then, and not loaded until the next was.
+
+    Args:
+        offered: When each was [s].
+        loads: When one was loaded [s].
+        before: A later one needn't have been loaded yet [s].
+    """
+    ends = [*offered[1:], math.inf]
+    return sum(
+        begin <= before and not any(begin <= load < end for load in loads)
+        for begin, end in zip(offered, ends, strict=True)
+    )
 
 
 def play(

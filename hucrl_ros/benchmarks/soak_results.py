@@ -10,7 +10,7 @@ from scipy.stats import theilslopes
 
 from hucrl_ros.benchmarks.bare_loop import BareLoop
 from hucrl_ros.benchmarks.process_samples import Sample
-from hucrl_ros.benchmarks.results import Tail
+from hucrl_ros.benchmarks.results import Tail, known
 
 Array = NDArray[np.float64]
 WARM_UP = 0.1
@@ -169,5 +169,8 @@ class Soak(NamedTuple):
         """Flat objects in lists."""
         own = self._asdict()
         own["paces"] = [{**row._asdict(), "time": row.time.numbers()} for row in self.paces]
-        own["growths"] = [{**each._asdict(), "grew": each.grew} for each in self.growths]
+        own["growths"] = [
+            {**{name: known(value) for name, value in each._asdict().items()}, "grew": each.grew}
+            for each in self.growths
+        ]
         return {**own, "verdict": self.verdict}

@@ -80,13 +80,17 @@ def tune(measure: Measure, start: Size, target: float) -> Iterator[Trial]:
 
 def _approach(measure: Measure, small: Trial, large: Trial, target: float) -> Iterator[Trial]:
     """From two trials, one of them within `target`, to the largest size within it."""
-    slope = max(large.p99 - small.p99, 1e-9) / (large.size.particles - small.size.particles)
-    wished = small.size.particles + (target - small.p99) / slope
+    growth = large.p99 - small.p99
+    if growth > 0:
+        slope = growth / (large.size.particles - small.size.particles)
+        wished = small.size.particles + (target - small.p99) / slope
+    else:  # The smaller one was held up.
+        wished = large.size.particles * target / large.p99
     size = small.size
     while wished > MOST and size.iterations < MOST_ITERATIONS:
         wished *= size.iterations / (size.iterations + 1)
         size = size._replace(iterations=size.iterations + 1)
-    best = small
+    best = large if large.p99 <= target else small
     for _ in range(TRIALS):
         particles = int(np.clip(wished // STEP * STEP, FEWEST, MOST))
         trial = measure(size._replace(particles=particles))

@@ -103,6 +103,12 @@ def _run(words: "list[str]") -> int:
     except HucrlError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError) else 1
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk, a file that somebody took away
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"{name}: {where}{error.strerror or error}", file=sys.stderr)
+        return 1
 
 
 def _print_version(wanted: bool) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 from typer import Option
 
 from hucrl_ros.cli.options import LARGEST_SEED, Bundle
+from hucrl_ros.errors import ConfigError
 
 FIRST_SEED = 10_000
 """Of fresh starts; far from the seeds that runs usually have."""
@@ -45,6 +46,8 @@ def run(
     from hucrl_ros.experiments import card_pages
     from hucrl_ros.experiments.card import card_of
 
+    if html is not None and html == out:
+        raise ConfigError(f"--html and --out: both {html}; two files are written")
     for target in (html, out):
         if target is not None:
             require_free(target)

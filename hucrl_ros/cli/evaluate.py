@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from hucrl_ros.cli.options import EpisodeCount, FirstSeed, Settings, parse_settings
+from hucrl_ros.cli.parsing import folder_to_write
 from hucrl_ros.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def run(
         Path | None,
         Option(
             metavar="DIR",
+            callback=folder_to_write,
             help="write an MP4 of each bundle's first episode, and a GIF of all side by side",
         ),
     ] = None,
@@ -67,6 +69,11 @@ def run(
         bundle, task = open_bundle(path, robot)
         if films and task.name != films[0][1].name:
             raise ConfigError(f"{path}: for task {task.name!r}, but others {films[0][1].name!r}")
+        if videos is not None and films and not task.described.same_as(films[0][1].described):
+            raise ConfigError(
+                f"{path}: of another robot than {films[0][0]}, though both are called "
+                f"{task.name!r}; --videos films one robot"
+            )
         bundle = with_settings(bundle, changes)
         found = evaluate(bundle, task, episodes, seed)
         print("\n".join(_table(bundle.manifest, task.optimum, found, seed)))
@@ -85,6 +92,8 @@ def _write_videos(folder: Path, films: "Sequence[tuple[Path, Task, Played]]") ->
     names = [path.absolute().name for path, _, _ in films]
     if len(set(names)) < len(names):  # bundles of several runs
         names = ["-".join(path.absolute().parts[-3::2]) for path, _, _ in films]
+    if len(set(names)) < len(names):  # and these are called alike
+        names = [f"{number}-{name}" for number, name in enumerate(names, 1)]
     clips = [
         Clip(name, name, played.states, played.actions, played.rewards)
         for name, (_, _, played) in zip(names, films, strict=True)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from hucrl_ros.cli.options import RayAddress, WorkerCount
+from hucrl_ros.cli.options import LARGEST_SEED, RayAddress, WorkerCount
+from hucrl_ros.cli.parsing import folder_to_write
 from hucrl_ros.cli.sweep import train
 from hucrl_ros.errors import RunError
 
@@ -21,8 +22,10 @@ SNAPSHOTS = (1, 3, 5)
 
 def run(
     name: Annotated[Literal["bandit", "phase", "thompson"], Argument(help="which one")],
-    out: Annotated[Path, Option(metavar="DIR", help="for NAME.png")] = Path(),
-    seed: Annotated[int, Option(help="of the bandit's noise")] = 0,
+    out: Annotated[
+        Path, Option(metavar="DIR", callback=folder_to_write, help="for NAME.png")
+    ] = Path(),
+    seed: Annotated[int, Option(min=0, max=LARGEST_SEED, help="of the bandit's noise")] = 0,
     workers: WorkerCount = None,
     ray: RayAddress = None,
     finished: Annotated[

@@ -5,15 +5,20 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
+import typer
 from typer import Argument, Option
 
 from hucrl_ros.cli.options import EpisodeCount, FirstSeed
+from hucrl_ros.cli.parsing import file_to_write
+from hucrl_ros.errors import ConfigError
 
-_of_grid = partial(Option, metavar="N", rich_help_panel="With --method grid")
-_of_planner = partial(Option, metavar="N", rich_help_panel="With --method planner")
+PANELS = {method: f"With --method {method}" for method in ("grid", "planner")}
+_of_grid = partial(Option, metavar="N", rich_help_panel=PANELS["grid"])
+_of_planner = partial(Option, metavar="N", rich_help_panel=PANELS["planner"])
 
 
 def run(
+    ctx: typer.Context,
     task: Annotated[
         str,
         Argument(
@@ -46,7 +51,8 @@ def run(
     ] = 0.5,
     threads: Annotated[int | None, _of_planner(min=1, help="default: all cores")] = None,
     csv: Annotated[
-        Path | None, _of_planner(metavar="FILE", help="append a row for each episode")
+        Path | None,
+        _of_planner(metavar="FILE", callback=file_to_write, help="append a row for each episode"),
     ] = None,
 ) -> None:
     """Compute a task's best achievable return.
@@ -59,7 +65,16 @@ def run(
     from hucrl_ros.config.files import parse_config
     from hucrl_ros.run.asked import RunOptions, asked_config
 
-    penalties = action_penalty or [asked_config(RunOptions(task)).action_penalty]
+    for param in ctx.command.params:
+        panel, name = getattr(param, "rich_help_panel", None), str(param.name)
+        if (
+            ctx.params[name] != param.default
+            and panel in PANELS.values()
+            and panel != PANELS[method]
+        ):
+            raise ConfigError(f"{param.opts[0]}: not with --method {method}")
+    told = [{}] if action_penalty is None else [{"action_penalty": rho} for rho in action_penalty]
+    penalties = [asked_config(RunOptions(task, overrides=each)).action_penalty for each in told]
     from hucrl_ros.experiments.optimum import (
         OracleRow,
         append_row,

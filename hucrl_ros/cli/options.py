@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
+from hucrl_ros.cli.parsing import folder_to_write
 from hucrl_ros.errors import ConfigError
 
 LARGEST_SEED = 2**31 - 1
@@ -57,7 +58,13 @@ EpisodeCount = Annotated[int, Option(metavar="N", min=1, help="how many of each"
 FirstSeed = Annotated[int, Option(min=0, max=LARGEST_SEED, help="of the first episode")]
 Json = Annotated[bool, Option("--json", help="print the table as JSON")]
 PageFolder = Annotated[
-    Path | None, Option("--out", metavar="DIR", help="for numbers, a figure and README.md")
+    Path | None,
+    Option(
+        "--out",
+        metavar="DIR",
+        callback=folder_to_write,
+        help="for numbers, a figure and README.md",
+    ),
 ]
 Machine = Annotated[
     str | None,

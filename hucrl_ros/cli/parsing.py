@@ -90,6 +90,39 @@ def problem(error: typer.TyperException) -> str:
     return f"{name} = {value}: {accepted}"
 
 
+def folder_to_write(param: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Refuse a folder that can't be made or written, before the work; the callback of options.
+
+    Raises:
+        ConfigError: it can't.
+    """
+    if value is not None:
+        _require_folder(param, value, value.absolute())
+    return value
+
+
+def file_to_write(param: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Refuse a file that can't be made, as `folder_to_write` does.
+
+    Raises:
+        ConfigError: it can't.
+    """
+    if value is not None:
+        if os.path.isdir(value):  # noqa: PTH112  # Path's raises of too long a name
+            raise ConfigError(f"{param.opts[0]} = {value}: is a folder; expected a file")
+        _require_folder(param, value, value.absolute().parent)
+    return value
+
+
+def _require_folder(param: typer.CallbackParam, value: Path, folder: Path) -> None:
+    # The first that is there, of it and those above.
+    there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not os.path.isdir(there):  # noqa: PTH112
+        raise ConfigError(f"{param.opts[0]} = {value}: {there} is no folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"{param.opts[0]} = {value}: {there} can't be written")
+
+
 def above_zero(param: typer.CallbackParam, value: Numbers) -> Numbers:
     """Refuse numbers that aren't positive; the callback of options.
 

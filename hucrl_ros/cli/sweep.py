@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from hucrl_ros.cli import options
-from hucrl_ros.cli.parsing import command_line, one_of
+from hucrl_ros.cli.parsing import command_line, folder_to_write, one_of
 from hucrl_ros.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ PENALTIES = {"pendulum": [0.0, 0.1, 0.2]}
 """Action penalties of a sweep where none are given; of other tasks that of their settings."""
 GOALS = {"pendulum": 265.0}
 """Returns that count as learned where none is given."""
-_SWEPT = ("strategy", "action_penalty", "seed")
 _PANEL = "With TASK; a FILE says them itself"
 _of_task = partial(Option, rich_help_panel=_PANEL)
 _ELSEWHERE = ("runs", "workers", "ray", "join", "report")
@@ -43,7 +42,9 @@ def run(
             "that of a grid, e.g. config/experiments/ablation.yaml",
         ),
     ],
-    out: Annotated[Path, Option(metavar="DIR", help="for table and figures")],
+    out: Annotated[
+        Path, Option(metavar="DIR", callback=folder_to_write, help="for table and figures")
+    ],
     strategies: Annotated[
         list[str] | None,
         _of_task(
@@ -82,6 +83,7 @@ def run(
         Path | None,
         Option(
             metavar="DIR",
+            callback=folder_to_write,
             help="for the runs; default: runs/sweep-NAME, of a FILE runs/experiment-NAME",
         ),
     ] = None,
@@ -110,7 +112,7 @@ def run(
     plan = _of_file(ctx, Path(task)) if is_grid(task) else _of_options(ctx, task)
     sweep = Sweep(runs or RUNS / plan.name, plan.cells, join or ())
     failures = [] if report else train(sweep, workers, ray)
-    _write(out, sweep, plan)
+    _write(out, sweep, plan, report)
     if failures:
         raise RunError(f"{len(failures)} of {len(plan.cells)} runs failed: {failures[0]}")
 
@@ -156,26 +158,28 @@ def _of_file(ctx: typer.Context, path: Path) -> _Plan:
 
 def _of_options(ctx: typer.Context, task: str) -> _Plan:
     from hucrl_ros.config.task_file import task_name
-    from hucrl_ros.experiments.grid import NOTHING, make_cells
+    from hucrl_ros.experiments.grid import NOTHING, SWEPT, make_cells
     from hucrl_ros.run.asked import RunOptions, asked_run
 
     typed = ctx.params
     overrides = options.parse_settings(typed["settings"])
     variation = NOTHING if typed["vary"] is None else parse_variation(typed["vary"])
     for key in overrides:
-        if key in _SWEPT or key == variation.name:
+        if key in SWEPT or key == variation.name:
             raise ConfigError(f"--set {key}: the sweep itself gives it values")
+    if variation.name in SWEPT:
+        raise ConfigError(f"--vary {variation.name}: the sweep gives it values by other options")
     if typed["episodes"] is not None:
         overrides["episodes"] = typed["episodes"]
     base, described = asked_run(RunOptions(task, typed["config"], overrides))
     swept: dict[str, Any] = {
         "strategies": typed["strategies"] or PAPERS,
         "action_penalties": typed["action_penalties"]
-        or PENALTIES.get(task, [base.action_penalty]),
+        or PENALTIES.get(task_name(task), [base.action_penalty]),
         "seeds": typed["seeds"] or SEEDS,
     }
     cells = make_cells(base, **swept, variation=variation, described=described)
-    goal = GOALS.get(task) if typed["goal"] is None else typed["goal"]
+    goal = GOALS.get(task_name(task)) if typed["goal"] is None else typed["goal"]
     command = command_line(ctx, _ELSEWHERE, **swept)
     return _Plan(f"sweep-{typed['out'].name}", cells, {task_name(task): goal}, command)
 
@@ -226,13 +230,19 @@ def train(sweep: "Sweep", workers: int | None, ray: str | None) -> list[str]:
     return [failure.description for failure in sweep.run(place, report)]
 
 
-def _write(out: Path, sweep: "Sweep", plan: _Plan) -> None:
-    """One table of all episodes; figures and a page of each task."""
+def _write(out: Path, sweep: "Sweep", plan: _Plan, report: bool) -> None:
+    """One table of all episodes; figures and a page of each task.
+
+    Raises:
+        RunError: there is nothing to report, and nothing else was asked for.
+    """
     from hucrl_ros.experiments.statistics import write_rows
     from hucrl_ros.experiments.sweep_report import write_report
 
     rows = sweep.rows()
     if not rows:
+        if report:
+            raise RunError(f"{sweep.folder}: no finished run of the sweep lies there")
         return
     out.mkdir(parents=True, exist_ok=True)
     files = [out / "returns.csv"]

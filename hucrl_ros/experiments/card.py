@@ -104,9 +104,6 @@ def _tiles(
         yield Tile(f"{report.model_error:.3f}", "model error, standard deviations")
     if report.coverage is not None:
         yield Tile(f"{report.coverage:.1%}", "of held-out changes within 2σ")
-    if summary is not None and summary.best_return is not None:
-        yield Tile(f"{_best(summary):.1f}", "best return of the run up to here")
-
-
-def _best(summary: Summary) -> float:
-    return max((e.return_ for e in summary.episodes if not e.cut), default=float("nan"))
+    whole = [e.return_ for e in summary.episodes if not e.cut] if summary else []
+    if whole:
+        yield Tile(f"{max(whole):.1f}", "best return of the run up to here")

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from hucrl_ros.config.task_file import known_tasks
+from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.video import Frame, camera_of, renderer_of
 from hucrl_ros.robots.mujoco_robot import Array
 from hucrl_ros.run.asked import RunOptions, asked_run
@@ -34,7 +35,7 @@ class Environment(gymnasium.Env[Array, NDArray[np.float32]]):
 
     def __init__(
         self,
-        task: str,
+        task: str = "",
         action_penalty: float | None = None,
         features: bool = False,
         render_mode: str | None = None,
@@ -51,10 +52,14 @@ class Environment(gymnasium.Env[Array, NDArray[np.float32]]):
         Raises:
             ConfigError: there is no such task, or its description or settings are wrong.
         """
-        config, described = asked_run(RunOptions(task))
-        penalty = config.action_penalty if action_penalty is None else action_penalty
-        self.task = Task(described, penalty)
-        self.robot = self.task.robot()
+        if not task:
+            raise ConfigError(
+                "task = '': expected one of `hucrl list tasks`, or the path of a YAML"
+            )
+        given = {} if action_penalty is None else {"action_penalty": action_penalty}
+        config, described = asked_run(RunOptions(task, overrides=given))
+        self.task = Task(described, config.action_penalty)
+        self.robot = self.task.robot(body=config.body)
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": round(1.0 / self.task.spec.period)}
         self._features = features
@@ -85,7 +90,13 @@ class Environment(gymnasium.Env[Array, NDArray[np.float32]]):
         return self._observation(), {}
 
     def step(self, action: NDArray[np.float32]) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """One control period under `action` `(q,)`, clipped to [-1, 1]."""
+        """One control period under `action` `(q,)`, clipped to [-1, 1].
+
+        Raises:
+            ConfigError: an action is no number.
+        """
+        if not np.isfinite(action).all():
+            raise ConfigError(f"action = {np.asarray(action).tolist()}: expected finite numbers")
         effort = self._limits * np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         reward = float(self.task.rewards(self._state[None], effort[None])[0])
         self._state = self.robot.step(effort)

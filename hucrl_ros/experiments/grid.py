@@ -4,12 +4,13 @@ A `Grid` is an experiment's file, its `Cell`s are the trainings.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from hucrl_ros.config.files import checked, override
 from hucrl_ros.config.schema import Config, Settings, StrategyName
@@ -18,7 +19,18 @@ from hucrl_ros.config.yaml_reader import read_mapping
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.run.asked import RunOptions, asked_run
 
-Changes = dict[str, Any]
+SWEPT = ("task", "strategy", "action_penalty", "seed")
+"""Settings that tell cells apart, whatever else a sweep varies."""
+
+
+def _not_swept(changes: dict[str, Any]) -> dict[str, Any]:
+    for key in changes:
+        if key in SWEPT:
+            raise ValueError(f"{key}: the experiment gives it values itself")
+    return changes
+
+
+Changes = Annotated[dict[str, Any], AfterValidator(_not_swept)]
 """Dotted settings, e.g. `planner.particles`, and values."""
 
 
@@ -96,9 +108,17 @@ def make_cells(
                     changes = {"strategy": strategy, "action_penalty": penalty, "seed": seed}
                     config = override(base, {**changes, **settings})
                     cells.append(Cell(config, variation.name, value, of_many_tasks, described))
-    names = [cell.name for cell in cells]
-    for name in names:
-        if names.count(name) > 1:
+    return each_once(cells)
+
+
+def each_once(cells: list[Cell]) -> list[Cell]:
+    """The same cells, if each has a name of its own.
+
+    Raises:
+        ConfigError: two have the same, as of two robots that are called alike.
+    """
+    for name, count in Counter(cell.name for cell in cells).items():
+        if count > 1:
             raise ConfigError(f"{name}: the sweep asks for it more than once")
     return cells
 
@@ -162,7 +182,7 @@ class Grid(Settings):
                 many,
                 described,
             )
-        return [cell for cell in cells if self._wanted(cell)]
+        return each_once([cell for cell in cells if self._wanted(cell)])
 
     @model_validator(mode="after")
     def _first_only_are_strategies(self) -> "Grid":

@@ -139,7 +139,7 @@ def read_rows(path: Path) -> list[Row]:
         if tuple(header) not in (PLAIN, COLUMNS):
             raise ValueError(f"its columns are {', '.join(header)}")
         return [_row(line) for line in lines]
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, csv.Error) as error:
         raise ConfigError(f"{path}: no table of returns: {error}") from None
 
 
@@ -247,8 +247,9 @@ def _interquartile_mean(*tasks: Array, axis: int = -1) -> Array:
 
 def best_returns(returns: Array) -> Array:
     """Best return `(seeds,)` of each run in `(seeds, episodes)`."""
-    best: Array = np.nanmax(returns, axis=1)
-    return best
+    known = np.isfinite(returns)
+    best: Array = np.where(known, returns, -np.inf).max(axis=1)
+    return np.where(known.any(axis=1), best, np.nan)
 
 
 def first_reaching(returns: Array, goal: float) -> Array:

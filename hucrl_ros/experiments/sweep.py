@@ -43,18 +43,14 @@ class Sweep:
                 lies in the folder its own rows count.
 
         Raises:
-            ConfigError: a finished run of that name had other settings, or a table can't be
-                read or has one that is none of the cells.
+            ConfigError: a run of that name had other settings, or a table can't be read, has a
+                run that is none of the cells, or not each of its episodes once.
         """
-        self._folder = folder
+        self.folder = folder
         self.cells = tuple(cells)
         self._joined = _by_cell(joined, self.cells)
         for cell in self.finished:
-            if not _is_of(self.run_of(cell), cell):
-                raise ConfigError(
-                    f"{self.run_of(cell).root}: was made with other settings; "
-                    "choose another folder, or delete this one"
-                )
+            _require_same(self.run_of(cell), cell)
 
     @property
     def finished(self) -> tuple[Cell, ...]:
@@ -69,12 +65,12 @@ class Sweep:
 
     def run_of(self, cell: Cell) -> RunFolder:
         """Where a cell's finished training lies."""
-        return RunFolder(self._folder / cell.name)
+        return RunFolder(self.folder / cell.name)
 
     @property
     def logs(self) -> Path:
         """Folder of the logs, one file for each training."""
-        return self._folder / LOGS
+        return self.folder / LOGS
 
     def run(self, workers: Workers, report: Callable[[Cell, Exit | None], None]) -> list[Exit]:
         """Train every cell that isn't finished.
@@ -90,10 +86,13 @@ class Sweep:
 
         Raises:
             RunError: another sweep works in the same folder.
+            ConfigError: a training of that name was begun with other settings.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with _locked(self._folder):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with _locked(self.folder):
             todo = {cell.name: cell for cell in self.missing}
+            for cell in self.missing:
+                _require_same(RunFolder(self._partial(cell)), cell)
             waiting, failures = list(todo), list[Exit]()
             try:
                 while waiting or workers.running():
@@ -108,7 +107,7 @@ class Sweep:
         return failures
 
     def _partial(self, cell: Cell) -> Path:
-        return self._folder / (cell.name + PARTIAL)
+        return self.folder / (cell.name + PARTIAL)
 
     def _prepared(self, cell: Cell) -> Path:
         """A folder to train in: a new run's, or one that was begun with the same settings."""
@@ -152,6 +151,7 @@ class Sweep:
 def _by_cell(tables: Iterable[Path], cells: Sequence[Cell]) -> dict[str, list[Row]]:
     """Rows of tables by the names of their cells; of a run in two of them the last one's count."""
     names = {_swept(cell): cell.name for cell in cells}
+    episodes = {cell.name: cell.config.episodes for cell in cells}
     found: dict[str, list[Row]] = {}
     for path in tables:
         of_path: dict[str, list[Row]] = {}
@@ -161,6 +161,14 @@ def _by_cell(tables: Iterable[Path], cells: Sequence[Cell]) -> dict[str, list[Ro
                 told = ", ".join(str(part) for part in key if part != "")
                 raise ConfigError(f"{path}: has a run that the sweep doesn't ask for: {told}")
             of_path.setdefault(names[key], []).append(row)
+        for name, rows in of_path.items():
+            found_in = sorted(row.episode for row in rows)
+            expected = list(range(episodes[name]))
+            if found_in != expected:
+                raise ConfigError(
+                    f"{path}: {name}: {len(found_in)} episodes, the last {found_in[-1]}; expected "
+                    f"{len(expected)}, from 0 to {expected[-1]}, each once"
+                )
         found |= of_path
     return found
 
@@ -169,6 +177,23 @@ def _swept(cell: Cell) -> tuple[str, str, float, str, str, int]:
     """What tells a cell's rows from those of others."""
     of = cell.config
     return of.task, of.strategy, of.action_penalty, cell.setting, cell.value, of.seed
+
+
+def _require_same(run: RunFolder, cell: Cell) -> None:
+    """Refuse what a cell's folder holds of another training.
+
+    Raises:
+        ConfigError: it was made with other settings; none is where they can't be read.
+    """
+    try:
+        if not run.config_path.is_file() or _is_of(run, cell):
+            return
+    except (ConfigError, RunError):
+        return
+    raise ConfigError(
+        f"{run.root}: was made with other settings; choose another folder by --runs, or delete "
+        "this one"
+    )
 
 
 def _was_begun(run: RunFolder, cell: Cell) -> bool:

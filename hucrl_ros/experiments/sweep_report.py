@@ -196,7 +196,7 @@ def draw_learning_curves(
                     draw_curve(axes, returns, series, seconds)
             _scale(axes, seconds)
         _title(figure, results, "mean" if seconds is None else "IQM")
-        _legend(figure, grid[0, 0], results)
+        _legend(figure, results)
     return path
 
 
@@ -326,9 +326,11 @@ def _title(figure: Figure, results: Results, centre: str = "mean") -> None:
     overall_title(figure, f"{results.task}: {of}")
 
 
-def _legend(figure: Figure, axes: Axes, results: Results) -> None:
-    """One legend for all panels."""
-    handles, labels = axes.get_legend_handles_labels()
+def _legend(figure: Figure, results: Results) -> None:
+    """One legend for all panels, of which none need have all lines."""
+    drawn = [axes.get_legend_handles_labels() for axes in figure.axes]
+    named = {label: handle for of in drawn for handle, label in zip(*of, strict=True)}
+    handles, labels = list(named.values()), list(named)
     widest = HANDLE_IN + LETTER_IN * max(map(len, labels))
     columns = max(1, min(len(labels), int(figure.get_figwidth() / widest)))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns,

@@ -208,13 +208,19 @@ def _packed(folder: Path) -> bytes:
 
 
 def _replace(folder: Path, archive: bytes) -> None:
-    """Put a training in the place of the folder that was sent; a kill leaves one of the two."""
+    """Put a training in the place of the folder that was sent.
+
+    A kill between two renames leaves neither there: that is when the training comes once more.
+    """
     arriving = folder.with_name(f".{folder.name}")
     shutil.rmtree(arriving, ignore_errors=True)
     arriving.mkdir()
     _unpack(archive, arriving)
-    shutil.rmtree(folder)
+    sent = folder.with_name(f".{folder.name}.sent")
+    shutil.rmtree(sent, ignore_errors=True)
+    folder.rename(sent)
     arriving.rename(folder)
+    shutil.rmtree(sent)
 
 
 def _unpack(archive: bytes, folder: Path) -> None:

@@ -17,7 +17,7 @@ from hucrl_ros.benchmarks.faults.schedule import Case
 from hucrl_ros.benchmarks.faults.trial import Trial, rows_of
 from hucrl_ros.benchmarks.faults.workshop import Heard, Workshop
 from hucrl_ros.benchmarks.page import Browser, browsers
-from hucrl_ros.errors import RunError
+from hucrl_ros.errors import HucrlError, RunError
 
 
 class Wish(NamedTuple):
@@ -54,16 +54,20 @@ class Campaign:
 
     def run(self) -> None:
         """Hurt runs, and print the table."""
+        failed = False
         try:
             with browsers(self._wish.browsers, self._wish.port) as self._visitors:
                 if self._wish.kills or self._wish.commands:
                     self._random_kills()
                 for mode in dict.fromkeys(case.mode for case in self._wish.cases):
                     self._try_each(mode)
+        except HucrlError:
+            failed = True
+            raise
         finally:
             if self.trials:
                 self._tell()
-            if any(trial.wrong for trial in self.trials):
+            if failed or any(trial.wrong for trial in self.trials):
                 self._output.say(f"runs and logs: {self._scratch}")
             else:
                 shutil.rmtree(self._scratch, ignore_errors=True)

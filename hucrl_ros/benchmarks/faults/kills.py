@@ -36,7 +36,7 @@ def random_kills(
         say: Takes a line on each kill, and on each finished run.
 
     Raises:
-        RunError: without a kill a run doesn't end as it should.
+        RunError: a run doesn't end as it should; its kills are told before.
     """
     reference, duration = workshop.undisturbed("undisturbed")
     expected = remains_of(reference)
@@ -45,7 +45,12 @@ def random_kills(
     while done < count or workshop.heard().commands < commands:
         run = workshop.new_run(f"run_{number:03d}")
         most = min(count - done, MOST) if done < count else MOST
-        trials = _kill_and_resume(workshop, run, most, duration, draw, say)
+        trials: list[Trial] = []
+        try:
+            _kill_and_resume(workshop, run, most, duration, draw, say, trials)
+        except RunError as error:
+            yield [trial._replace(defects=(*trial.defects, str(error))) for trial in trials]
+            raise
         found = differences(expected, remains_of(run))
         heard = workshop.heard()
         say(
@@ -58,10 +63,15 @@ def random_kills(
 
 
 def _kill_and_resume(
-    workshop: Workshop, run: RunFolder, most: int, duration: float, draw: random.Random, say: Say
-) -> list[Trial]:
-    """The kills of one run, which is finished at the end."""
-    trials: list[Trial] = []
+    workshop: Workshop,
+    run: RunFolder,
+    most: int,
+    duration: float,
+    draw: random.Random,
+    say: Say,
+    trials: list[Trial],
+) -> None:
+    """Add the kills of one run to `trials`; it is finished at the end."""
     while True:
         target, after_s = draw.choice(EVERYBODY), draw.uniform(0.0, duration)
         left = len(trials) < most
@@ -70,7 +80,7 @@ def _kill_and_resume(
             killed = _kill(played, target) if left and end is None else None
             if killed is None:
                 _require_finished(played, len(trials))
-                return trials
+                return
             at, phase = killed
             trial = workshop.outcome(played, "SIGKILL", target, phase, at)
         trials.append(trial)
