@@ -32,6 +32,7 @@ from launch_ros.event_handlers import OnStateTransition
 from launch_ros.events.lifecycle import ChangeState
 
 from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.run.asked import flag
 from hucrl_ros.run.node_list import CONTROLLER, OWN_TOPICS, PACKAGE, NodeSpec, control_graph
 from hucrl_ros.run.recordings import heard_with, recordings_of
 from hucrl_ros.run.session import PARENT_VARIABLE
@@ -65,7 +66,8 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     """Start a process for each node, and configure the controller.
 
     Raises:
-        HucrlError: an argument is wrong; launch shows the line and ends.
+        HucrlError: an argument is wrong, or somebody records there; launch shows the line and
+            ends.
     """
 
     def argument(name: str) -> str:
@@ -81,6 +83,7 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     if record is not None:
         heard = heard_with(manifest.driver, robot, parameter_file)
         run = recordings_of(bundle, task, record, heard)
+        run.lock_until_exit(on_robot=run.on_robot.exists())  # a second recorder spoils its bag
     nodes = control_graph(
         bundle,
         task,
@@ -90,7 +93,7 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         run=run,
     )
     processes = {node.name: process(node) for node in nodes}
-    activate = argument("activate").lower() in ("true", "1")
+    activate = flag("activate", argument("activate") or "false")
     return [*lifecycle(processes[CONTROLLER], activate), *processes.values()]
 
 

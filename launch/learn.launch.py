@@ -10,7 +10,6 @@ import shlex
 from functools import partial
 from pathlib import Path
 
-import yaml
 from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
 from launch.actions import (
     DeclareLaunchArgument,
@@ -25,6 +24,9 @@ from launch_ros.actions import Node
 
 from hucrl_ros.cli.asked import announce, prepared_run
 from hucrl_ros.cli.watch import page_command
+from hucrl_ros.config.yaml_reader import parse_value
+from hucrl_ros.errors import ConfigError
+from hucrl_ros.run.asked import flag
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import (
     CONTROLLER,
@@ -115,18 +117,28 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
 
 
 def typed_words(context: LaunchContext) -> dict[str, object]:
-    """The arguments as `hucrl up` has its options."""
+    """The arguments as `hucrl up` has its options.
+
+    Raises:
+        ConfigError: one isn't understood.
+    """
 
     def argument(name: str) -> str:
         return str(LaunchConfiguration(name).perform(context))
 
-    typed: dict[str, object] = {name: yaml.safe_load(argument(name)) for name in SETTINGS}
-    mode, others = typed.pop("mode"), shlex.split(argument("set"))
+    typed: dict[str, object] = {
+        name: parse_value(argument(name) or "null", f"{name}:={argument(name)}")
+        for name in SETTINGS
+    }
+    try:
+        mode, others = typed.pop("mode"), shlex.split(argument("set"))
+    except ValueError as error:
+        raise ConfigError(f"set:={argument('set')}: {error}") from None
     if mode not in (None, "lockstep", "real_time"):
         others.append(f"mode={mode}")  # for the schema to refuse
     return {
         **typed,
-        **{name: argument(name).lower() in ("true", "1") for name in FLAGS},
+        **{name: flag(name, argument(name)) for name in FLAGS},
         "task": argument("task"),
         "config": Path(argument("config")) if argument("config") else None,
         "settings": others,

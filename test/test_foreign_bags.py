@@ -179,6 +179,20 @@ def test_a_run_that_a_robot_will_play_needs_limits_before_it_is_made(tmp_path, c
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_that_could_never_be_played_is_not_learned(tmp_path, capsys):
+    record(tmp_path / "bag", seconds=1.0)
+    words = ["learn", "pendulum", "--from", str(tmp_path / "bag"), "--out", str(tmp_path / "run")]
+    words += ["--set", "safety.velocity_limits=[15.0]"]
+    for wrong, line in (
+        (["--set", "control.signing_key=nowhere"], "nowhere"),
+        (["--set", "driver.reset=home", "--set", "home.time=1.0"], "not at rest"),
+        (["--device", "cuda"], "cuda"),
+    ):
+        assert main([*words, *wrong]) in (1, 2)
+        assert line in capsys.readouterr().err
+        assert not (tmp_path / "run").exists()
+
+
 def test_bags_that_are_not_all_in_make_no_run(tmp_path, capsys, monkeypatch):
     record(tmp_path / "bag", seconds=SECONDS)
     out = tmp_path / "run"

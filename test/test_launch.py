@@ -1,5 +1,6 @@
 """Launch files: the node list is that of `hucrl up`; where ROS 2 is installed, they really run."""
 
+import contextlib
 import importlib.util
 import inspect
 import os
@@ -21,7 +22,7 @@ from waiting import PATIENCE
 
 from hucrl_ros.cli.runs import up
 from hucrl_ros.config.files import share_directory
-from hucrl_ros.errors import HucrlError
+from hucrl_ros.errors import ConfigError, HucrlError, RunError
 from hucrl_ros.run import folder
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.node_list import control_graph, learning_graph
@@ -336,9 +337,32 @@ def test_controlling_starts_exactly_the_nodes_of_the_list(fake_launch, bundle):
 
 @needs_fakes
 def test_recording_adds_the_recorder_again_and_again(fake_launch, bundle, tmp_path):
+    words = {"bundle": str(bundle), "record": str(tmp_path / "log")}
     for _ in range(2):
-        parts = evaluate("control.launch.py", bundle=str(bundle), record=str(tmp_path / "log"))
-        assert "recorder" in nodes_of(parts)
+        with contextlib.ExitStack() as held, pytest.MonkeyPatch.context() as patch:
+            patch.setattr("hucrl_ros.run.folder._HELD", held)
+            assert "recorder" in nodes_of(evaluate("control.launch.py", **words))
+            with pytest.raises(RunError, match="is playing this run"):
+                evaluate("control.launch.py", **words)
+
+
+@needs_fakes
+@pytest.mark.parametrize(
+    ("file", "given", "line"),
+    [
+        ("learn.launch.py", {"no_simulator": "yes"}, "no_simulator:=yes: expected true or false"),
+        ("learn.launch.py", {"strategy": "["}, "strategy:=.*not YAML"),
+        ("learn.launch.py", {"set": "'"}, "set:=': No closing quotation"),
+        ("control.launch.py", {"activate": "on"}, "activate:=on: expected true or false"),
+    ],
+)
+def test_what_is_not_understood_starts_nothing(fake_launch, bundle, tmp_path, file, given, line):
+    words = (
+        {"bundle": str(bundle)} if file == "control.launch.py" else {"out": str(tmp_path / "r")}
+    )
+    with pytest.raises(ConfigError, match=line):
+        evaluate(file, **words, **given)
+    assert not (tmp_path / "r").exists()
 
 
 @needs_fakes

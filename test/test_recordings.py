@@ -5,7 +5,7 @@ import yaml
 
 from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import DriverSettings
-from hucrl_ros.errors import ConfigError
+from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.prepare import prepare_run
 from hucrl_ros.run.recordings import heard_with, recordings_of
@@ -21,6 +21,12 @@ def test_recordings_of_a_known_task_keep_its_description_where_the_bundle_lies_i
     alone = recordings_of(tmp_path / "bundle", "pendulum", tmp_path / "alone")
     assert alone.config == near.config
     assert not alone.robot.exists()
+
+
+def test_a_run_that_learns_takes_no_recordings(tmp_path):
+    run = prepare_run(RunOptions("pendulum", out=tmp_path / "run"))
+    with pytest.raises(RunError, match="a run lies there, not recordings"):
+        recordings_of(run.bundle(1), "pendulum", run.root)
 
 
 def test_recordings_of_a_bundle_are_read_as_its_controller_heard_them(tmp_path):

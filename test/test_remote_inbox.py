@@ -1,10 +1,12 @@
 """What the robot's side takes in: the bundle that it waits for, and nothing half-done."""
 
 import dataclasses
+import errno
 import hashlib
 import json
 import shutil
 import socket
+from pathlib import Path
 
 import pytest
 from remote_pair import CONFIG, TOKEN, files_in, new_run, pair, play, write_bundle
@@ -13,6 +15,7 @@ from waiting import wait_until
 from hucrl_ros.config.constraints import SpeedConstraint
 from hucrl_ros.controller import examiner
 from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
+from hucrl_ros.errors import HucrlError
 from hucrl_ros.run.remote.contract import CHECKPOINT_BYTES
 
 
@@ -53,6 +56,32 @@ def test_a_bundle_appears_when_it_is_complete_and_checked(robot, bundle):
     for name in files_in(bundle):
         assert (robot.run.bundle(0) / name).read_bytes() == (bundle / name).read_bytes()
     assert list(robot.run.incoming.iterdir()) == []
+
+
+def test_a_disk_that_was_full_for_a_while_is_no_obstacle_afterwards(robot, bundle, monkeypatch):
+    wrote = Path.write_bytes
+
+    def full(path, content):
+        if path.name == MANIFEST:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return wrote(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(HucrlError):
+            robot.client.send(f"bundles/{bundle.name}/{MANIFEST}", bundle / MANIFEST)
+    assert robot.client.send(f"bundles/{bundle.name}/{MANIFEST}", bundle / MANIFEST)
+
+
+def test_what_the_disk_cannot_take_is_remembered_until_it_can(robot, bundle, monkeypatch):
+    words = f"bundles/{bundle.name}/{MANIFEST}", bundle / MANIFEST
+    with monkeypatch.context() as patch:
+        patch.setattr("hucrl_ros.run.remote.inbox.FREE", 2**60)
+        with pytest.raises(HucrlError, match="disk is full"):
+            robot.client.send(*words)
+    assert robot.exchange.refused == "the robot's disk is full"
+    robot.client.send(*words)
+    assert robot.exchange.refused == ""
 
 
 def test_an_incomplete_bundle_does_not_appear(robot, bundle):

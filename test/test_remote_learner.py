@@ -12,6 +12,7 @@ from hucrl_ros.errors import LearningError, RunError
 from hucrl_ros.learning import remote
 from hucrl_ros.learning.remote import RemoteLearner
 from hucrl_ros.run.remote.client import DamagedError
+from hucrl_ros.run.remote.contract import Report
 from hucrl_ros.run.remote.mirror import Mirror
 
 
@@ -94,6 +95,42 @@ def test_a_run_is_learned_from_its_first_bundle_to_its_last(tmp_path, scripted):
         assert learning.join() == "finished"
         assert scripted.learned == [1, 2]
         assert len(scripted.made) == 1
+
+
+def test_weights_that_lay_at_the_robot_do_not_replace_what_was_learned(tmp_path, scripted):
+    scripted.go_on.set()
+    with pair(new_run(tmp_path / "run")) as robot:
+        Learning(robot, tmp_path / "mirror", scripted)
+        wait_until(lambda: robot.run.bundle(0).is_dir())
+        robot.run.checkpoint(0).write_bytes(b"of a bag that was deleted")
+        learn_episode(robot, 1)
+        assert robot.run.checkpoint(0).read_bytes() == b"weights 1"
+
+
+def test_a_robot_that_leaves_with_the_last_bundle_ends_the_learner(tmp_path, scripted):
+    scripted.go_on.set()
+    robot = Pair(new_run(tmp_path / "run"))
+    finish = robot.exchange.finish
+
+    def finish_and_leave(index):
+        order = finish(index)
+        if order.finished:
+            threading.Thread(target=robot.close).start()
+        return order
+
+    robot.exchange.finish = finish_and_leave
+    learning = Learning(robot, tmp_path / "mirror", scripted)
+    wait_until(lambda: robot.run.bundle(0).is_dir())
+    learn_episode(robot, 1)
+    learn_episode(robot, 2)
+    assert learning.join() == "finished"
+
+
+def test_a_learner_that_failed_before_anybody_asked_is_remembered(tmp_path):
+    with pair(new_run(tmp_path / "run")) as robot:
+        robot.exchange.take_report(Report(learner="0" * 8, message="no such model", failed=True))
+        robot.exchange.request(1)
+        assert robot.exchange.report.failed
 
 
 def test_what_it_does_is_reported_and_an_error_ends_both(tmp_path, scripted):

@@ -1,6 +1,8 @@
 """The learner's copy of a run: complete, resumed, the same run, whatever the network does."""
 
+import errno
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -220,7 +222,8 @@ def test_the_first_bundle_is_waited_for_on_request_and_comes_with_its_weights(
     shutil.rmtree(robot.run.bundle(0))
     shutil.rmtree(robot.run.bag(0))
     own = override(CONFIG, {"exploration.random_episodes": 0})
-    monkeypatch.setattr(robot.exchange._inbox, "_config", own)
+    for part in (robot.exchange, robot.exchange._inbox):
+        monkeypatch.setattr(part, "_config", own)
     assert robot.exchange.wanted is None
     robot.exchange.request(0)
     mirror.fetch()
@@ -230,6 +233,36 @@ def test_the_first_bundle_is_waited_for_on_request_and_comes_with_its_weights(
     assert robot.run.checkpoint(-1).read_bytes() == b"weights"
     assert files_in(robot.run.bundle(0)) == files_in(mirror.run.bundle(0))
     assert robot.exchange.wanted is None
+
+
+def test_random_episodes_of_a_run_that_begins_with_another_are_waited_for(robot, begun):
+    shutil.rmtree(robot.run.bundle(0))
+    shutil.rmtree(robot.run.bag(0))
+    assert robot.run.config.exploration.random_episodes
+    assert robot.exchange.wanted == 0
+
+
+def test_what_was_fetched_is_on_the_disk_before_it_gets_its_name(robot, mirror, monkeypatch):
+    held = []
+    monkeypatch.setattr(
+        "hucrl_ros.run.remote.mirror.to_disk", lambda *paths: held.extend(map(Path.exists, paths))
+    )
+    mirror.fetch()
+    assert len(held) == len(robot.client.listing().files)
+    assert all(held)
+
+
+def test_a_full_disk_here_is_not_told_of_the_robot(robot, mirror, monkeypatch):
+    opened = Path.open
+
+    def full(path, mode="r", *words, **more):
+        if ".incoming" in path.parts and mode in ("ab", "wb"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return opened(path, mode, *words, **more)
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(RunError, match=r"incoming.*: can't be written: No space left"):
+        mirror.fetch()
 
 
 # Another run's folder

@@ -80,10 +80,13 @@ def test_a_run_is_listed_with_sizes_and_hashes(robot, bundle):
     shutil.copytree(bundle, robot.run.bundle(0))
     play(robot.run)
     robot.run.checkpoint(0).write_bytes(b"weights")
+    assert "checkpoints/episode_000.safetensors" not in robot.client.listing().files, "not its own"
+    robot.run.bundle(1).mkdir()
+    (robot.run.bundle(1) / ".DS_Store").write_bytes(b"what a desktop leaves")
     listed = robot.client.listing()
     assert listed.name == "run"
     files = files_in(robot.run.root)
-    assert set(listed.files) == {path for path in files if not path.startswith(".")}
+    assert set(listed.files) == {path for path in files if "/." not in f"/{path}"}
     assert "episodes/episode_000/episode_000.mcap" in listed.files
     for path, entry in listed.files.items():
         content = (robot.run.root / path).read_bytes()

@@ -16,6 +16,16 @@ def test_a_token_is_made_once_and_is_its_owners_alone(tmp_path):
     assert made_token(tmp_path / "other") != token
 
 
+def test_a_token_has_its_name_once_it_is_whole(tmp_path, monkeypatch):
+    def killed(length):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hucrl_ros.run.remote.token.secrets.token_urlsafe", killed)
+    with pytest.raises(KeyboardInterrupt):
+        made_token(tmp_path / ".token")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])
 def test_a_token_that_others_can_read_is_refused(tmp_path, mode):
     made_token(tmp_path / ".token")

@@ -3,8 +3,10 @@
 import contextlib
 import os
 import resource
+import shlex
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +21,14 @@ from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run import session
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.processes import GAVE_UP
-from hucrl_ros.run.session import LARGEST_DOMAIN, Domain, Session, node_environment, wished_domain
+from hucrl_ros.run.session import (
+    LARGEST_DOMAIN,
+    Domain,
+    Session,
+    node_environment,
+    resume_command,
+    wished_domain,
+)
 from hucrl_ros.run.summary import Summary, read_summary, write_summary
 
 SLEEP = "import time; time.sleep(3600)"
@@ -153,6 +162,29 @@ def test_enter_is_read_wherever_the_run_asks_for_it(how, asks, tmp_path):
     run = RunFolder.create(tmp_path / "run", config)
     for simulated in (True, False):
         assert Session(run, 1, simulated=simulated)._asks == asks
+
+
+def test_a_folder_with_a_space_is_one_word_of_the_command(tmp_path):
+    run = RunFolder.create(tmp_path / "my runs" / "größe 1", Config())
+    assert str(run.root) in shlex.split(resume_command(run))
+
+
+@pytest.mark.parametrize("stdin", [None, "closed"])
+def test_nobody_presses_enter_where_there_is_no_terminal(stdin, monkeypatch, tmp_path):
+    if stdin == "closed":
+        stdin = (tmp_path / "closed").open("w")
+        stdin.close()
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert not session._pressed_enter()
+
+
+def test_another_users_run_can_lock_the_same_domain_file(tmp_path):
+    before = os.umask(0o077)
+    try:
+        with Domain(7, tmp_path):
+            assert stat.S_IMODE((tmp_path / "hucrl_ros_domain_7.lock").stat().st_mode) == 0o666
+    finally:
+        os.umask(before)
 
 
 def test_no_process_is_left_however_it_ends(play, run):

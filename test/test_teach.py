@@ -1,5 +1,7 @@
 """`hucrl teach`: other tasks from the bags of a run that explored for none."""
 
+import shutil
+
 import pytest
 import torch
 from linear_system import PushedMass, next_state
@@ -10,7 +12,9 @@ from torch import nn
 from hucrl_ros.cli import main
 from hucrl_ros.config.schema import ExplorationSettings, ModelSettings
 from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.errors import LearningError
 from hucrl_ros.experiments.train import train
+from hucrl_ros.learning.learner import Learner
 from hucrl_ros.models import Prediction
 from hucrl_ros.models.base import Normaliser
 from hucrl_ros.models.exploration import make_imagined_dynamics
@@ -85,6 +89,32 @@ def test_bags_of_another_robot_teach_nothing(explored, tmp_path, capsys):
     assert "its robot 'cartpole' differs from 'pendulum'" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("error", [LearningError("loss is nan"), KeyboardInterrupt()])
+def test_what_could_not_be_taught_leaves_no_run(error, explored, tmp_path, monkeypatch):
+    def fail(learner, progress):
+        raise error
+
+    words = ["teach", str(explored.root), "--out", str(tmp_path / "new")]
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "learn", fail)
+        assert main(words) in (1, 130)
+    assert not (tmp_path / "new").exists(), "or the same command is refused"
+
+
+def test_a_device_or_key_that_is_not_there_is_refused_before_the_learning(explored, tmp_path):
+    out = tmp_path / "new"
+    for wrong in (["--device", "cuda"], ["--set", f"control.signing_key={tmp_path / 'none'}"]):
+        assert main(["teach", str(explored.root), "--out", str(out), *wrong]) in (1, 2)
+        assert not out.exists()
+
+
+def test_interrupted_attempts_are_taught_from_too(explored, tmp_path):
+    source = RunFolder(shutil.copytree(explored.root, tmp_path / "source"))
+    shutil.copytree(source.bag(0), source.next_unfinished_name(1))
+    taught = taught_run(source, RunOptions("pendulum", None, {}, tmp_path / "new"))
+    assert [path.name for path in taught.interrupted(1)] == ["episode_001_interrupted_1"]
 
 
 def test_a_run_without_episodes_teaches_nothing(tmp_path, capsys):

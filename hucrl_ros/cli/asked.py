@@ -1,6 +1,7 @@
 """What `hucrl up`, `hucrl train` and `learn.launch.py` are asked for by their options."""
 
 import os
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -180,7 +181,7 @@ def announce(run_folder: "RunFolder", listen: str) -> None:
     made_token(run_folder.token)
     port = listen.rpartition(":")[2]
     print(f"the learner's machine needs the token in {shown_path(run_folder.token)}, in a file:")
-    print(f"  scp ROBOT:{run_folder.token} robot.token")
+    print(f"  scp {shlex.quote(f'ROBOT:{run_folder.token}')} robot.token")
     if is_loopback(listen):
         print(f"  ssh -N -L {port}:127.0.0.1:{port} ROBOT &")
     print(f"  {learner_command(listen)}", flush=True)

@@ -1,6 +1,7 @@
 """`hucrl teach`: another task from the bags of a run, without another episode."""
 
 import logging
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +35,7 @@ def run(
     from hucrl_ros.config.task_file import find_description, known_tasks
     from hucrl_ros.run.asked import RunOptions
     from hucrl_ros.run.folder import RunFolder
-    from hucrl_ros.run.prepare import taught_run
+    from hucrl_ros.run.prepare import taught_run, unmade_without
     from hucrl_ros.run.progress import format_number
     from hucrl_ros.run.session import shown_path
     from hucrl_ros.run.terminal import learning_shown
@@ -52,6 +53,8 @@ def run(
         "device": device,
     }
     overrides = options.parse_settings(settings, given)
+    if source_run.prior.is_dir():  # its policies are of a task that may be another one
+        print(f"! what {shown_path(source)} began with itself, by --from, is left out")
     taught = taught_run(source_run, RunOptions(name, config, overrides, out))
 
     import torch
@@ -61,8 +64,10 @@ def run(
 
     torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
     logging.basicConfig(format="%(message)s")
-    with learning_shown() as progress:
+    count = taught.finished_episodes()
+    with unmade_without(taught, taught.bundle(count)), learning_shown() as progress:
         bundle = Learner(taught.config, taught).learn(progress)
     promised = read_manifest(bundle).report.predicted_return
     shown = shown_path(bundle)
-    print(f"{shown}: promises {format_number(promised)}; `hucrl evaluate {shown}` plays it")
+    play = f"`hucrl evaluate {shlex.quote(shown)}` plays it"
+    print(f"{shown}: promises {format_number(promised)}; {play}")

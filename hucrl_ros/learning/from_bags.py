@@ -20,7 +20,7 @@ from hucrl_ros.learning.learner import Learner, Progress
 from hucrl_ros.run.asked import AskedRun, RunOptions, asked_run
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.on_robot import require_limits
-from hucrl_ros.run.prepare import created_run
+from hucrl_ros.run.prepare import check_to_learn, created_run, unmade_without
 from hucrl_ros.run.recording import Recording
 from hucrl_ros.run.summary_writer import Ledger
 from hucrl_ros.tasks import Task, make_task
@@ -57,6 +57,7 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progres
         LearningError: nothing finite came out.
     """
     asked = asked_run(options)
+    check_to_learn(asked)
     require_limits(*asked)  # or the run could never have any: it keeps its settings
     robot = asked.described.robot
     recovered = [read_foreign(bag, robot, asked.config) for bag in bags]
@@ -71,7 +72,7 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progres
                 _record(run, robot.spec, episode)
 
     run = created_run(options, asked._replace(config=override(asked.config, counted)), record)
-    with run.locked(on_robot=True):
+    with unmade_without(run, run.bundle(len(episodes))), run.locked(on_robot=True):
         bundle = _learn(run, progress)
     return LearnedRun(run, bundle, [line for each in recovered for line in each.report])
 

@@ -119,7 +119,7 @@ class RemoteLearner:
             self._stop()
             self._start(order)
         elif order.wanted is not None and not worker.busy:
-            self._make(order.wanted, worker)
+            return self._make(order.wanted, worker)
         return False
 
     def _start(self, order: Order) -> None:
@@ -134,21 +134,22 @@ class RemoteLearner:
         self._worker = LearningWorker(config, run, 1, self._factory)
         logger.info("%s: %d episodes are here", run.root, run.finished_episodes())
 
-    def _make(self, wanted: int, worker: LearningWorker) -> None:
-        """Send the bundle that is wanted, or learn it first."""
+    def _make(self, wanted: int, worker: LearningWorker) -> bool:
+        """Send the bundle that is wanted, or learn it first; returns whether it was the last."""
         self._mirror.fetch()  # also to see that it is the same run as before
         run = self._mirror.run
         if run.bundle(wanted).is_dir():
-            self._mirror.send(wanted)
+            order = self._mirror.send(wanted)
             logger.info("bundle %d was sent", wanted)
-        elif wanted != run.finished_episodes():
+            return order.finished  # nobody may be there to be asked any more
+        if wanted != run.finished_episodes():
             raise RunError(
                 f"{run.root}: the robot waits for bundle {wanted} and has "
                 f"{run.finished_episodes()} finished episodes"
             )
-        else:
-            logger.info("learning from %d episodes", wanted)
-            worker.request()
+        logger.info("learning from %d episodes", wanted)
+        worker.request()
+        return False
 
     def _stop(self) -> None:
         worker, self._worker = self._worker, None

@@ -89,6 +89,8 @@ class RemoteLearner(Node):
                 learned = read_manifest(bundle).report
                 self._done = Status("done", False, episode, 1.0, bundle, learned)
             return self._done
+        if report is not None and report.failed:  # also of what nobody waits for yet
+            return Status(shortened(report.message, 500), True, episode, report.progress)
         if wanted is None:
             return Status("idle")
         silent_s = int(self._exchange.silent_s)
@@ -100,11 +102,13 @@ class RemoteLearner(Node):
                 "advice": learner_command(self._listen),
             }
             return Status(AWAY, episode=episode, away=away)
-        if report is None or (report.episode != episode and not report.failed):
+        if self._exchange.refused:
+            return Status(f"refused: {self._exchange.refused}"[:500], episode=episode)
+        if report is None or report.episode != episode:
             return Status("preparing", episode=episode)  # or done with the episode before
         if report.message in ("idle", "done"):  # What is wanted is on its way.
             return Status("exporting", episode=episode, progress=1.0)
-        return Status(shortened(report.message, 500), report.failed, episode, report.progress)
+        return Status(shortened(report.message, 500), False, episode, report.progress)
 
     def _report(self) -> None:
         status = self._status

@@ -119,6 +119,18 @@ def parse_setting(text: str) -> tuple[str, Any]:
     return key.strip(), parse_value(value, f"{COMMAND_LINE}: {shortened(repr(text), 80)}")
 
 
+def flag(name: str, text: str) -> bool:
+    """Whether an argument of a launch file is true.
+
+    Raises:
+        ConfigError: it is neither true nor false.
+    """
+    known = {"true": True, "1": True, "false": False, "0": False}
+    if text.strip().lower() not in known:
+        raise ConfigError(f"{name}:={shortened(text)}: expected true or false")
+    return known[text.strip().lower()]
+
+
 def description_of(task: str) -> Description | None:
     """What a YAML of one's own says; None: a name is asked for."""
     return read_description(Path(task)) if is_description(task) else None

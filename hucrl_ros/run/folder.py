@@ -83,7 +83,8 @@ class RunFolder:
         run = cls(root)
         if run.config_path.exists():
             raise RunError(f"{root}: a run lies there already; continue it with --resume")
-        if run.prior.exists() or any(any(x.glob("*")) for x in (run.episodes, run.bundles)):
+        left = (run.episodes, run.bundles, run.checkpoints)
+        if run.prior.exists() or run.summary.exists() or any(any(x.glob("*")) for x in left):
             raise RunError(
                 f"{root}: holds what is left of a run that was never made (no config.yaml); "
                 "remove the folder, or take another --out DIR"

@@ -4,10 +4,10 @@
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.home import check_home
 from hucrl_ros.run.judged_task import check_remote
 from hucrl_ros.run.prior import check_source, keep_prior, open_source
+from hucrl_ros.run.remote.contract import files_below, require_plain_names
 from hucrl_ros.run.resumed import continued_run
 
 RUNS = Path("runs")
@@ -49,17 +50,54 @@ def prepare_run(options: RunOptions) -> RunFolder:
         )
     if source is not None:
         check_source(source, asked.described)
-    if asked.config.driver.reset == "home" and asked.config.mode == "real_time":
-        check_home(asked.described, asked.config)
+    _check_home(asked)
     if options.remote_learner:
         check_remote(asked.config)
     else:
         if not is_description(options.task):
             check_choices(options.task, asked.config)
         check_device_of(asked.config)
-    if source is not None:
-        return created_run(options, asked, partial(keep_prior, source))
-    return created_run(options, asked)
+
+    def fill(run: RunFolder) -> None:
+        if options.remote_learner:
+            require_plain_names(run.root, files_below(run.root, run.robot.name))
+        if source is not None:
+            keep_prior(source, run)
+
+    return created_run(options, asked, fill)
+
+
+def check_to_learn(asked: AskedRun) -> None:
+    """Refuse a run that could be learned, and then not be signed or played, or not even learned.
+
+    Raises:
+        ConfigError: keys don't fit, the robot's model can't be moved home, or this machine hasn't
+            got the device.
+    """
+    check_signing(asked.config.control)
+    check_device_of(asked.config)
+    _check_home(asked)
+
+
+def _check_home(asked: AskedRun) -> None:
+    if asked.config.driver.reset == "home" and asked.config.mode == "real_time":
+        check_home(asked.described, asked.config)
+
+
+@contextmanager
+def unmade_without(run: RunFolder, bundle: Path) -> Iterator[None]:
+    """Remove a new run again where its learning ends without `bundle`: nothing goes on with it."""
+    try:
+        yield
+    except BaseException:
+        if not bundle.is_dir():
+            for folder in (run.episodes, run.bundles, run.checkpoints, run.robot, run.logs):
+                shutil.rmtree(folder, ignore_errors=True)
+            for file in (run.config_path, run.summary, run.on_robot, run.lock):
+                file.unlink(missing_ok=True)
+            with suppress(OSError):  # something else lies there
+                run.root.rmdir()
+        raise
 
 
 def created_run(
@@ -87,7 +125,7 @@ def created_run(
 
 
 def taught_run(source: RunFolder, options: RunOptions) -> RunFolder:
-    """A new run's folder `options.out` with copies of all finished bags of `source`.
+    """A new run's folder `options.out` with copies of all bags of `source`.
 
     To its learner all of them are random episodes: no bundle of it played them. It searches by
     `teach`, where `options` don't say `search` itself.
@@ -114,6 +152,7 @@ def taught_run(source: RunFolder, options: RunOptions) -> RunFolder:
     }
     options = replace(options, overrides={**longer, **options.overrides, **of_bags})
     asked = asked_run(options)
+    check_to_learn(asked)
     theirs, ours = asked.described.robot.spec, describe(stored.task, source.robot).robot.spec
     if theirs != ours:
         raise ConfigError(
@@ -123,7 +162,8 @@ def taught_run(source: RunFolder, options: RunOptions) -> RunFolder:
 
     def copy_bags(run: RunFolder) -> None:
         for index in range(count):
-            shutil.copytree(source.bag(index), run.bag(index))
+            for bag in (source.bag(index), *source.interrupted(index)):
+                shutil.copytree(bag, run.episodes / bag.name)
 
     return created_run(options, asked, copy_bags)
 

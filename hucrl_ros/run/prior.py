@@ -85,6 +85,7 @@ def keep_prior(source: RunFolder, run: RunFolder) -> None:
         shutil.rmtree(run.prior, ignore_errors=True)  # of a beginning that was interrupted
         unfinished.rename(run.prior)
     except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
         # Of several files there is a list.
         what = f"{error.filename}: {error.strerror}" if error.strerror else shortened(error)
         raise RunError(f"--from {source.root}: can't copy {what}") from None

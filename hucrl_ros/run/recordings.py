@@ -56,10 +56,13 @@ def recordings_of(
 
     Raises:
         ConfigError: recordings lie there that are read by other settings.
-        RunError: no folder can be made there.
+        RunError: no folder can be made there, or a run lies there that learns.
     """
     heard = heard or {}
     if (folder / "config.yaml").is_file():
+        there = RunFolder.open(folder)
+        if there.config.mode != "real_time" or any(there.bundles.glob("*")):
+            raise RunError(f"{folder}: a run lies there, not recordings; choose another folder")
         return prepare_run(RunOptions(task, overrides=heard, out=folder, resume=True))
     ours = task in task_config_files()
     config = asked_config(RunOptions(task)) if ours else Config(task=task)

@@ -4,13 +4,14 @@ import fcntl
 import os
 import resource
 import select
+import shlex
 import signal
 import socket
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -93,6 +94,8 @@ def _lock(path: Path) -> int | None:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | create, 0o666)
         except OSError:  # Not there yet, or another user's.
             continue
+        with suppress(OSError):  # whatever our umask: another user locks it, too
+            os.fchmod(descriptor, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -248,7 +251,10 @@ class Session:
 
 def _pressed_enter() -> bool:
     """Whether somebody has pressed Enter on the terminal that this process has, if it has one."""
-    if not sys.stdin.isatty() or os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+    try:
+        if not sys.stdin.isatty() or os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+            return False
+    except (OSError, ValueError, AttributeError):  # closed, or another session's terminal
         return False
     return bool(select.select([sys.stdin], [], [], 0.0)[0] and sys.stdin.readline())
 
@@ -278,8 +284,8 @@ def resume_command(run: RunFolder, command: str = "up", listen: str | None = Non
     remote = "" if listen is None else " --remote-learner"
     if listen not in (None, LISTEN):
         remote += f" --listen {listen}"
-    folder = shown_path(run.root)
-    return f"hucrl {command} {run.config.task} --out {folder} --resume{robot}{remote}"
+    words = ["hucrl", command, run.config.task, "--out", shown_path(run.root)]
+    return f"{shlex.join(words)} --resume{robot}{remote}"
 
 
 def shown_path(path: Path) -> str:

@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 _HEADERS = {"Content-Type": "application/json"}
 
 Message = TypeVar("Message", bound=BaseModel)
+Done = TypeVar("Done")
 
 
 class UnreachableError(HucrlError):
@@ -56,6 +57,7 @@ class RobotClient:
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
+            (host or "").encode("idna")  # as the library does, much later
         except ValueError:
             host = port = None
         if host is None or port is None or parts.scheme != "http" or parts.path not in ("", "/"):
@@ -91,17 +93,16 @@ class RobotClient:
         Raises:
             UnreachableError: nobody answers, or no more; `part` holds what came.
             DamagedError: its hash is another; `part` is deleted.
-            RunError: the robot's side refuses.
+            RunError: the robot's side refuses, or the file can't be written here.
         """
         have = part.stat().st_size if part.is_file() else 0
         if have < entry.size or not have:
             headers = {"Range": f"bytes={have}-"} if have else {}
-            with (
-                self._response("GET", f"/files/{path}", b"", headers) as response,
-                part.open("ab" if response.status == HTTPStatus.PARTIAL_CONTENT else "wb") as file,
-            ):
-                while file.tell() <= entry.size and (chunk := response.read1(CHUNK)):
-                    file.write(chunk)
+            with self._response("GET", f"/files/{path}", b"", headers) as response:
+                goes_on = response.status == HTTPStatus.PARTIAL_CONTENT
+                with _written(part), part.open("ab" if goes_on else "wb") as file:
+                    while file.tell() <= entry.size and (chunk := self._read(response)):
+                        file.write(chunk)
             have = part.stat().st_size
             if have < entry.size:
                 raise UnreachableError(f"{self.url}: the connection broke off")
@@ -112,6 +113,12 @@ class RobotClient:
             raise DamagedError(
                 f"{path} came damaged: its SHA-256 is {found[:12]}…, not {entry.sha256[:12]}…"
             )
+
+    def _read(self, response: HTTPResponse) -> bytes:
+        try:
+            return response.read1(CHUNK)
+        except (OSError, HTTPException) as error:  # not of the file that is written meanwhile
+            raise UnreachableError(f"{self.url}: {_reason(error)}") from None
 
     def send(self, path: str, file: Path) -> tuple[str, ...]:
         """Send a file of the bundle that is waited for; returns what of it is still missing.
@@ -176,8 +183,7 @@ class RobotClient:
             self._require_success(response)
             yield response
         except (OSError, HTTPException) as error:
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise UnreachableError(f"{self.url}: {reason}") from None
+            raise UnreachableError(f"{self.url}: {_reason(error)}") from None
         finally:
             connection.close()
 
@@ -199,8 +205,25 @@ class RobotClient:
         raise RunError(f"{self.url}: {line}")
 
 
-def patiently(attempts: int, job: Callable[[], None]) -> None:
-    """Do a transfer again where something came damaged.
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """Say of a file that can't be written that it is the one here.
+
+    Raises:
+        RunError: it can't be.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{path}: can't be written: {_reason(error)}") from None
+
+
+def patiently(attempts: int, job: Callable[[], Done]) -> Done:
+    """Do a transfer again where something came damaged; returns what it does.
 
     Raises:
         RunError: it came damaged each time.
@@ -212,4 +235,4 @@ def patiently(attempts: int, job: Callable[[], None]) -> None:
             if not left:
                 raise RunError(f"{attempts} times in a row: {error}") from None
             logger.warning("%s; again", error)
-    return None
+    raise AssertionError("no attempt")

@@ -6,7 +6,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -109,10 +109,26 @@ def files_below(root: Path, relative: str) -> Iterator[str]:
     entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     for entry in entries:
         path = f"{relative}/{entry.name}"
+        if entry.name.startswith("."):  # what a killed process or a desktop leaves
+            continue
         if entry.is_dir(follow_symlinks=False):
             yield from files_below(root, path)
         elif entry.is_file(follow_symlinks=False):
             yield path
+
+
+def require_plain_names(root: Path, paths: Iterable[str]) -> None:
+    """Look whether files of a run may travel.
+
+    Raises:
+        RunError: one has a name that may not.
+    """
+    for path in paths:
+        if not SHARED.fullmatch(path):
+            raise RunError(
+                f"{root}/{shortened(path)}: only files with plain names travel: letters, "
+                "digits, dots, lines, below nine folders"
+            )
 
 
 def digest_of(file: BinaryIO) -> str:

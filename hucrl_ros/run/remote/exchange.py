@@ -2,14 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import BinaryIO
 
 from hucrl_ros.config.regular_files import open_regular
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
-from hucrl_ros.errors import RunError, shortened
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.remote.contract import (
     AWAY_S,
@@ -21,6 +21,7 @@ from hucrl_ros.run.remote.contract import (
     Order,
     Report,
     files_below,
+    require_plain_names,
 )
 from hucrl_ros.run.remote.inbox import Inbox, RefusedError
 
@@ -42,12 +43,15 @@ class Exchange:
         self._heard_at = time.monotonic()
         self.report: Report | None = None
         """The newest one of this session."""
+        self.refused = ""
+        """Why the newest file or bundle that was sent wasn't taken; empty: it was."""
 
     # For the node
 
     def request(self, bundle: int) -> None:
         """From now on wait for this bundle."""
-        self.report = None
+        if self.report is not None and not self.report.failed:
+            self.report = None
         self._requested = bundle
 
     def close(self) -> None:
@@ -58,7 +62,8 @@ class Exchange:
     def wanted(self) -> int | None:
         """Number of the bundle that is waited for; None: none is."""
         # The first one is random efforts, without a request, unless it is learned from `prior/`.
-        first = None if self._run.prior.is_dir() else 0
+        random = self._config.exploration.random_episodes > 0
+        first = 0 if random or not self._run.prior.is_dir() else None
         for index in (first, self._requested):
             if index is not None and not self._run.bundle(index).is_dir():
                 return index
@@ -112,14 +117,10 @@ class Exchange:
         paths = [run.config_path.name]
         for folder in folders:
             paths += files_below(root, str(folder.relative_to(root)))
-        kept = (run.checkpoint(k) for k in range(-1, finished))
+        # Weights whose bundle hasn't come are nobody's: whoever learns it has others.
+        kept = [run.checkpoint(k) for k in range(-1, finished) if run.bundle(k + 1).is_dir()]
         paths += [str(path.relative_to(root)) for path in kept if path.is_file()]
-        for path in paths:
-            if not SHARED.fullmatch(path):
-                raise RunError(
-                    f"{root}/{shortened(path)}: only files with plain names travel: letters, "
-                    "digits, dots, lines, below nine folders"
-                )
+        require_plain_names(root, paths)
         return Listing(name=root.name, files={path: self._digests.entry(path) for path in paths})
 
     def open(self, path: str) -> tuple[BinaryIO, FileEntry]:
@@ -144,7 +145,8 @@ class Exchange:
         Raises:
             RefusedError: nobody waits for it, or it is not what it should be.
         """
-        return self._inbox.take(self._wanted_now(), path, size, sha256, read)
+        with self._refusals_told():
+            return self._inbox.take(self._wanted_now(), path, size, sha256, read)
 
     def finish(self, index: int) -> Order:
         """Let the bundle that was sent appear; returns the next order.
@@ -154,8 +156,18 @@ class Exchange:
         """
         if index != self._wanted_now():
             raise RefusedError(HTTPStatus.CONFLICT, f"bundle {index} isn't waited for")
-        self._inbox.finish(index)
+        with self._refusals_told():
+            self._inbox.finish(index)
         return self.order()
+
+    @contextmanager
+    def _refusals_told(self) -> Iterator[None]:
+        try:
+            yield
+        except RefusedError as error:
+            self.refused = str(error)
+            raise
+        self.refused = ""
 
     def _wanted_now(self) -> int:
         index = self.wanted

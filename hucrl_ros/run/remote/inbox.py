@@ -11,6 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
 
+from hucrl_ros.config.files import to_disk
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.controller.admission import check_robot
@@ -125,7 +126,9 @@ class Inbox:
                 line = str(error).replace(str(staged), staged.name)
                 raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, line) from None
             weights = self._weights(index)
-            if weights.is_file():
+            kept = [weights] if weights.is_file() else []
+            to_disk(*kept, *staged.iterdir())
+            if kept:
                 weights.replace(self._run.checkpoint(index - 1))
             staged.rename(self._run.bundle(index))
 
@@ -192,6 +195,9 @@ class Inbox:
         try:
             (staged / MANIFEST).write_bytes(content)
             require_ours(read_manifest(staged), self._config, self._described, index)
+        except OSError:  # or nothing could begin anew here
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
         except BundleError as error:
             shutil.rmtree(staged)
             line = str(error).replace(str(staged), staged.name)

@@ -4,12 +4,12 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from hucrl_ros.config.files import load_config
+from hucrl_ros.config.files import load_config, to_disk
 from hucrl_ros.controller.manifest import MANIFEST
 from hucrl_ros.errors import RunError
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.remote.client import RobotClient, patiently
-from hucrl_ros.run.remote.contract import Digests, FileEntry, unit_of
+from hucrl_ros.run.remote.contract import Digests, FileEntry, Order, unit_of
 
 ATTEMPTS = 3
 """Times that a file is fetched, or a bundle sent, before damage is taken for no accident."""
@@ -46,16 +46,16 @@ class Mirror:
             if not self._has(units[unit]):
                 self._fetch_unit(unit, units[unit])
 
-    def send(self, index: int) -> None:
-        """Send a bundle, and the weights that were learned with it.
+    def send(self, index: int) -> Order:
+        """Send a bundle, and the weights that were learned with it; returns the next order.
 
         Raises:
             RunError: it was refused again and again.
             UnreachableError: the robot's side doesn't answer.
         """
-        patiently(ATTEMPTS, lambda: self._send(index))
+        return patiently(ATTEMPTS, lambda: self._send(index))
 
-    def _send(self, index: int) -> None:
+    def _send(self, index: int) -> Order:
         run, bundle = self.run, self.run.bundle(index)
         weights = run.checkpoint(index - 1)
         if weights.is_file():
@@ -63,7 +63,7 @@ class Mirror:
         missing = self._client.send(self._name(bundle / MANIFEST), bundle / MANIFEST)
         for name in missing:
             self._client.send(self._name(bundle / name), bundle / name)
-        self._client.finish(index)
+        return self._client.finish(index)
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.run.root).as_posix()
@@ -76,6 +76,7 @@ class Mirror:
             patiently(ATTEMPTS, partial(self._client.fetch, path, entry, part))
         if unit == self.run.config_path.name and self.run.config_path.is_file():
             self._require_same_settings(incoming / unit)
+        to_disk(*(incoming / path for path in files))
         target = root / unit
         if target.is_dir():
             shutil.rmtree(target)

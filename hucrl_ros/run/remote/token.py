@@ -3,6 +3,8 @@
 import os
 import secrets
 import stat
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from hucrl_ros.errors import ConfigError
@@ -20,12 +22,16 @@ def made_token(path: Path) -> str:
     Raises:
         ConfigError: others can read it, or it holds something else.
     """
-    try:
-        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return read_token(path)
-    with os.fdopen(opened, "w") as file:
-        file.write(secrets.token_urlsafe(24) + "\n")
+    if not path.exists():
+        # Under its name once it is whole, and never in the place of another one.
+        opened, unfinished = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(opened, "w") as file:
+                file.write(secrets.token_urlsafe(24) + "\n")
+            with suppress(FileExistsError):
+                os.link(unfinished, path)
+        finally:
+            os.unlink(unfinished)  # noqa: PTH108
     return read_token(path)
 
 
