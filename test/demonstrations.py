@@ -1,9 +1,9 @@
 """Bags of somebody who leads the PR2's arm so that it pushes the object: none of our code is here.
 
-    python demonstrations.py FOLDER [SEED [METRES]]
+    python demonstrations.py FOLDER [SEED [METRES|free]]
 
 writes six seconds: joint states and the object's pose at 100 Hz, `METRES` the deviation of where
-the arm is led from where it should be.
+the arm is led from where it should be; `free`: it is led to and fro, and the object left alone.
 """
 
 import sys
@@ -22,6 +22,7 @@ STEP, SECONDS, LARGEST = 0.01, 6.0, 2.0
 SITES = ("wrist", "right_tip", "left_tip")
 GOAL, START, SPREAD = np.array([0.45, -0.05]), np.array([0.20, 0.10]), 0.025
 TABLE, ABOVE = -0.285, -0.16
+FREE = "free"
 READY = np.array([1.6, 0.4, 1.6, -0.5, 0.2, -1.0, -1.2])
 """The joints where the fork is behind the object, or nearly so."""
 
@@ -34,7 +35,7 @@ class Arm:
         self.data, self._thought = mujoco.MjData(self.model), mujoco.MjData(self.model)
         self._sites = [self.model.site(name).id for name in SITES]
         ranges = self.model.jnt_range[2:]
-        self._ranges = ranges[:, 0] + 0.02, ranges[:, 1] - 0.02
+        self.ranges = ranges[:, 0] + 0.02, ranges[:, 1] - 0.02
         self.joints = [self.model.joint(k).name for k in range(2, self.model.njnt)]
 
     def points(self, data):
@@ -51,7 +52,7 @@ class Arm:
             mujoco.mj_kinematics(self.model, self._thought)
             return np.append(self.points(self._thought) - wanted, 2e-3 * (joints - near))
 
-        low, high = self._ranges
+        low, high = self.ranges
         return least_squares(away, np.clip(near, low, high), bounds=(low, high)).x
 
     def lead(self, joints):
@@ -86,6 +87,21 @@ def way(arm, place, rng, metres):
     return steps + [now] * (round(SECONDS / STEP) - len(steps))
 
 
+def to_and_fro(arm, rng):
+    """Joints for each step: quickly from place to place above the table, with a rest at each."""
+    now = arm.data.qpos[2:].copy()
+    steps = []
+    while len(steps) < round(SECONDS / STEP):
+        wrist = rng.uniform([0.3, -0.45, -0.2], [0.65, -0.05, 0.12])
+        joints = arm.joints_for(wrist, rng.uniform(-0.6, 1.5), rng.uniform(*arm.ranges))
+        count = round(rng.uniform(0.4, 1.0) / STEP)
+        share = np.linspace(0.0, 1.0, count)[:, None]
+        steps += list(now + (joints - now) * share**2 * (3 - 2 * share))
+        steps += [joints] * round(rng.uniform(0.05, 0.3) / STEP)
+        now = joints
+    return steps[: round(SECONDS / STEP)]
+
+
 def demonstrate(seed=0, metres=0.0):
     """Joints, speeds, efforts that acted, place of the object at each step; points of the fork."""
     rng, arm = np.random.default_rng(seed), Arm()
@@ -93,7 +109,8 @@ def demonstrate(seed=0, metres=0.0):
     arm.data.qpos[:2] = place - GOAL
     mujoco.mj_forward(arm.model, arm.data)
     shown, points, efforts = [], [], np.zeros(len(arm.joints))
-    for joints in [*way(arm, place, rng, metres), None]:
+    led = to_and_fro(arm, rng) if metres == FREE else way(arm, place, rng, metres)
+    for joints in [*led, None]:
         seen = np.append(arm.data.qpos[:2] + GOAL, -0.275)
         shown.append((arm.data.qpos[2:].copy(), arm.data.qvel[2:].copy(), efforts, seen))
         points.append(arm.points(arm.data))
@@ -129,4 +146,5 @@ def record(folder, seed=0, metres=0.0, object_topic="/camera/object", stamps=(Tr
 
 if __name__ == "__main__":
     words = sys.argv[2:]
-    record(Path(sys.argv[1]), int(words[0]) if words else 0, float(words[1]) if words[1:] else 0.0)
+    how = FREE if words[1:] == [FREE] else float(words[1]) if words[1:] else 0.0
+    record(Path(sys.argv[1]), int(words[0]) if words else 0, how)

@@ -73,6 +73,16 @@ def test_a_disk_that_was_full_for_a_while_is_no_obstacle_afterwards(robot, bundl
     assert robot.client.send(f"bundles/{bundle.name}/{MANIFEST}", bundle / MANIFEST)
 
 
+def test_one_that_flies_again_may_be_of_the_strategy_that_was_wished_for(robot, bundle, tmp_path):
+    other = "greedy" if CONFIG.strategy != "greedy" else "optimistic"
+    written = write_bundle(tmp_path / bundle.name, 0, strategy=other)
+    with pytest.raises(HucrlError, match=f"strategy is '?{other}"):
+        robot.client.send(f"bundles/{bundle.name}/{MANIFEST}", written / MANIFEST)
+    manifest = read_manifest(written).model_copy(update={"repeats": 0})
+    (written / MANIFEST).write_text(dump_manifest(manifest))
+    assert robot.client.send(f"bundles/{bundle.name}/{MANIFEST}", written / MANIFEST)
+
+
 def test_what_the_disk_cannot_take_is_remembered_until_it_can(robot, bundle, monkeypatch):
     words = f"bundles/{bundle.name}/{MANIFEST}", bundle / MANIFEST
     with monkeypatch.context() as patch:

@@ -234,7 +234,8 @@ def require_ours(manifest: Manifest, config: Config, described: Description, ind
         "episode": index,
         "task": config.task,
         "action_penalty": config.action_penalty,
-        "strategy": config.strategy,
+        # One that flies again was perhaps learned under another strategy that was wished for.
+        "strategy": config.strategy if manifest.repeats is None else manifest.strategy,
         "seed": config.seed,
         "random": random,
         "random_share": config.exploration.random_share,
