@@ -76,6 +76,7 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     def path(name: str) -> Path | None:
         return Path(argument(name)) if argument(name) else None
 
+    activate = flag("activate", argument("activate"))
     bundle = Path(argument("bundle"))
     manifest, record = read_manifest(bundle), path("record")
     task, robot, parameter_file = manifest.task, argument("robot"), path("params_file")
@@ -83,7 +84,8 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     if record is not None:
         heard = heard_with(manifest.driver, robot, parameter_file)
         run = recordings_of(bundle, task, record, heard)
-        run.lock_until_exit(on_robot=run.on_robot.exists())  # a second recorder spoils its bag
+        # A second recorder would spoil its bag.
+        run.lock_until_exit(on_robot=run.on_robot.exists(), ordered=False)
     nodes = control_graph(
         bundle,
         task,
@@ -93,7 +95,6 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         run=run,
     )
     processes = {node.name: process(node) for node in nodes}
-    activate = flag("activate", argument("activate") or "false")
     return [*lifecycle(processes[CONTROLLER], activate), *processes.values()]
 
 

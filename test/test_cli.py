@@ -1,9 +1,11 @@
 """`hucrl` as people type it: help, wrong words, exit codes, a quick start."""
 
+import errno
 import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from typer.core import TyperOption
@@ -11,7 +13,7 @@ from typer.core import TyperOption
 import hucrl_ros
 from hucrl_ros.cli import COMMANDS, main
 from hucrl_ros.cli.list import REGISTRIES, entries
-from hucrl_ros.cli.parsing import spread
+from hucrl_ros.cli.parsing import file_to_write, spread
 from hucrl_ros.config.defaults import document_defaults
 from hucrl_ros.config.files import share_directory
 from hucrl_ros.errors import BagError, ConfigError
@@ -221,3 +223,41 @@ def test_a_shell_gets_completions(line, known):
         check=False,
     )
     assert known in done.stdout.split()
+
+
+@pytest.mark.parametrize("option", ["--out", "--csv"])
+def test_what_cannot_be_written_is_refused_before_the_work(option, tmp_path, capsys):
+    file = tmp_path / "file"
+    file.touch()
+    words = {
+        "--out": ["figure", "bandit"],
+        "--csv": ["optimum", "pendulum", "--method", "planner"],
+    }
+    assert main([*words[option], option, str(file / "below")]) == 2
+    assert f"{option} = {file / 'below'}: {file} is no folder" in capsys.readouterr().err
+
+
+def test_a_file_that_is_there_may_lie_where_no_other_can_be_made(tmp_path, monkeypatch):
+    (tmp_path / "rows.csv").touch()
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, how: path != tmp_path and allowed(path, how))
+    param = SimpleNamespace(opts=["--csv"])
+    assert file_to_write(param, tmp_path / "rows.csv") == tmp_path / "rows.csv"
+    with pytest.raises(ConfigError, match=r"new\.csv: .* can't be written"):
+        file_to_write(param, tmp_path / "new.csv")
+
+
+def test_a_full_disk_is_one_line(monkeypatch, capsys):
+    def full(*words):
+        raise OSError(errno.ENOSPC, "No space left on device", "/data/file")
+
+    monkeypatch.setattr("hucrl_ros.cli.figure._bandit", full)
+    assert main(["figure", "bandit"]) == 1
+    assert capsys.readouterr().err == "hucrl figure: /data/file: No space left on device\n"
+
+
+def test_options_of_another_method_are_refused(capsys):
+    assert main(["optimum", "pendulum", "--planner", "mppi"]) == 2
+    assert "--planner: not with --method grid" in capsys.readouterr().err
+    assert main(["optimum", "pendulum", "--action-penalty", "-1"]) == 2
+    assert "action_penalty" in capsys.readouterr().err

@@ -75,49 +75,145 @@ def test_a_run_is_made_of_demonstrations(demonstration, tmp_path, capsys):
     assert run.bundle(1).exists()
 
 
-@pytest.mark.parametrize("recorded", [True, False])
-def test_a_goal_is_the_recorded_one_or_drawn(recorded, tmp_path):
+def write(path, robot, seconds=2.0, goals=(), camera=0.0, clocks=(0,), late=0, **topics):
+    """A bag of a robot that rests beside an object that slides by 0.1 m/s.
+
+    Args:
+        path: The bag.
+        robot: Its description.
+        seconds: For each clock [s].
+        goals: Recorded when [s], stamp [s], place.
+        camera: Rate of the object's poses; 0: none [Hz].
+        clocks: Where the stamps begin, one after the other [s].
+        late: Of the joint states behind the poses of the same moment [ns].
+        topics: Names of those of object and goal.
+    """
     store = foreign_bags.get_typestore(foreign_bags.Stores.ROS2_JAZZY)
-    types, goal = store.types, [0.5, -0.3, 0.1]
+    types, events = store.types, []
+
+    def header(stamp):
+        time = types["builtin_interfaces/msg/Time"](*divmod(round(stamp * 1e9), 10**9))
+        return types["std_msgs/msg/Header"](time, "")
+
+    def pose(stamp, place):
+        upright = types["geometry_msgs/msg/Quaternion"](0.0, 0.0, 0.0, 1.0)
+        point = types["geometry_msgs/msg/Point"](*map(float, place))
+        return types[POSE](header(stamp), types["geometry_msgs/msg/Pose"](point, upright))
+
+    places = {**{"object": "/camera/object", "goal": "/arm/goal"}, **topics}
+    still = np.zeros(len(robot.joints))
+    for number, clock in enumerate(clocks):
+        began = BEGAN + round(number * 2e9 * seconds)
+        for k in range(round(100 * seconds)):
+            message = types[JOINT_STATE](
+                header(clock + 0.01 * k), list(robot.joints), still, still, still
+            )
+            events.append((began + 10**7 * k + late, "/joint_states", JOINT_STATE, message))
+        for k in range(round(camera * seconds)):
+            place = [0.2 + 0.1 * k / camera, 0.1, -0.275]
+            at = began + round(1e9 * k / camera)
+            events.append((at, places["object"], POSE, pose(clock + k / camera, place)))
+    for when, stamp, place in goals:
+        events.append((BEGAN + round(1e9 * when) - 1, places["goal"], POSE, pose(stamp, place)))
     with foreign_bags.Writer2(
-        tmp_path / "bag", version=9, storage_plugin=foreign_bags.StoragePlugin.MCAP
+        path, version=9, storage_plugin=foreign_bags.StoragePlugin.MCAP
     ) as writer:
-        states = writer.add_connection("/joint_states", JOINT_STATE, typestore=store)
-        if recorded:
-            goals = writer.add_connection("/arm/goal", POSE, typestore=store)
-            header = types["std_msgs/msg/Header"](types["builtin_interfaces/msg/Time"](0, 0), "")
-            upright = types["geometry_msgs/msg/Quaternion"](0.0, 0.0, 0.0, 1.0)
-            place = types["geometry_msgs/msg/Pose"](
-                types["geometry_msgs/msg/Point"](*goal), upright
-            )
-            writer.write(goals, BEGAN, store.serialize_cdr(types[POSE](header, place), POSE))
-        for k in range(50):
-            at, many = (
-                BEGAN + round(k * REACHER.period * 1e9),
-                np.full(len(REACHER.joints), 0.01 * k),
-            )
-            header = types["std_msgs/msg/Header"](
-                types["builtin_interfaces/msg/Time"](*divmod(at, 10**9)), ""
-            )
-            message = types[JOINT_STATE](header, list(REACHER.joints), many, many, many)
-            writer.write(states, at, store.serialize_cdr(message, JOINT_STATE))
+        opened = {}
+        for at, topic, kind, message in sorted(events, key=lambda event: event[0]):
+            if topic not in opened:
+                opened[topic] = writer.add_connection(topic, kind, typestore=store)
+            writer.write(opened[topic], at, store.serialize_cdr(message, kind))
+
+
+HERE, THERE = [0.5, -0.3, 0.1], [0.2, 0.4, -0.1]
+
+
+def goals_of(course):
+    return np.unique(course.states[:, -3:], axis=0).tolist()
+
+
+def test_a_recorded_goal_counts_and_changes_at_once(tmp_path):
+    write(tmp_path / "bag", REACHER, goals=[(0.0, 0.0, HERE), (1.005, 1.005, THERE)], clocks=(0,))
     ((course,), report) = read_foreign(tmp_path / "bag", REACHER, SETTINGS_OF_A_ROBOT)
-    assert ("goals from /arm/goal" if recorded else "goals drawn as for episodes") in report[0]
-    if recorded:
-        np.testing.assert_allclose(course.states[:, -3:], np.tile(goal, (len(course.states), 1)))
-        return
+    assert "goals from /arm/goal" in report[0]
+    assert goals_of(course) == sorted([HERE, THERE]), "and nothing in between"
+    run = RunFolder.create(tmp_path / "run", Config(task="reacher"))
+    _record(run, REACHER.spec, [course])
+    episode = read_episode(run.bag(0), REACHER.spec, REACHER.steps, run.config)
+    np.testing.assert_allclose(episode.states, course.states, atol=1e-12)
+
+
+def test_a_goal_that_nobody_recorded_is_drawn(tmp_path):
+    write(tmp_path / "bag", REACHER)
+    ((course,), report) = read_foreign(tmp_path / "bag", REACHER, SETTINGS_OF_A_ROBOT)
+    assert "goals drawn as for episodes" in report[0]
     assert np.isnan(course.states[:, -3:]).all()
     out = tmp_path / "run"
     words = [x for k, v in SETTINGS.items() for x in ("--set", f"{k}={v}")]
     words += ["--set", f"safety.velocity_limits={[5.0] * len(REACHER.joints)}"]
     assert (
-        main(["learn", "reacher", "--from", str(tmp_path / "bag"), "--out", str(out), *words]) == 0
+        main(["learn", "reacher", "--from", f"{tmp_path / 'bag'}", "--out", f"{out}", *words]) == 0
     )
     run = RunFolder.open(out)
     goals = read_episode(run.bag(0), REACHER.spec, REACHER.steps, run.config).states[:, -3:]
     assert np.isfinite(goals).all()
     assert (goals == goals[0]).all()
     assert goals[0].any(), "drawn, not the origin"
+
+
+def test_a_goal_outlives_a_clock_that_starts_again_and_holds_not_before_it_came(tmp_path):
+    write(tmp_path / "bag", REACHER, goals=[(0.0, 100.0, HERE)], clocks=(100, 1))
+    (first, second), _ = read_foreign(tmp_path / "bag", REACHER, SETTINGS_OF_A_ROBOT)
+    assert goals_of(first) == goals_of(second) == [HERE]
+    write(tmp_path / "later", REACHER, goals=[(4.5, 0.0, HERE)], clocks=(100, 1))
+    (first, second), _ = read_foreign(tmp_path / "later", REACHER, SETTINGS_OF_A_ROBOT)
+    assert np.isnan(first.states[:, -3:]).all(), "nobody knows which it was"
+    assert goals_of(second) == [HERE]
+
+
+@pytest.mark.parametrize("late", [100_000, -100_000], ids=["pose first", "joint state first"])
+def test_poses_after_a_clock_that_started_again_belong_to_what_follows(late, tmp_path):
+    write(tmp_path / "bag", PUSHER, camera=100.0, clocks=(100, 1), late=late)
+    courses, report = read_foreign(tmp_path / "bag", PUSHER, SETTINGS_OF_A_ROBOT)
+    assert [len(course.actions) for course in courses] == pytest.approx([49, 49], abs=1), report
+    for course in courses:
+        np.testing.assert_allclose(np.diff(course.states[:, 14]), 0.1 * PUSHER.period, atol=2e-3)
+
+
+@pytest.mark.parametrize("camera", [30.0, 50.0])
+def test_how_fast_an_object_moves_does_not_depend_on_its_camera(camera, tmp_path):
+    write(tmp_path / "bag", PUSHER, camera=camera)
+    ((course,), _) = read_foreign(tmp_path / "bag", PUSHER, SETTINGS_OF_A_ROBOT)
+    run = RunFolder.create(tmp_path / "run", Config(task="pusher"))
+    _record(run, PUSHER.spec, [course])
+    episode = read_episode(run.bag(0), PUSHER.spec, PUSHER.steps, run.config)
+    np.testing.assert_allclose(episode.states[4:, 17], 0.1, atol=1e-6)
+    np.testing.assert_allclose(episode.states, course.states, atol=1e-9)
+
+
+def test_an_object_that_is_seen_too_rarely_is_refused(tmp_path):
+    write(tmp_path / "bag", PUSHER, camera=12.5)
+    with pytest.raises(BagError, match=r"poses of the object come at 12\.5 Hz, commands .* 25 Hz"):
+        read_foreign(tmp_path / "bag", PUSHER, SETTINGS_OF_A_ROBOT)
+
+
+@pytest.mark.parametrize(
+    ("robot", "how", "asked"),
+    [
+        (PUSHER, {"camera": 50.0, "object": "/goal"}, "object_pose"),
+        (REACHER, {"goals": [(0.0, 0.0, HERE)], "camera": 50.0, "object": "/b/goal"}, "goal"),
+        (
+            REACHER.model_copy(update={"topics": {"goal": "/target"}}),
+            {"goals": [(0.0, 0.0, HERE)]},
+            "goal",
+        ),
+    ],
+    ids=["a goal is no object", "two goals", "another one is named"],
+)
+def test_a_topic_that_is_unclear_is_asked_for(robot, how, asked, tmp_path):
+    write(tmp_path / "bag", robot, **how)
+    with pytest.raises(BagError, match=rf"which topic is {asked}\?"):
+        read_foreign(tmp_path / "bag", robot, SETTINGS_OF_A_ROBOT)
 
 
 @pytest.mark.parametrize(

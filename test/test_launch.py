@@ -347,6 +347,16 @@ def test_recording_adds_the_recorder_again_and_again(fake_launch, bundle, tmp_pa
 
 
 @needs_fakes
+def test_one_recording_that_was_deleted_ends_no_others(fake_launch, bundle, tmp_path):
+    words = {"bundle": str(bundle), "record": str(tmp_path / "log")}
+    for _ in range(2):
+        with contextlib.ExitStack() as held, pytest.MonkeyPatch.context() as patch:
+            patch.setattr("hucrl_ros.run.folder._HELD", held)
+            evaluate("control.launch.py", **words)
+        (RunFolder(tmp_path / "log").bag(1)).mkdir(exist_ok=True)
+
+
+@needs_fakes
 @pytest.mark.parametrize(
     ("file", "given", "line"),
     [

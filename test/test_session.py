@@ -187,6 +187,16 @@ def test_another_users_run_can_lock_the_same_domain_file(tmp_path):
         os.umask(before)
 
 
+def test_a_link_in_the_place_of_a_lock_is_not_followed(tmp_path):
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    (tmp_path / "hucrl_ros_domain_7.lock").symlink_to(secret)
+    (tmp_path / "hucrl_ros_domain_8.lock").hardlink_to(secret)
+    for number in (7, 8):
+        with Domain(number, tmp_path):
+            assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+
+
 def test_no_process_is_left_however_it_ends(play, run):
     before = psutil.Process().children()  # such as a resource tracker of another test
     for supervisor in ("pass", FAIL):

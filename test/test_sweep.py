@@ -572,6 +572,14 @@ def test_finished_sweep_is_only_reported_anew(tmp_path, capsys):
     assert len(read_rows(tmp_path / "out" / "returns.csv")) == 6
 
 
+def test_a_finished_run_whose_settings_nobody_can_read_does_not_count(tmp_path):
+    sweep = sweep_of(tmp_path, [0])
+    run(sweep, 2)
+    sweep.run_of(sweep.cells[0]).config_path.unlink()
+    with pytest.raises(ConfigError):
+        sweep_of(tmp_path, [0])
+
+
 def test_a_report_of_nothing_says_so(tmp_path, capsys):
     out, nowhere = tmp_path / "out", tmp_path / "nowhere"
     assert sweep_pendulum("--out", str(out), "--runs", str(nowhere), "--report") == 1

@@ -10,9 +10,10 @@ from tiny_learning import short_episodes, tiny_config  # noqa: F401
 from torch import nn
 
 from hucrl_ros.cli import main
+from hucrl_ros.config.files import override
 from hucrl_ros.config.schema import ExplorationSettings, ModelSettings
 from hucrl_ros.controller.bundle import load_bundle
-from hucrl_ros.errors import LearningError
+from hucrl_ros.errors import LearningError, RunError
 from hucrl_ros.experiments.train import train
 from hucrl_ros.learning.learner import Learner
 from hucrl_ros.models import Prediction
@@ -100,7 +101,49 @@ def test_what_could_not_be_taught_leaves_no_run(error, explored, tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr(Learner, "learn", fail)
         assert main(words) in (1, 130)
-    assert not (tmp_path / "new").exists(), "or the same command is refused"
+    taught_run(explored, RunOptions("pendulum", None, {}, tmp_path / "new"))  # not refused
+
+
+def test_what_lay_in_the_folder_stays_there(explored, tmp_path, monkeypatch):
+    def fail(learner, progress):
+        raise KeyboardInterrupt
+
+    (tmp_path / "new" / "logs").mkdir(parents=True)
+    (tmp_path / "new" / "logs" / "monday.txt").write_text("the user's")
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "learn", fail)
+        assert main(["teach", str(explored.root), "--out", str(tmp_path / "new")]) == 130
+    left = [path for path in (tmp_path / "new").rglob("*") if path.is_file()]
+    assert left == [tmp_path / "new" / "logs" / "monday.txt"]
+    (tmp_path / "other" / "robot").mkdir(parents=True)
+    (tmp_path / "other" / "robot" / "arm.stl").write_text("the user's, too")
+    with pytest.raises(RunError, match="remove the folder, or take another"):
+        taught_run(explored, RunOptions("pendulum", None, {}, tmp_path / "other"))
+    assert (tmp_path / "other" / "robot" / "arm.stl").exists()
+
+
+def test_a_run_that_somebody_plays_meanwhile_is_not_taken_from_them(explored, tmp_path):
+    import hucrl_ros.learning.learner as module
+
+    out = tmp_path / "new"
+
+    class Slow(module.Learner):
+        def learn(self, progress):
+            with pytest.raises(RunError, match="is playing this run"), self.run.locked():
+                pass
+            return super().learn(progress)
+
+    few = ["--set", "teach.iterations=2", "--set", "teach.algorithm=pathwise"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "Learner", Slow)
+        assert main(["teach", str(explored.root), "--out", str(out), *few]) == 0
+
+
+def test_how_the_source_was_reset_is_no_matter_of_who_is_taught(explored, tmp_path):
+    source = RunFolder(shutil.copytree(explored.root, tmp_path / "source"))
+    source.change(override(source.config, {"mode": "real_time", "driver.reset": "home"}))
+    taught = taught_run(source, RunOptions("pendulum", None, {"home.time": 1.0}, tmp_path / "new"))
+    assert taught.config.driver.reset == "home", "by which its bags are read"
 
 
 def test_a_device_or_key_that_is_not_there_is_refused_before_the_learning(explored, tmp_path):

@@ -1,7 +1,9 @@
 """From a bag's messages to states, commands, ticks and places as arrays."""
 
+import itertools
 import json
 import math
+from bisect import bisect_left
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,13 +90,15 @@ def decode_poses(
     poses.object.period = period
     for raw in objects:
         poses.object.add(_pose(raw))
-    stamps = ((raw.received_ns, _stamp(raw)) for raw in joint_states) if goals[1:] else ()
-    answered = [(received, stamp) for received, stamp in stamps if stamp >= start_ns]
+    received = [raw.received_ns for raw in joint_states] if goals[1:] else []
+    newest = list(
+        itertools.accumulate((_stamp(raw) for raw in joint_states[: len(received)]), max)
+    )
     for number, raw in enumerate(goals):
         goal = _pose(raw)
-        before = [stamp for received, stamp in answered if received < raw.received_ns]
-        if number and before and not goal.stamp_ns:
-            goal = goal._replace(stamp_ns=max(before) + 1)
+        before = bisect_left(received, raw.received_ns) if number and not goal.stamp_ns else 0
+        if before and newest[before - 1] >= start_ns:
+            goal = goal._replace(stamp_ns=newest[before - 1] + 1)
         poses.goal.add(goal)
     return poses
 

@@ -18,7 +18,7 @@ from hucrl_ros.bags.decode import (
     heard_of,
     with_actions,
 )
-from hucrl_ros.bags.foreign_topics import EFFORTS, Found, find_messages
+from hucrl_ros.bags.foreign_topics import EFFORTS, Found, find_messages, restamped
 from hucrl_ros.bags.messages import RawMessage, deserialize, stamp_ns
 from hucrl_ros.config.robot import AXES, RobotSettings, RobotSpec, plural
 from hucrl_ros.config.schema import Config
@@ -68,9 +68,11 @@ def read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
 def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
     spec = robot.spec
     found = find_messages(path, robot)
+    _require_often(path, found.objects, spec.period)
+    told = _passes(found, spec.period)
     passes = [
         decode_states(part.states, _poses(part, spec), spec, 0, np.inf, config.driver)
-        for part in _passes(found, spec.period)
+        for part in told
     ]
     refused = [line for _, lines_of in passes for line in lines_of]
     count = sum(len(samples) for samples, _ in passes)
@@ -80,9 +82,14 @@ def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered
     lines = [found.used, f"{count} of {len(found.states)} joint states can be read"]
     if refused:
         lines += [f"left out: {refused[0]}, and {len(refused) - 1} more"]
-    parts = [part for samples, _ in passes for part in _unbroken(samples, spec.period)]
-    wholes = [_course(path, part, found.commands, spec, config) for part in parts]
-    courses = [course for whole in wholes for course in _stretches(whole)]
+    wholes, courses = list[Course](), list[Course]()
+    for part, (samples, _) in zip(told, passes, strict=True):
+        for unbroken in _unbroken(samples, spec.period):
+            whole = _course(path, unbroken, found.commands, spec, config)
+            if spec.context and not part.goals:
+                whole.states[:, -len(spec.context) :] = np.nan
+            wholes.append(whole)
+            courses += _stretches(whole)
     count = sum(len(course.actions) for course in courses)
     if not count:
         raise BagError(
@@ -96,9 +103,6 @@ def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered
         f"the first command; actions: {' or '.join(dict.fromkeys(x.acted for x in courses))}",
         *_beyond_limits(courses, spec),
     ]
-    if spec.context and not found.goals:
-        for course in courses:
-            course.states[:, -len(spec.context) :] = np.nan
     return Recovered(courses, [shortened(f"{path}: {line}", LONGEST) for line in lines])
 
 
@@ -108,24 +112,40 @@ def _passes(found: Found, period: float) -> list[Found]:
     What follows, as after a reset, has stamps of moments that have been, and would pass for what
     was then.
     """
-    begins: list[int] = []
-    newest = 0
-    for index, raw in enumerate(found.states):
-        stamp = stamp_ns(deserialize(raw.data, raw.type).header)
-        if not begins or newest - stamp >= OVERTAKEN * period * NANOSECONDS:
-            begins.append(index)
-            newest = stamp
-        newest = max(newest, stamp)
-    parts = [found.states[a:b] for a, b in itertools.pairwise([*begins, len(found.states)])]
-    edges = [-math.inf, *(part[0].received_ns for part in parts[1:]), math.inf]
+    parts = _by_clock(found.states, period)
+    edges = [part[0].received_ns for part in parts[1:]]
+    seen = [part[0].received_ns for part in _by_clock(found.objects, period)[1:]]
     passes = []
-    for part, (begin, end) in zip(parts, itertools.pairwise(edges), strict=True):
-        objects = [each for each in found.objects if begin <= each.received_ns < end]
+    for part, begin, end in zip(parts, [-math.inf, *edges], [*edges, math.inf], strict=True):
+        # The object's pose may come before the joint state that the clock begins again with.
+        first, last = (_nearest(seen, edge) for edge in (begin, end))
+        objects = [each for each in found.objects if first <= each.received_ns < last]
         goals = [each for each in found.goals if each.received_ns < end]
-        older = sum(each.received_ns < begin for each in goals)  # of these the newest holds
-        goals = goals[max(older - 1, 0) :]
+        older = [each for each in goals if each.received_ns < begin]
+        if older:  # The newest still holds, by whatever clock it was stamped.
+            goals = [restamped(older[-1], 0), *goals[len(older) :]]
         passes.append(found._replace(states=part, objects=objects, goals=goals))
     return passes
+
+
+def _by_clock(messages: list[RawMessage], period: float) -> list[list[RawMessage]]:
+    """Messages up to where their stamps went back by more than what is overtaken, and so on."""
+    parts: list[list[RawMessage]] = []
+    newest = 0
+    for raw in messages:
+        stamp = stamp_ns(deserialize(raw.data, raw.type).header)
+        if not parts or newest - stamp >= OVERTAKEN * period * NANOSECONDS:
+            parts.append([])
+            newest = stamp
+        newest = max(newest, stamp)
+        parts[-1].append(raw)
+    return parts
+
+
+def _nearest(times: Sequence[float], edge: float) -> float:
+    """The one nearest to an edge; the edge itself where none is within a second of it."""
+    near = [time for time in times if abs(time - edge) < NANOSECONDS]
+    return min(near, key=lambda time: abs(time - edge), default=edge)
 
 
 def _poses(found: Found, spec: RobotSpec) -> PoseBuffer:
@@ -135,6 +155,22 @@ def _poses(found: Found, spec: RobotSpec) -> PoseBuffer:
     if not found.goals:
         poses.goal.add(Pose(0, FRAME, (0.0,) * len(AXES)))
     return poses
+
+
+def _require_often(path: Path, objects: list[RawMessage], period: float) -> None:
+    """An object that is seen less often than commands go would seem to stand still, and leap.
+
+    Raises:
+        BagError: so it is.
+    """
+    stamps = [stamp_ns(deserialize(raw.data, raw.type).header) for raw in objects]
+    gaps = np.diff(stamps) / NANOSECONDS
+    usual = float(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 0.0
+    if usual > SLOWEST * period:
+        raise BagError(
+            f"{path}: poses of the object come at {1 / usual:.1f} Hz, commands would go at "
+            f"{1 / period:g} Hz: expected at least as many"
+        )
 
 
 def _unbroken(samples: list[Sample], period: float) -> list[list[Sample]]:
@@ -170,6 +206,10 @@ def _course(
     whole = clocked_course(
         heard, in_force, spec.period, len(samples) * int(PAUSE), config.driver, gridded=True
     )
+    if spec.context:  # A goal changes at once.
+        newest = np.searchsorted(heard.stamps_ns, whole.stamps_ns, side="right") - 1
+        entries = slice(-len(spec.context), None)
+        whole.states[:, entries] = heard.states[newest, entries]
     if whole.acted == IN_FORCE:  # What was in force before the first command is not known.
         known = whole.stamps_ns[:-1] >= in_force.times_ns[0]
         whole = whole._replace(contiguous=whole.contiguous & known)

@@ -1,7 +1,7 @@
 """Which messages of somebody else's bag tell states, and which commands."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,13 +57,15 @@ def find_messages(path: Path, robot: RobotSettings) -> Found:
     joints = _chosen(path, found[JOINT_STATE], robot, JOINT_STATES)
     used, poses = [f"joint states from {joints}"], found[POSE]
     states, objects, goals = found[JOINT_STATE][joints], list[RawMessage](), list[RawMessage]()
+    named = [topic for topic in poses if is_named(topic, robot.topics.get(GOAL, GOAL))]
+    if needed.goal and (len(named) > 1 or (GOAL in robot.topics and not named)):
+        raise _unclear(path, poses, GOAL)
     if needed.goal:
-        wished = robot.topics.get(GOAL, GOAL)
-        named = [topic for topic in poses if is_named(topic, wished)]
-        goals = poses.pop(named[0]) if len(named) == 1 else []
-        used += [f"goals from {named[0]}" if goals else "goals drawn as for episodes"]
+        goals = poses[named[0]] if named else []
+        used += [f"goals from {named[0]}" if named else "goals drawn as for episodes"]
     if needed.object:
-        body = _chosen(path, poses, robot, OBJECT_POSE)
+        others = {topic: found for topic, found in poses.items() if topic not in named}
+        body = _chosen(path, others, robot, OBJECT_POSE)
         objects = poses[body]
         used += [f"the object from {body}"]
         if _stamped(states) != _stamped(objects):
@@ -77,7 +79,8 @@ def find_messages(path: Path, robot: RobotSettings) -> Found:
     if not _stamped(states):
         used += ["which have no stamps: the times of the recording count"]
         states, objects, goals = (
-            [_with_stamp(each) for each in part] for part in (states, objects, goals)
+            [restamped(each, each.received_ns) for each in part]
+            for part in (states, objects, goals)
         )
     return Found(
         states,
@@ -102,7 +105,11 @@ def _chosen(path: Path, topics: Topics, robot: RobotSettings, name: Topic) -> st
     named = [topic for topic in topics if is_named(topic, robot.topics.get(name, name))]
     if len(named or topics) == 1:
         return next(iter(named or topics))
-    raise BagError(
+    raise _unclear(path, topics, name)
+
+
+def _unclear(path: Path, topics: Collection[str], name: str) -> BagError:
+    return BagError(
         f"{path}: which topic is {name}? {_TYPES[name]}: {', '.join(topics) or 'none'}; "
         f"name it in the description: topics: {{{name}: /NAME}}"
     )
@@ -133,10 +140,10 @@ def _stamped(states: list[RawMessage]) -> bool:
     return any(stamp_ns(deserialize(each.data, each.type).header) for each in states)
 
 
-def _with_stamp(message: RawMessage) -> RawMessage:
-    """With the time of the recording."""
+def restamped(message: RawMessage, stamp: int) -> RawMessage:
+    """A joint state or pose with another stamp [ns]."""
     old = deserialize(message.data, message.type)
-    new = _stamped_as(old, message.type, message.received_ns)
+    new = _stamped_as(old, message.type, stamp)
     return message._replace(data=serialize(new, message.type))
 
 

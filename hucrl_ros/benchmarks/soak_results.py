@@ -168,7 +168,13 @@ class Soak(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Flat objects in lists."""
         own = self._asdict()
-        own["paces"] = [{**row._asdict(), "time": row.time.numbers()} for row in self.paces]
+        own["paces"] = [
+            {
+                **{name: known(value) for name, value in row._asdict().items()},
+                "time": row.time.numbers(),
+            }
+            for row in self.paces
+        ]
         own["growths"] = [
             {**{name: known(value) for name, value in each._asdict().items()}, "grew": each.grew}
             for each in self.growths

@@ -97,7 +97,7 @@ def folder_to_write(param: typer.CallbackParam, value: Path | None) -> Path | No
         ConfigError: it can't.
     """
     if value is not None:
-        _require_folder(param, value, value.absolute())
+        require_folder(param.opts[0], value)
     return value
 
 
@@ -110,17 +110,26 @@ def file_to_write(param: typer.CallbackParam, value: Path | None) -> Path | None
     if value is not None:
         if os.path.isdir(value):  # noqa: PTH112  # Path's raises of too long a name
             raise ConfigError(f"{param.opts[0]} = {value}: is a folder; expected a file")
-        _require_folder(param, value, value.absolute().parent)
+        if not os.path.exists(value):  # noqa: PTH110
+            require_folder(param.opts[0], value, value.absolute().parent)
+        elif not os.access(value, os.W_OK):
+            raise ConfigError(f"{param.opts[0]} = {value}: can't be written")
     return value
 
 
-def _require_folder(param: typer.CallbackParam, value: Path, folder: Path) -> None:
+def require_folder(option: str, value: Path, folder: Path | None = None) -> None:
+    """Refuse what can't be made or written in `folder`, by default `value` itself.
+
+    Raises:
+        ConfigError: it can't.
+    """
+    folder = folder or value.absolute()
     # The first that is there, of it and those above.
     there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     if not os.path.isdir(there):  # noqa: PTH112
-        raise ConfigError(f"{param.opts[0]} = {value}: {there} is no folder")
+        raise ConfigError(f"{option} = {value}: {there} is no folder")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError(f"{param.opts[0]} = {value}: {there} can't be written")
+        raise ConfigError(f"{option} = {value}: {there} can't be written")
 
 
 def above_zero(param: typer.CallbackParam, value: Numbers) -> Numbers:

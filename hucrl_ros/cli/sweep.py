@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from hucrl_ros.cli import options
-from hucrl_ros.cli.parsing import command_line, folder_to_write, one_of
+from hucrl_ros.cli.parsing import command_line, folder_to_write, one_of, require_folder
 from hucrl_ros.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -83,7 +83,6 @@ def run(
         Path | None,
         Option(
             metavar="DIR",
-            callback=folder_to_write,
             help="for the runs; default: runs/sweep-NAME, of a FILE runs/experiment-NAME",
         ),
     ] = None,
@@ -109,6 +108,8 @@ def run(
     from hucrl_ros.experiments.sweep import Sweep
     from hucrl_ros.run.prepare import RUNS
 
+    if runs is not None and not report:
+        require_folder("--runs", runs)
     plan = _of_file(ctx, Path(task)) if is_grid(task) else _of_options(ctx, task)
     sweep = Sweep(runs or RUNS / plan.name, plan.cells, join or ())
     failures = [] if report else train(sweep, workers, ray)

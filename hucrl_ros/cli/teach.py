@@ -55,17 +55,17 @@ def run(
     overrides = options.parse_settings(settings, given)
     if source_run.prior.is_dir():  # its policies are of a task that may be another one
         print(f"! what {shown_path(source)} began with itself, by --from, is left out")
-    taught = taught_run(source_run, RunOptions(name, config, overrides, out))
 
-    import torch
+    import torch  # before the run is made: it takes seconds
 
     from hucrl_ros.controller.manifest import read_manifest
     from hucrl_ros.learning.learner import Learner
 
     torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
     logging.basicConfig(format="%(message)s")
-    count = taught.finished_episodes()
-    with unmade_without(taught, taught.bundle(count)), learning_shown() as progress:
+    taught = taught_run(source_run, RunOptions(name, config, overrides, out))
+    learned = taught.bundle(taught.finished_episodes())
+    with taught.locked(), unmade_without(taught, learned), learning_shown() as progress:
         bundle = Learner(taught.config, taught).learn(progress)
     promised = read_manifest(bundle).report.predicted_return
     shown = shown_path(bundle)

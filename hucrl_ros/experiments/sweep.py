@@ -50,7 +50,8 @@ class Sweep:
         self.cells = tuple(cells)
         self._joined = _by_cell(joined, self.cells)
         for cell in self.finished:
-            _require_same(self.run_of(cell), cell)
+            if not _is_of(self.run_of(cell), cell):
+                raise _others(self.run_of(cell))
 
     @property
     def finished(self) -> tuple[Cell, ...]:
@@ -92,7 +93,8 @@ class Sweep:
         with _locked(self.folder):
             todo = {cell.name: cell for cell in self.missing}
             for cell in self.missing:
-                _require_same(RunFolder(self._partial(cell)), cell)
+                if _is_others(RunFolder(self._partial(cell)), cell):
+                    raise _others(RunFolder(self._partial(cell)))
             waiting, failures = list(todo), list[Exit]()
             try:
                 while waiting or workers.running():
@@ -179,21 +181,19 @@ def _swept(cell: Cell) -> tuple[str, str, float, str, str, int]:
     return of.task, of.strategy, of.action_penalty, cell.setting, cell.value, of.seed
 
 
-def _require_same(run: RunFolder, cell: Cell) -> None:
-    """Refuse what a cell's folder holds of another training.
-
-    Raises:
-        ConfigError: it was made with other settings; none is where they can't be read.
-    """
-    try:
-        if not run.config_path.is_file() or _is_of(run, cell):
-            return
-    except (ConfigError, RunError):
-        return
-    raise ConfigError(
+def _others(run: RunFolder) -> ConfigError:
+    return ConfigError(
         f"{run.root}: was made with other settings; choose another folder by --runs, or delete "
         "this one"
     )
+
+
+def _is_others(run: RunFolder, cell: Cell) -> bool:
+    """Whether a begun training has other settings; not where nobody can read them."""
+    try:
+        return run.config_path.is_file() and not _is_of(run, cell)
+    except (ConfigError, RunError):
+        return False
 
 
 def _was_begun(run: RunFolder, cell: Cell) -> bool:

@@ -12,15 +12,15 @@ from hucrl_ros.bags import messages
 from hucrl_ros.bags.course import Course
 from hucrl_ros.bags.foreign import read_foreign
 from hucrl_ros.config.files import override
-from hucrl_ros.config.robot import AXES, VELOCITY, RobotSpec, sources
-from hucrl_ros.controller.state_reader import FRAME
+from hucrl_ros.config.robot import AXES, VELOCITY, RobotSpec, object_speeds, sources
+from hucrl_ros.controller.state_reader import FRAME, SPEED_PERIODS
 from hucrl_ros.controller.ticks import NANOSECONDS, Source, TickRecord
 from hucrl_ros.controller.topics import ACTIVE, COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS
 from hucrl_ros.learning.learner import Learner, Progress
 from hucrl_ros.run.asked import AskedRun, RunOptions, asked_run
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.on_robot import require_limits
-from hucrl_ros.run.prepare import check_to_learn, created_run, unmade_without
+from hucrl_ros.run.prepare import check_to_learn, check_to_play, created_run, unmade_without
 from hucrl_ros.run.recording import Recording
 from hucrl_ros.run.summary_writer import Ledger
 from hucrl_ros.tasks import Task, make_task
@@ -57,7 +57,8 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progres
         LearningError: nothing finite came out.
     """
     asked = asked_run(options)
-    check_to_learn(asked)
+    check_to_learn(asked.config)
+    check_to_play(asked)
     require_limits(*asked)  # or the run could never have any: it keeps its settings
     robot = asked.described.robot
     recovered = [read_foreign(bag, robot, asked.config) for bag in bags]
@@ -72,7 +73,7 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progres
                 _record(run, robot.spec, episode)
 
     run = created_run(options, asked._replace(config=override(asked.config, counted)), record)
-    with unmade_without(run, run.bundle(len(episodes))), run.locked(on_robot=True):
+    with run.locked(on_robot=True), unmade_without(run, run.bundle(len(episodes))):
         bundle = _learn(run, progress)
     return LearnedRun(run, bundle, [line for each in recovered for line in each.report])
 
@@ -132,30 +133,26 @@ def _record(run: RunFolder, spec: RobotSpec, episode: Sequence[Course]) -> None:
     period_ns = round(spec.period * NANOSECONDS)
     joints, (further, body, goal, _) = len(spec.joint_names), sources(spec)
     entries = (*spec.observed, *spec.context)
+    aged = [SPEED_PERIODS[0] * spec.period] if object_speeds(spec) else []
     moving = [spec.observed.index(f"{joint}{VELOCITY}") for joint in further]
     names = (*spec.joint_names, *further)
     motors = [spec.joint_names.index(name) for name in spec.actuated_joints]
     clock_ns, step = APART * period_ns, 0
     recording.write(ACTIVE, messages.boolean(True), clock_ns)
     for course in episode:
-        first = course.states[0, 2 * joints :]
-        if goal:
-            place = _place(goal, entries, first)
-            recording.write(GOAL, messages.pose(clock_ns, place, FRAME), clock_ns)
-        if body:  # How fast it moves, the pose before tells.
-            place = _place(body, entries, first, -spec.period)
-            recording.write(
-                OBJECT_POSE, messages.pose(clock_ns - period_ns, place, FRAME), clock_ns
-            )
+        told: list[float] | None = None
         shown = np.zeros((len(course.states), len(names)))
         if spec.command == "effort":
             shown[1:, motors] = course.actions
         commands = spec.to_command(course.actions, course.states[:-1])
         for k, state in enumerate(course.states):
             observed = state[2 * joints :]
-            if body:
-                place = _place(body, entries, observed)
-                recording.write(OBJECT_POSE, messages.pose(clock_ns, place, FRAME), clock_ns)
+            if goal and (place := _place(goal, entries, observed)) != told:
+                told = place
+                recording.write(GOAL, messages.pose(clock_ns, place, FRAME), clock_ns)
+            for ago in (*aged, 0.0) if body else ():  # how fast it moves, an older pose tells
+                stamp, place = clock_ns - round(ago * 1e9), _place(body, entries, observed, -ago)
+                recording.write(OBJECT_POSE, messages.pose(stamp, place, FRAME), clock_ns)
             places = [*state[:joints].tolist(), *(0.0 for _ in further)]
             speeds = [*state[joints : 2 * joints].tolist(), *observed[moving].tolist()]
             message = messages.joint_state(clock_ns, names, places, speeds, shown[k].tolist())

@@ -125,7 +125,7 @@ def flag(name: str, text: str) -> bool:
     Raises:
         ConfigError: it is neither true nor false.
     """
-    known = {"true": True, "1": True, "false": False, "0": False}
+    known = {"true": True, "1": True, "false": False, "0": False, "": False}
     if text.strip().lower() not in known:
         raise ConfigError(f"{name}:={shortened(text)}: expected true or false")
     return known[text.strip().lower()]

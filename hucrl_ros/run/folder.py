@@ -83,11 +83,12 @@ class RunFolder:
         run = cls(root)
         if run.config_path.exists():
             raise RunError(f"{root}: a run lies there already; continue it with --resume")
-        left = (run.episodes, run.bundles, run.checkpoints)
+        left = (run.episodes, run.bundles, run.checkpoints, run.robot)
         if run.prior.exists() or run.summary.exists() or any(any(x.glob("*")) for x in left):
             raise RunError(
-                f"{root}: holds what is left of a run that was never made (no config.yaml); "
-                "remove the folder, or take another --out DIR"
+                f"{root}: holds what is left of a run (episodes, bundles, checkpoints, robot, "
+                "prior or summary.json, but no config.yaml); remove the folder, or take another "
+                "--out DIR"
             )
         for folder in (run.episodes, run.bundles, run.checkpoints, run.logs):
             folder.mkdir(parents=True, exist_ok=True)
@@ -200,12 +201,15 @@ class RunFolder:
         )
 
     @contextmanager
-    def locked(self, on_robot: bool = False, domain: int | None = None) -> Iterator[None]:
+    def locked(
+        self, on_robot: bool = False, domain: int | None = None, ordered: bool = True
+    ) -> Iterator[None]:
         """Keep other processes from playing the same run.
 
         Args:
             on_robot: A robot plays it, not our simulator.
             domain: ROS domain in which it is played, for whoever wants to watch.
+            ordered: Its episodes follow each other, so none may be missing.
 
         Raises:
             RunError: another process plays it, an episode is missing that others follow, or
@@ -222,23 +226,27 @@ class RunFolder:
             file.write(f"{os.getpid()}\n" + ("" if domain is None else f"{domain}\n"))
             file.flush()
             try:
-                self.require_order()
+                if ordered:
+                    self.require_order()
                 self._note_who_plays(on_robot)
                 yield
             finally:
                 file.truncate(0)
 
-    def lock_until_exit(self, on_robot: bool = False, domain: int | None = None) -> None:
+    def lock_until_exit(
+        self, on_robot: bool = False, domain: int | None = None, ordered: bool = True
+    ) -> None:
         """Take the lock of `locked` for the rest of this process, on behalf of its children.
 
         Args:
             on_robot: As for `locked`, and
-            domain: the same.
+            domain: the same, and
+            ordered: the same.
 
         Raises:
             RunError: as `locked` does.
         """
-        _HELD.enter_context(self.locked(on_robot, domain))
+        _HELD.enter_context(self.locked(on_robot, domain, ordered))
 
     def require_order(self) -> None:
         """Look whether anything came after an episode that isn't there any more.

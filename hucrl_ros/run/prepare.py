@@ -50,7 +50,7 @@ def prepare_run(options: RunOptions) -> RunFolder:
         )
     if source is not None:
         check_source(source, asked.described)
-    _check_home(asked)
+    check_to_play(asked)
     if options.remote_learner:
         check_remote(asked.config)
     else:
@@ -67,36 +67,43 @@ def prepare_run(options: RunOptions) -> RunFolder:
     return created_run(options, asked, fill)
 
 
-def check_to_learn(asked: AskedRun) -> None:
-    """Refuse a run that could be learned, and then not be signed or played, or not even learned.
+def check_to_learn(config: Config) -> None:
+    """Refuse what could be learned, and then not be signed, or not even learned.
 
     Raises:
-        ConfigError: keys don't fit, the robot's model can't be moved home, or this machine hasn't
-            got the device.
+        ConfigError: keys don't fit, or this machine hasn't got the device.
     """
-    check_signing(asked.config.control)
-    check_device_of(asked.config)
-    _check_home(asked)
+    check_signing(config.control)
+    check_device_of(config)
 
 
-def _check_home(asked: AskedRun) -> None:
+def check_to_play(asked: AskedRun) -> None:
+    """Refuse a run whose robot can't be brought to its start as it says.
+
+    Raises:
+        ConfigError: the model can't be moved home.
+    """
     if asked.config.driver.reset == "home" and asked.config.mode == "real_time":
         check_home(asked.described, asked.config)
 
 
 @contextmanager
 def unmade_without(run: RunFolder, bundle: Path) -> Iterator[None]:
-    """Remove a new run again where its learning ends without `bundle`: nothing goes on with it."""
+    """Remove a new run again where its learning ends without `bundle`: nothing goes on with it.
+
+    To be used while the run is locked. What else lies in its folder stays, and the folder too.
+    """
     try:
         yield
     except BaseException:
         if not bundle.is_dir():
-            for folder in (run.episodes, run.bundles, run.checkpoints, run.robot, run.logs):
+            run.config_path.unlink(missing_ok=True)  # from here on it is none
+            for folder in (run.episodes, run.bundles, run.checkpoints, run.robot):
                 shutil.rmtree(folder, ignore_errors=True)
-            for file in (run.config_path, run.summary, run.on_robot, run.lock):
+            for file in (run.summary, run.on_robot, run.lock):
                 file.unlink(missing_ok=True)
-            with suppress(OSError):  # something else lies there
-                run.root.rmdir()
+            with suppress(OSError):  # logs of something else lie there
+                run.logs.rmdir()
         raise
 
 
@@ -152,7 +159,7 @@ def taught_run(source: RunFolder, options: RunOptions) -> RunFolder:
     }
     options = replace(options, overrides={**longer, **options.overrides, **of_bags})
     asked = asked_run(options)
-    check_to_learn(asked)
+    check_to_learn(asked.config)
     theirs, ours = asked.described.robot.spec, describe(stored.task, source.robot).robot.spec
     if theirs != ours:
         raise ConfigError(

@@ -7,11 +7,12 @@ import select
 import shlex
 import signal
 import socket
+import stat
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -91,10 +92,13 @@ def _lock(path: Path) -> int | None:
     # Kernels may refuse O_CREAT for another user's file in a shared folder.
     for create in (0, os.O_CREAT):
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | create, 0o666)
+            how = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | create
+            descriptor = os.open(path, how, 0o666)
         except OSError:  # Not there yet, or another user's.
             continue
-        with suppress(OSError):  # whatever our umask: another user locks it, too
+        found = os.fstat(descriptor)
+        plain = stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and not found.st_size
+        if plain and found.st_uid == os.geteuid():  # whatever our umask: others lock it, too
             os.fchmod(descriptor, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -109,7 +109,8 @@ def files_below(root: Path, relative: str) -> Iterator[str]:
     entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     for entry in entries:
         path = f"{relative}/{entry.name}"
-        if entry.name.startswith("."):  # what a killed process or a desktop leaves
+        # What a killed process or a desktop leaves; of a robot's files it may be one.
+        if entry.name.startswith(".") and not relative.startswith("robot"):
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from files_below(root, path)

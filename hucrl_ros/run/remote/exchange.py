@@ -52,7 +52,7 @@ class Exchange:
         """From now on wait for this bundle."""
         if self.report is not None and not self.report.failed:
             self.report = None
-        self._requested = bundle
+        self.refused, self._requested = "", bundle
 
     def close(self) -> None:
         """Delete what is half-sent."""

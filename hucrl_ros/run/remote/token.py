@@ -30,8 +30,10 @@ def made_token(path: Path) -> str:
                 file.write(secrets.token_urlsafe(24) + "\n")
             with suppress(FileExistsError):
                 os.link(unfinished, path)
+        except PermissionError:  # a disk without links
+            Path(unfinished).rename(path)
         finally:
-            os.unlink(unfinished)  # noqa: PTH108
+            Path(unfinished).unlink(missing_ok=True)
     return read_token(path)
 
 
