@@ -280,7 +280,7 @@ def test_what_is_left_of_a_run_that_was_never_made_is_taken_for_no_other(
         lambda: taught_run(long, RunOptions("pendulum", out=out)),
         lambda: prepare_run(RunOptions("pendulum", out=out)),
     ):
-        with pytest.raises(RunError, match="what is left of a run that was never made"):
+        with pytest.raises(RunError, match="what is left of a run \\("):
             again()
     shutil.rmtree(out)
     assert taught_run(long, RunOptions("pendulum", out=out)).finished_episodes() == 4

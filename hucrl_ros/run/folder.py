@@ -98,7 +98,7 @@ class RunFolder:
             fill(run)
             write_atomically(run.config_path, dump_config(config))
         except BaseException:  # What is in these is ours: they were empty.
-            for folder in (run.episodes, run.bundles, run.prior):
+            for folder in (run.episodes, run.bundles, run.prior, run.robot):
                 shutil.rmtree(folder, ignore_errors=True)
             raise
         return run
