@@ -37,7 +37,13 @@ FURUTA = str(EXAMPLES / "furuta" / "furuta.yaml")
 FILE = share_directory() / "config" / "like_hardware.yaml"
 OVERLAY = dotted(like_hardware())
 HEAVY = {"mass_error": 0.5, "motor_error": -0.3, "friction": 0.05}
-READERS = {"nodes/simulator.py", "experiments/train.py", "run/asked.py", "run/resumed.py"}
+READERS = {
+    "nodes/simulator.py",
+    "experiments/environments.py",
+    "experiments/train.py",
+    "run/asked.py",
+    "run/resumed.py",
+}
 """Who looks at the settings `simulator` and `body`, to make one or to know how a run began."""
 
 
