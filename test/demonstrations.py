@@ -3,7 +3,7 @@
     python demonstrations.py FOLDER [SEED [METRES|free]]
 
 writes six seconds: joint states and the object's pose at 100 Hz, `METRES` the deviation of where
-the arm is led from where it should be; `free`: it is led to and fro, and the object left alone.
+the arm is led from where it should be; `free`: it is led back and forth, and the object left alone.
 """
 
 import sys
@@ -87,7 +87,7 @@ def way(arm, place, rng, metres):
     return steps + [now] * (round(SECONDS / STEP) - len(steps))
 
 
-def to_and_fro(arm, rng):
+def back_and_forth(arm, rng):
     """Joints for each step: quickly from place to place above the table, with a rest at each."""
     now = arm.data.qpos[2:].copy()
     steps = []
@@ -109,7 +109,7 @@ def demonstrate(seed=0, metres=0.0):
     arm.data.qpos[:2] = place - GOAL
     mujoco.mj_forward(arm.model, arm.data)
     shown, points, efforts = [], [], np.zeros(len(arm.joints))
-    led = to_and_fro(arm, rng) if metres == FREE else way(arm, place, rng, metres)
+    led = back_and_forth(arm, rng) if metres == FREE else way(arm, place, rng, metres)
     for joints in [*led, None]:
         seen = np.append(arm.data.qpos[:2] + GOAL, -0.275)
         shown.append((arm.data.qpos[2:].copy(), arm.data.qvel[2:].copy(), efforts, seen))
