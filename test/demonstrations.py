@@ -3,7 +3,7 @@
     python demonstrations.py FOLDER [SEED [METRES|free]]
 
 writes six seconds: joint states and the object's pose at 100 Hz, `METRES` the deviation of where
-the arm is led from where it should be; `free`: it is led back and forth, and the object left alone.
+the arm is led from where it should be; `free`: it is led back and forth, beside the object.
 """
 
 import sys

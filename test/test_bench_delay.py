@@ -131,6 +131,11 @@ def test_what_makes_no_sense_is_refused_in_one_line(folder, capsys, words, reaso
     assert reason in capsys.readouterr().err
 
 
+def test_a_bundle_counts_once(folder, capsys):
+    assert main(["bench", "delay", str(folder), str(folder)]) == 2
+    assert "another bundle is called" in capsys.readouterr().err
+
+
 @pytest.mark.ros
 def test_an_episode_in_real_time_is_played_by_simulator_and_controller(folder, tmp_path):
     bundle, task = open_bundle(paced(folder, tmp_path / "short", 80.0, 40))

@@ -3,7 +3,7 @@
 import itertools
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ import torch
 
 from hucrl_ros.benchmarks import Output, report
 from hucrl_ros.benchmarks.loop import NODES, run_trial
+from hucrl_ros.benchmarks.planners import Entry, open_entries
 from hucrl_ros.benchmarks.results import DelayRow, delay_scores
 from hucrl_ros.config.files import load_config, task_config_path
 from hucrl_ros.config.schema import ControlSettings
@@ -20,7 +21,6 @@ from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.timing import DelayCompensation
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.experiments.evaluation import open_bundle
 from hucrl_ros.experiments.train import train
 from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot
 from hucrl_ros.run.folder import RunFolder
@@ -48,7 +48,9 @@ def run(
     """Print the table; the arguments are the options of `hucrl bench delay`."""
     with tempfile.TemporaryDirectory(prefix="hucrl-delay-") as scratch:
         folders = paths or _train(train_seeds, Path(scratch))
-        entries = _open(folders)
+        entries = open_entries(folders)
+        if len({entry.task.action_penalty for entry in entries}) > 1:
+            raise ConfigError("BUNDLE: of several action penalties; their returns have no mean")
         rows = list(
             _play(
                 entries,
@@ -60,30 +62,8 @@ def run(
         )
     scores = delay_scores(rows)
     output.say(*report.DELAYS.text(scores))
-    _, task = next(iter(entries.values()))
+    task = entries[0].task
     report.finish(output, scores, lambda folder: report.write_delays(folder, rows, output, task))
-
-
-def _open(paths: Sequence[Path]) -> dict[str, tuple[Bundle, Task]]:
-    """Bundles of one task and action penalty, by names of their own.
-
-    Raises:
-        ConfigError: they aren't.
-    """
-    entries: dict[str, tuple[Bundle, Task]] = {}
-    for path in paths:
-        bundle, task = open_bundle(path)
-        name = f"{path.absolute().parents[1].name}/{path.name}"
-        if name in entries:
-            raise ConfigError(f"{path}: another bundle is called {name!r} already")
-        for _, other in entries.values():
-            if (task.name, task.action_penalty) != (other.name, other.action_penalty):
-                raise ConfigError(
-                    f"{path}: its task is {task.name} with an action penalty of "
-                    f"{task.action_penalty:g}, not {other.name} with {other.action_penalty:g}"
-                )
-        entries[name] = bundle, task
-    return entries
 
 
 def _train(seeds: Sequence[int], folder: Path) -> list[Path]:
@@ -99,14 +79,14 @@ def _train(seeds: Sequence[int], folder: Path) -> list[Path]:
 
 
 def _play(
-    entries: Mapping[str, tuple[Bundle, Task]],
+    entries: Sequence[Entry],
     delays: Sequence[float],
     tick_ms: float | None,
     seeds: Sequence[int],
     priority: int,
 ) -> Iterator[DelayRow]:
     """A row for each episode; in real time where no time of a tick is given."""
-    for name, (bundle, task) in entries.items():
+    for name, bundle, task in entries:
         for delay, mode, seed in itertools.product(delays, MODES, seeds):
             control = ControlSettings(
                 latency_compensation=mode, extra_delay=1e-3 * delay, realtime_priority=priority

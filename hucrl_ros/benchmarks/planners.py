@@ -73,7 +73,7 @@ def make_comparison(
         if name not in COMPARED:
             raise ConfigError(f"--planners {name}: unknown; known: {', '.join(COMPARED)}")
     return Comparison(
-        entries=_open(bundles),
+        entries=open_entries(bundles),
         planners=list(dict.fromkeys(names)),
         sizes=list(dict.fromkeys(map(parse_size, sizes))),
         budgets_ms=list(dict.fromkeys(budgets_ms or [0.0])),
@@ -83,7 +83,7 @@ def make_comparison(
     )
 
 
-def _open(arguments: Sequence[Path]) -> "list[Entry]":
+def open_entries(arguments: Sequence[Path]) -> "list[Entry]":
     """Bundles of one task, with different labels.
 
     Raises:

@@ -97,11 +97,21 @@ class RunFolder:
                 store_description(described, run.robot)
             fill(run)
             write_atomically(run.config_path, dump_config(config))
-        except BaseException:  # What is in these is ours: they were empty.
-            for folder in (run.episodes, run.bundles, run.prior, run.robot):
-                shutil.rmtree(folder, ignore_errors=True)
+        except BaseException:
+            run.unmake()
             raise
         return run
+
+    def unmake(self) -> None:
+        """Take back what a run is made of; what else lies in its folder stays, and the folder."""
+        self.config_path.unlink(missing_ok=True)  # from here on it is none
+        # What is in these is ours: they were empty.
+        for folder in (self.episodes, self.bundles, self.checkpoints, self.prior, self.robot):
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in (self.summary, self.on_robot, self.lock):
+            file.unlink(missing_ok=True)
+        with suppress(OSError):  # logs of something else lie there
+            self.logs.rmdir()
 
     @classmethod
     def open(cls, root: Path) -> "RunFolder":

@@ -5,7 +5,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -91,19 +91,13 @@ def check_to_play(asked: AskedRun) -> None:
 def unmade_without(run: RunFolder, bundle: Path) -> Iterator[None]:
     """Remove a new run again where its learning ends without `bundle`: nothing goes on with it.
 
-    To be used while the run is locked. What else lies in its folder stays, and the folder too.
+    To be used while the run is locked.
     """
     try:
         yield
     except BaseException:
         if not bundle.is_dir():
-            run.config_path.unlink(missing_ok=True)  # from here on it is none
-            for folder in (run.episodes, run.bundles, run.checkpoints, run.robot):
-                shutil.rmtree(folder, ignore_errors=True)
-            for file in (run.summary, run.on_robot, run.lock):
-                file.unlink(missing_ok=True)
-            with suppress(OSError):  # logs of something else lie there
-                run.logs.rmdir()
+            run.unmake()
         raise
 
 
