@@ -191,6 +191,8 @@ class NumpyEngine:
             change += constants["beta"] * np.sqrt(chosen) * applied[:, actions:]
         change += np.sqrt(noisy) * noise
         following = state.copy()
+        joints = self._networks.joints
+        following[:, :joints] += constants["coast"] * state[:, joints : 2 * joints]
         following[:, :predicted] += constants["target_mean"] + change * constants["target_std"]
         following[:, :predicted] = np.clip(following[:, :predicted], *constants["reach"])
         return following

@@ -441,6 +441,13 @@ def test_noise_of_before_it_could_be_shared_is_read_as_it_was_meant(shaken, stra
     assert from_arrays(old, bundle.manifest).constants["unchosen"] == share
 
 
+def test_joints_of_before_they_went_on_by_themselves_stand_still_without_a_change(bundle):
+    arrays = to_arrays(bundle.networks)
+    assert arrays["coast"] == np.float32(bundle.manifest.spec.period)
+    del arrays["coast"]
+    assert from_arrays(arrays, bundle.manifest).constants["coast"] == 0.0
+
+
 def test_networks_survive_their_file(bundle):
     again = from_arrays(to_arrays(bundle.networks), bundle.manifest)
     for key, array in to_arrays(bundle.networks).items():

@@ -185,7 +185,7 @@ def test_thompson_follows_one_head_and_its_own_noise():
     for episode in range(6):
         step.start_episode(episode, generator(episode))
         head = int(model.heads.choice.argmax())
-        expected = state + model.targets.inverse(means[head])
+        expected = model.without_change(state) + model.targets.inverse(means[head])
         expected = expected + model.targets.std * stds[head] * noise
         torch.testing.assert_close(step(state, action, eta[:, :0], noise), expected)
 

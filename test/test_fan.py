@@ -61,7 +61,7 @@ def test_each_head_is_followed_along_its_own_trajectory(bundle):
     def of_head(head):
         def following(states, shares, t):
             means, _ = model.gaussians(model.network_inputs(states, shares * limits))
-            return states + model.targets.inverse(means[head])
+            return model.without_change(states) + model.targets.inverse(means[head])
 
         return following
 
@@ -235,7 +235,7 @@ def test_heads_begin_where_each_believes_that_commands_lead(bundle):
     inputs = model.network_inputs(states, torch.tensor(shares, dtype=torch.float32) * limits)
     means, _ = model.gaussians(inputs)
     for head in range(3):
-        expected = states[head] + model.targets.inverse(means[head, head])
+        expected = model.without_change(states[head]) + model.targets.inverse(means[head, head])
         np.testing.assert_allclose(after[head], expected.detach(), 2e-4, 2e-4)
     joints, gentle = joints_of(bundle), 0.1 * FIRST
     backup = BACKUP._replace(stiffness=np.zeros((1, 1)))  # what a sine hides isn't linear

@@ -10,7 +10,7 @@ import pytest
 import torch
 from manifest_factory import write_manifest
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny_learning import STEPS, random_episode, short_episodes, tiny_config  # noqa: F401
 
 from hucrl_ros.bags.reader import read_episode
@@ -130,6 +130,18 @@ def test_learning_goes_on_from_the_last_checkpoint(learner_of):
     assert torch.equal(learned(learner_of(), 2).weights, expected.weights)
     one.run.checkpoint(0).unlink()
     assert not torch.equal(learned(learner_of(), 2).weights, expected.weights)
+
+
+def test_models_of_before_joints_went_on_by_themselves_go_on_as_they_were(learner_of):
+    one = learner_of()
+    learned(one, 1)
+    path = one.run.checkpoint(0)
+    old = {k: v for k, v in load_file(path).items() if not k.endswith(".coast")}
+    assert len(old) < len(load_file(path))
+    save_file(old, path)
+    again = learner_of()
+    learned(again, 2)
+    assert not load_file(again.run.checkpoint(1))["step.model.coast"]
 
 
 def steered(learner, strategy):

@@ -133,7 +133,7 @@ def test_deviations_have_their_definition():
     belief = model.predict(states, actions)
     inputs = model.network_inputs(states, actions)
     means, stds = model.gaussians(inputs)
-    heads = torch.stack([states + model.targets.inverse(mean) for mean in means])
+    heads = model.without_change(states) + model.targets.inverse(means)
     torch.testing.assert_close(belief.mean + math.sqrt(3) * belief.deviations, heads)
     torch.testing.assert_close(belief.mean, (heads[0] + heads[1] + heads[2]) / 3)
     torch.testing.assert_close(belief.epistemic, heads.std(dim=0, unbiased=False))
@@ -220,6 +220,26 @@ def test_a_linear_system_is_learned_to_a_few_percent():
     assert (mean - expected).abs().max() < 0.2 * (following - states).std()
 
 
+def test_joints_go_on_at_their_velocities_where_nothing_was_seen():
+    """That a position follows from its velocity is no network's to learn, or to doubt."""
+    states, actions, _ = transitions(200, generator(1), scale=0.2)
+    actions, period = 0.02 * actions, PushedMass(0.0).spec.period
+    velocities = states[:, 1:] + period * actions
+    following = torch.cat([states[:, :1] + period * velocities, velocities], dim=1)
+    fast = torch.tensor([[0.0, 5.0]])
+    found = {}
+    for coasts in (True, False):
+        model = ensemble(layers=(32, 32), learning_rate=3e-3)
+        if not coasts:
+            model.coast.zero_()
+        fit(model, Transitions(states, actions, following), generator())
+        with torch.no_grad():
+            found[coasts] = model.predict(fast, torch.zeros(1, 1))
+    error = {k: (belief.mean[0, 0] - 5.0 * period).abs() for k, belief in found.items()}
+    assert error[True] < 0.2 * error[False]
+    assert found[True].epistemic[0, 0] < 0.2 * found[False].epistemic[0, 0]
+
+
 def test_noise_is_recovered(noisy_fit):
     model, report = noisy_fit
     states, actions, _ = transitions(300, generator(12), scale=0.9)
@@ -295,7 +315,7 @@ def test_a_transition_that_a_head_was_denied_stays_unknown_to_it():
     for seed in range(6):
         fit(model, data, generator(seed))
     inputs = model.network_inputs(states[30:31], actions[30:31])
-    target = model.targets(following[30:31] - states[30:31])
+    target = model.targets(following[30:31] - model.without_change(states[30:31]))
     errors = (model.gaussians(inputs)[0] - target).abs().amax(dim=(1, 2))
     denied = model.heads.bootstrap(60)[:, 30] == 0
     assert 0 < denied.sum() < 8

@@ -126,8 +126,13 @@ class DynamicsModel(nn.Module, ABC):
     """
 
     epistemic_scale: Tensor
+    coast: Tensor
+    """How long joints go on at their velocities before a change is added [s]: the control period
+    of models that `coasts`, else 0."""
     weighs: ClassVar[bool] = False
     """Whether `learn` takes weights."""
+    coasts: ClassVar[bool] = False
+    """Whether positions are predicted from where their velocities alone would lead."""
 
     def __init__(self, task: Task, settings: ModelSettings, fixed_inputs: bool = False) -> None:
         """Prepare the normalisers.
@@ -151,6 +156,7 @@ class DynamicsModel(nn.Module, ABC):
             self.inputs.std[-len(limits) :] = limits
         # `(m,)` factor on the epistemic deviation, from recalibration.
         self.register_buffer("epistemic_scale", torch.ones(self.output_dim))
+        self.register_buffer("coast", torch.tensor(task.spec.period if self.coasts else 0.0))
 
     @abstractmethod
     def predict_normalised(self, inputs: Tensor) -> Prediction:
@@ -207,11 +213,18 @@ class DynamicsModel(nn.Module, ABC):
         normalised: Tensor = self.inputs(torch.cat([features, action], dim=-1))
         return normalised
 
+    def without_change(self, state: Tensor) -> Tensor:
+        """The next predicted entries `(..., m)` of states `(..., p)` if the change is zero."""
+        joints = len(self.task.spec.joint_names)
+        positions, velocities = state[..., :joints], state[..., joints : 2 * joints]
+        others = state[..., joints : self.output_dim]
+        return torch.cat([positions + self.coast * velocities, others], dim=-1)
+
     def predict(self, state: Tensor, action: Tensor) -> Prediction:
         """Distribution of the state that follows `state` `(..., p)` under `action` `(..., q)`."""
         inputs = self.network_inputs(state, action)
         prediction = self.predict_normalised(inputs.reshape(-1, inputs.shape[-1]))
-        present = self._predicted(state)
+        present = self.without_change(state)
         spread = self.targets.std * self.epistemic_scale
         return Prediction(
             mean=present + self.targets.inverse(prediction.mean.reshape(present.shape)),
@@ -228,7 +241,7 @@ class DynamicsModel(nn.Module, ABC):
         inputs = self.network_inputs(state, action)
         inputs = inputs.reshape(-1, inputs.shape[-1])
         drawn = self.sample_normalised(inputs)
-        present, mean = self._predicted(state), drawn.mean
+        present, mean = self.without_change(state), drawn.mean
         if self.settings.recalibrate:
             expected = self.predict_normalised(inputs).mean
             mean = expected + self.epistemic_scale * (mean - expected)
@@ -236,6 +249,3 @@ class DynamicsModel(nn.Module, ABC):
             mean=present + self.targets.inverse(mean.reshape(present.shape)),
             aleatoric=drawn.aleatoric.reshape(present.shape) * self.targets.std,
         )
-
-    def _predicted(self, state: Tensor) -> Tensor:
-        return state[..., : self.output_dim] if self.task.spec.context else state

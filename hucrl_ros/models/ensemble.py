@@ -190,9 +190,15 @@ class Heads(nn.Module):
 
 
 class Ensemble(DynamicsModel):
-    """Networks that each predict mean and noise (Lakshminarayanan et al., 2017)."""
+    """Networks that each predict mean and noise (Lakshminarayanan et al., 2017).
+
+    Positions begin at where the velocities lead. Else a network has to learn, from data, that a
+    joint moves as fast as its velocity says, and heads doubt that where there are none: the most
+    of what they doubt of an arm, and plans make use of it.
+    """
 
     weighs = True
+    coasts = True
     noisy: ClassVar[bool] = True
     """Whether the networks predict a standard deviation besides the mean."""
 

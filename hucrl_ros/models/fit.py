@@ -120,7 +120,7 @@ def fit(
     kept = ~held
     weights = None if data.weights is None else data.weights[kept]
     features = torch.cat([model.task.model_features(data.states), data.actions], dim=-1)
-    changes = (data.next_states - data.states)[:, : model.output_dim]
+    changes = data.next_states[:, : model.output_dim] - model.without_change(data.states)
     if not model.fixed_inputs:
         least = torch.zeros(model.input_dim)
         least[: model.task.model_feature_dim] = model.task.least_deviations

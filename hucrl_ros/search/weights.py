@@ -87,6 +87,7 @@ def networks_of(actor_critic: ActorCritic, dynamics: ImaginedDynamics) -> Networ
             else np.zeros((), np.float32),
             "total": np.array(dynamics.total, np.float32),
             "unchosen": _numpy(dynamics.unchosen),
+            "coast": _numpy(model.coast),
         },
         angles=task.angles,
         joints=len(task.spec.joint_names),

@@ -456,7 +456,7 @@ def _imagine(
     """The strategy's next state, from `heads` and `applied` into `state`."""
     count, dim, lanes = len(program.choice), len(program.target_mean), vectors * VECTOR
     actions, hallucinated = len(program.limits), program.hallucination_layers > 0
-    heads, share = scratch.heads, np.float32(1.0 / count)
+    heads, share, joints = scratch.heads, np.float32(1.0 / count), len(program.lower)
     for i in range(dim):
         for lane in range(lanes):
             mean = chosen = aleatoric = epistemic = np.float32(0.0)
@@ -483,6 +483,8 @@ def _imagine(
             value = (
                 scratch.state[i, lane] + program.target_mean[i] + change * program.target_std[i]
             )
+            if i < joints:  # Their velocities are behind them, so these are still the old ones.
+                value += program.coast * scratch.state[joints + i, lane]
             scratch.state[i, lane] = min(max(value, program.reach[0, i]), program.reach[1, i])
 
 

@@ -85,6 +85,7 @@ CONSTANTS = (
     "beta",
     "total",
     "unchosen",
+    "coast",
 )
 """What the file holds: fields of `program.Program`; the manifest has the other three."""
 GEOMETRY = {
@@ -136,6 +137,8 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
     if "unchosen" not in arrays:
         total = arrays["total"]
         arrays = {**arrays, "unchosen": 0 * total if manifest.hallucination_dim else total}
+    if "coast" not in arrays:  # Nor did joints go on by themselves.
+        arrays = {**arrays, "coast": np.zeros(())}
     networks = Networks(
         policy=_layers(arrays, "policy"),
         hallucination=_layers(arrays, "hallucination"),
@@ -172,7 +175,7 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
         **dict.fromkeys(("input_mean", "input_std"), (seen,)),
         **dict.fromkeys(("target_mean", "epistemic_scale"), (predicted,)),
         "choice": (heads,),
-        **dict.fromkeys(("min_aleatoric", "beta", "total", "unchosen"), ()),
+        **dict.fromkeys(("min_aleatoric", "beta", "total", "unchosen", "coast"), ()),
     }
     for name, shape in shapes.items():
         if networks.constants[name].shape != shape:

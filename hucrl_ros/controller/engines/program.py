@@ -115,6 +115,8 @@ class Program(NamedTuple):
     target_mean: Floats
     """`(m,)` of the change of state."""
     target_std: Floats
+    coast: np.float32
+    """How long joints go on at their velocities before a change is added [s]."""
     reach: Floats
     """`(2, m)` least and largest values of the imagined states."""
     choice: Floats
@@ -254,6 +256,7 @@ def compile_program(networks: Networks, critic: Sequence[Dense] = ()) -> Program
         input_std=constants["input_std"],
         target_mean=constants["target_mean"],
         target_std=constants["target_std"],
+        coast=np.float32(constants["coast"]),
         reach=constants["reach"],
         choice=constants["choice"],
         epistemic_scale=constants["epistemic_scale"],
