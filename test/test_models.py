@@ -213,7 +213,7 @@ def test_a_known_prediction_is_judged_by_closed_forms():
 
 def test_a_linear_system_is_learned_to_a_few_percent():
     model, report = fitted(layers=(32, 32), learning_rate=3e-3)
-    assert report.quality.model_error < 0.05  # [standard deviations of the change of state]
+    assert report.quality.model_error < 0.05  # [standard deviations of the targets]
     states, actions, following = transitions(200, generator(11), scale=0.9)
     mean = model.predict(states, 0.9 * actions).mean
     expected = next_state(states, 0.9 * actions)

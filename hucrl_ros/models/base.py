@@ -121,8 +121,9 @@ class DynamicsModel(nn.Module, ABC):
 
     Inputs are the task's model features of the state and the action; targets are the changes in
     one control period of the m entries of the state that are to be predicted: all but the
-    context. Both are normalised here, so that a subclass sees numbers of order one. All that
-    learning changes is a parameter or a buffer of a fixed shape: bundles swap nothing else.
+    context; of positions, where a model `coasts`, what velocities don't explain. Both are
+    normalised here, so that a subclass sees numbers of order one. All that learning changes is a
+    parameter or a buffer of a fixed shape: bundles swap nothing else.
     """
 
     epistemic_scale: Tensor

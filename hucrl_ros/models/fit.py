@@ -68,7 +68,7 @@ class Quality(NamedTuple):
     """How well a model predicts transitions."""
 
     model_error: float
-    """Root mean square error of the mean [standard deviations of the change of state]."""
+    """Root mean square error of the mean [standard deviations of the targets]."""
     nll: float
     """Mean negative log-likelihood of the total Gaussian [nats an entry, normalised targets]."""
     coverage: float
@@ -192,7 +192,7 @@ class EpisodeError(NamedTuple):
     """How a model that was fitted before an episode predicts it."""
 
     surprise: float
-    """Root mean square error of the mean [standard deviations of the change of state]."""
+    """Root mean square error of the mean [standard deviations of the targets]."""
     complexity: float | None
     """Σ‖σ‖² over the transitions, the episode's part of I_N (Eq. 9) [units of the state²]; None:
     another model played it."""

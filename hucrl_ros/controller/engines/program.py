@@ -113,7 +113,7 @@ class Program(NamedTuple):
     """Of the inputs: features without context, stops, vectors to what moves, contact, efforts."""
     input_std: Floats
     target_mean: Floats
-    """`(m,)` of the change of state."""
+    """`(m,)` of what the model predicts."""
     target_std: Floats
     coast: np.float32
     """How long joints go on at their velocities before a change is added [s]."""
