@@ -173,7 +173,7 @@ def test_a_manifest_cannot_make_objects(folder):
 @pytest.mark.parametrize("version", [0, 1, "2", None])
 def test_an_unknown_schema_version_is_refused(folder, version):
     edit_manifest(folder, schema_version=version)
-    assert f"schema_version is {version!r}; this program reads 2" in refusal(folder)
+    assert f"schema_version is {version!r}; this program reads 2 and 3" in refusal(folder)
 
 
 def test_an_unknown_key_is_refused_by_name(folder):

@@ -445,7 +445,10 @@ def test_joints_of_before_they_went_on_by_themselves_stand_still_without_a_chang
     arrays = to_arrays(bundle.networks)
     assert arrays["coast"] == np.float32(bundle.manifest.spec.period)
     del arrays["coast"]
-    assert from_arrays(arrays, bundle.manifest).constants["coast"] == 0.0
+    with pytest.raises(KeyError, match="coast"):
+        from_arrays(arrays, bundle.manifest)
+    old = bundle.manifest.model_copy(update={"schema_version": 2})
+    assert from_arrays(arrays, old).constants["coast"] == 0.0
 
 
 def test_networks_survive_their_file(bundle):

@@ -240,6 +240,20 @@ def test_joints_go_on_at_their_velocities_where_nothing_was_seen():
     assert found[True].epistemic[0, 0] < 0.2 * found[False].epistemic[0, 0]
 
 
+def test_rounding_is_nothing_to_learn_where_joints_do_what_their_velocities_say():
+    states, actions, _ = transitions(200, generator(1))
+    states[:, 0] += 3.0
+    period = PushedMass(0.0).spec.period
+    positions = states[:, 0] + period * states[:, 1]
+    positions[::2] = torch.nextafter(positions[::2], torch.tensor(9.0))
+    following = torch.stack([positions, states[:, 1] + period * actions[:, 0]], dim=1)
+    model = ensemble()
+    fit(model, Transitions(states, actions, following), generator())
+    mean = model.predict(states, actions).mean[:, 0]
+    assert 1e-7 < model.targets.std[0] < 1e-5
+    assert ((positions - mean) / model.targets.std[0]).square().mean().sqrt() < 0.3
+
+
 def test_noise_is_recovered(noisy_fit):
     model, report = noisy_fit
     states, actions, _ = transitions(300, generator(12), scale=0.9)

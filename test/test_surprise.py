@@ -133,6 +133,15 @@ def test_an_angle_that_has_gone_all_around_is_where_it_was(bundle):
     assert surprise.value < 1.0
 
 
+def test_nobody_is_blamed_for_what_rounding_does_to_a_joint_that_has_turned_often(bundle):
+    surprise, nothing = watch(bundle, target_std=(1e-6, 1e-6)), np.zeros(2, "f")
+    far = np.array([300.0, 0.0], "f")
+    after = np.nextafter(far, np.float32(np.inf))
+    for _ in range(4000):
+        surprise.see(Transition(far, ACTION, after, 0.0), far, nothing, nothing, far)
+    assert surprise.value < 1.1
+
+
 def test_nobody_is_blamed_for_less_than_the_floor(bundle):
     surprise = watch(bundle, target_std=(1.0, 1.0))
     nothing, following = np.zeros(2, "f"), STATE + FLOOR

@@ -90,9 +90,7 @@ def _purpose(manifest: Manifest) -> dict[str, str]:
 
 def _motors(manifest: Manifest) -> Table:
     change = "change of position" if manifest.command == "position" else manifest.command
-    table = Table(
-        "joint", f"{change} limit", "std of predicted changes (position, velocity)", box=None
-    )
+    table = Table("joint", f"{change} limit", "std of targets (position, velocity)", box=None)
     limits = dict(zip(manifest.actuated_joints, manifest.effort_limits, strict=True))
     joints = len(manifest.joint_names)
     for index, name in enumerate(manifest.joint_names):

@@ -32,7 +32,9 @@ from hucrl_ros.config.schema import (
 from hucrl_ros.config.yaml_reader import parse_mapping
 from hucrl_ros.errors import BundleError, shortened
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+"""Since 3 joints go on at their velocities; older programs would let them stand."""
+READABLE = (2, SCHEMA_VERSION)
 MANIFEST = "manifest.yaml"
 PLAIN_NAME = re.compile(r"\w[\w.-]{,99}")
 MANIFEST_BYTES = 2**17
@@ -302,10 +304,11 @@ def read_manifest(folder: Path, approve: Callable[[Path, bytes], None] | None = 
     path = folder / MANIFEST
     document = parse_mapping(content, path, BundleError)
     version = document.get("schema_version")
-    if version != SCHEMA_VERSION:
+    if version not in READABLE:
         found = shortened(repr(version))
         raise BundleError(
-            f"{shortened(path)}: schema_version is {found}; this program reads {SCHEMA_VERSION}"
+            f"{shortened(path)}: schema_version is {found}; this program reads "
+            + " and ".join(map(str, READABLE))
         )
     manifest = checked(Manifest, document, path, BundleError)
     return manifest.read_from(hashlib.sha256(content).hexdigest())

@@ -110,7 +110,8 @@ class Surprise:
         # Of a transition that took longer than usual nobody knows whether its stamps are wrong.
         stretch = passed.irregular * (mean - passed.state[: len(mean)])
         timing = stretch**2 + (later - mean) ** 2
-        variance = epistemic**2 + aleatoric**2 + timing + self._floor**2
+        rounding = np.finfo(np.float32).eps * passed.state[: len(mean)]
+        variance = epistemic**2 + aleatoric**2 + timing + self._floor**2 + rounding**2
         with np.errstate(over="ignore", invalid="ignore"):
             squares = passed.error(mean, self._angles) ** 2 / variance
         # A bundle that predicts no number is wrong.

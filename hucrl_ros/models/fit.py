@@ -59,6 +59,8 @@ def epistemic_scale(residuals: Residuals) -> Tensor:
 STILL = 0.01
 """Deviation of the changes of an entry that never changed [units of the entry]. An object that was
 never touched may be imagined to move, but no more than objects do."""
+ROUNDING = 1e-6
+"""What states in single precision are good for, as a share of their size [1]."""
 FEWEST = 10
 """Held-out transitions below which nothing is recalibrated: of one, any scale comes out."""
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
@@ -126,7 +128,9 @@ def fit(
         least[: model.task.model_feature_dim] = model.task.least_deviations
         model.inputs.fit(features[kept], least=least, weights=weights)
     still = STILL * model.task.units[: model.output_dim]
-    model.targets.fit(changes[kept], still, weights=weights)
+    # Where joints do what their velocities say, rounding is all that is left.
+    least = ROUNDING * data.states[:, : model.output_dim].abs().amax(dim=0)
+    model.targets.fit(changes[kept], still, least, weights)
     model.epistemic_scale.fill_(1.0)
     inputs, targets = model.inputs(features[kept]), model.targets(changes[kept])
     if weights is None:

@@ -137,7 +137,7 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
     if "unchosen" not in arrays:
         total = arrays["total"]
         arrays = {**arrays, "unchosen": 0 * total if manifest.hallucination_dim else total}
-    if "coast" not in arrays:  # Nor did joints go on by themselves.
+    if "coast" not in arrays and manifest.schema_version < 3:
         arrays = {**arrays, "coast": np.zeros(())}
     networks = Networks(
         policy=_layers(arrays, "policy"),
