@@ -155,7 +155,8 @@ class RunWeights:
             if other_strategy or self._steered or STRATEGY in told:
                 weights = self._with_own_policies(weights)
             # Models of before didn't know that joints go on at their velocities.
-            weights = {k: 0 * v for k, v in self.untrained.items() if _coast(k)} | weights
+            still = {k: 0 * v for k, v in self.untrained.items() if k.endswith(".coast")}
+            weights = still | weights
             self._modules.load_state_dict(weights)
             seeds = told.get(BOOTSTRAPS)
             self._take_bootstraps(self._own if seeds is None else map(int, seeds.split()))
@@ -205,10 +206,6 @@ def _heads(module: torch.nn.Module) -> list[Heads]:
 def _bootstraps(module: torch.nn.Module) -> list[int]:
     """Seeds of the bootstraps of all ensembles in it."""
     return [heads.bootstrap_seed for heads in _heads(module)]
-
-
-def _coast(name: str) -> bool:
-    return name.rpartition(".")[2] == "coast"
 
 
 def _of_strategy(name: str) -> bool:

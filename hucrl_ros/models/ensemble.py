@@ -193,8 +193,7 @@ class Ensemble(DynamicsModel):
     """Networks that each predict mean and noise (Lakshminarayanan et al., 2017).
 
     Positions begin at where the velocities lead. Else a network has to learn, from data, that a
-    joint moves as fast as its velocity says, and heads doubt that where there are none: the most
-    of what they doubt of an arm, and plans make use of it.
+    joint moves as fast as its velocity says, and heads doubt that where there are none.
     """
 
     weighs = True
