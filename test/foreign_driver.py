@@ -50,6 +50,7 @@ DEFAULTS = {
     "outages": 1,  # how many there are
     "interface": "effort",  # "velocity" or "position": a drive of its own follows the commands
     "named": False,  # whether it has the parameter of a forward_command_controller
+    "joints": [],  # another one of its parameters; none: it hasn't
     "reset_takes": 0.0,  # [s]
     "begins_at": math.pi,  # where the joint is at first [rad]
     "gravity": GRAVITY,  # [m/s²]
@@ -145,6 +146,8 @@ class Driver(Node):
         self.clock = time.monotonic()
         if self.how["named"]:
             self.declare_parameter("interface_name", self.how["interface"])
+        if self.how["joints"]:
+            self.declare_parameter("joints", self.how["joints"])
         self.random = random.Random(0)
         self.held_back = None
         self.shift = time.time() - time.monotonic()  # of the stamps' clock

@@ -365,3 +365,6 @@ def test_a_driver_that_says_it_takes_something_else_is_refused(robots_domain, tm
             found, shown = check(str(robot), "--set", "safety.velocity_limits=[100.0]")
         assert found == code, shown
         assert ("has interface_name = 'position'" in shown) == (code == 1)
+    with driver(rate=80.0, interface="velocity", named=True, joints=["elbow"]):
+        found, shown = check(str(robot), "--set", "safety.velocity_limits=[100.0]")
+    assert found == 1 and "has joints = ['elbow']" in shown

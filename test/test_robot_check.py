@@ -246,13 +246,24 @@ def test_what_commands_are_is_told_and_efforts_do_not_count(command, told):
 
 @pytest.mark.parametrize("command", ["velocity", "position"])
 def test_a_driver_that_takes_something_else_is_refused(command):
-    evidence = {**heard(), "interfaces": {"driver": "effort"}}
+    evidence = {**heard(), "controllers": {"driver": ("effort", [])}}
     wrong = found(evidence, "commands", servo(command))
     assert wrong.level is Level.FAULT
     assert f"interface_name = 'effort'; the robot's command is {command!r}" in wrong.found
-    for silent in ({"driver": command}, {"driver": ""}, {}):
-        evidence = {**heard(), "interfaces": silent}
+    for silent in ({"driver": (command, [])}, {"driver": (command, ["pendulum_joint"])}, {}):
+        evidence = {**heard(), "controllers": silent}
         assert found(evidence, "commands", servo(command)).level is Level.OK
+
+
+def test_a_controller_of_the_joints_in_another_order_is_refused():
+    """Each command would go to another joint."""
+    robot = describe("pendulum").robot.model_copy(update={"actuated": ("shoulder", "elbow")})
+    for joints, level in ((["elbow", "shoulder"], Level.FAULT), (["shoulder", "elbow"], Level.OK)):
+        commands = found(
+            {**heard(), "controllers": {"driver": ("effort", joints)}}, "commands", robot
+        )
+        assert commands.level is level
+        assert level is Level.OK or "joints = ['elbow', 'shoulder']" in commands.found
 
 
 def test_what_moves_unseen_is_noted(tmp_path):

@@ -314,12 +314,19 @@ def _commands(found: Evidence, robot: RobotSettings) -> Finding:
     if about["subscribers"] and about["types"] != [EFFORTS]:
         return Finding.fault(f"{topic} carries {', '.join(about['types'])}", f"expected {EFFORTS}")
     for node in about["subscribers"]:
-        takes = found.get("interfaces", {}).get(node) or robot.command
+        takes, joints = found.get("controllers", {}).get(node) or (robot.command, [])
         if takes != robot.command:
             return Finding.fault(
                 f"{node} has interface_name = {takes!r}; the robot's command is {robot.command!r}",
                 "make both the same, in the controller's parameters or in the description: "
                 "robot.command",
+            )
+        if joints and list(joints) != list(robot.actuated):
+            return Finding.fault(
+                f"{node} has joints = {list(joints)}; the robot's commands are for "
+                f"{list(robot.actuated)}",
+                "make both the same, in the same order, in the controller's parameters or in the "
+                "description: robot.actuated",
             )
     if others := _others(found, about):
         return Finding.fault(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from rcl_interfaces.msg import ParameterValue
 from rcl_interfaces.srv import GetParameters
 from rclpy.client import Client
 from rclpy.node import Node
@@ -22,6 +23,8 @@ LOOK_PERIOD = 0.05
 """[s]"""
 INTERFACE = "interface_name"
 """Parameter of a forward_command_controller: effort, velocity or position."""
+ORDER = "joints"
+"""Another one: whose its commands are, one after the other."""
 
 
 class Listener(Node):
@@ -37,7 +40,7 @@ class Listener(Node):
         self._messages: list[dict[str, Any]] = []
         self._first: float | None = None
         self._asking: dict[str, Client] = {}
-        self._told: dict[str, Future] = {}
+        self._told: dict[str, list[Future]] = {}
         self.create_subscription(
             JointState, topics.JOINT_STATES, self._on_joint_state, MEASURED_ARCHIVE
         )
@@ -85,21 +88,25 @@ class Listener(Node):
                 service = f"{found.node_namespace.rstrip('/')}/{name}/get_parameters"
                 self._asking[name] = self.create_client(GetParameters, service)
             if self._asking[name].service_is_ready():
-                request = GetParameters.Request(names=[INTERFACE])
-                self._told[name] = self._asking[name].call_async(request)
+                # Whoever lacks one of those asked for together tells none.
+                requests = [GetParameters.Request(names=[key]) for key in (INTERFACE, ORDER)]
+                self._told[name] = [self._asking[name].call_async(each) for each in requests]
 
-    def _interfaces(self) -> Mapping[str, str]:
-        """What commands are, by the name of the node that takes them and says so."""
-        done = {name: told.result() for name, told in self._told.items() if told.done()}
-        values = {name: answer.values for name, answer in done.items() if answer is not None}
-        return {name: told[0].string_value for name, told in values.items() if told}
+    def _controllers(self) -> Mapping[str, tuple[str, list[str]]]:
+        """What commands are and whose, by the name of the node that takes them and says so."""
+        told = {name: map(_value, futures) for name, futures in self._told.items()}
+        return {
+            name: (kind.string_value, list(order.string_array_value))
+            for name, (kind, order) in told.items()
+            if kind.string_value
+        }
 
     def _meets_all(self) -> bool:
         """Whether everybody is there whom a fault would be told of; DDS finds them one by one."""
         services = [service for service, _ in self.get_service_names_and_types()]
         commands = self.resolve_topic_name(topics.COMMANDS)
         reset = self.resolve_service_name(topics.RESET)
-        asked = self._told and all(told.done() for told in self._told.values())
+        asked = self._told and all(each.done() for told in self._told.values() for each in told)
         return bool(asked) and self.count_subscribers(commands) > 0 and reset in services
 
     def _found(self) -> Mapping[str, Any]:
@@ -128,10 +135,16 @@ class Listener(Node):
                 }
                 for topic, types in self.get_topic_names_and_types()
             },
-            "interfaces": self._interfaces(),
+            "controllers": self._controllers(),
             "services": [service for service, _ in self.get_service_names_and_types()],
             "messages": self._messages,
         }
+
+
+def _value(asked: Future) -> ParameterValue:
+    """The parameter that was asked for; empty where there is none."""
+    answer = asked.result() if asked.done() else None
+    return answer.values[0] if answer is not None and answer.values else ParameterValue()
 
 
 def main() -> int:
