@@ -481,6 +481,14 @@ def test_limits_of_a_urdf_in_the_wrong_order_are_refused(tmp_path):
     assert resolve(with_elbow(tmp_path, 1, -1, "continuous")).constraints == ()
 
 
+def test_limits_of_a_urdf_that_leave_no_room_are_refused(tmp_path):
+    """MuJoCo would let the joint turn for ever."""
+    for kind in ("revolute", "prismatic"):
+        with pytest.raises(ConfigError, match="joint 'elbow': <limit> has lower and upper = 0 "):
+            resolve(with_elbow(tmp_path, 0, 0, kind))
+    assert resolve(with_elbow(tmp_path, 0, 0, "continuous")).constraints == ()
+
+
 def test_limits_that_are_many_turns_apart_are_worth_a_warning(tmp_path, caplog):
     resolve(with_elbow(tmp_path, -9, 9))  # A cable drum
     assert caplog.messages == []

@@ -70,6 +70,12 @@ def check_urdf_limits(path: Path) -> None:
                 f"{path}: joint {joint.get('name')!r}: <limit> has lower = {lower:g} above "
                 f"upper = {upper:g}; expected the lesser one as lower"
             )
+        if lower == upper:
+            raise ConfigError(
+                f"{path}: joint {joint.get('name')!r}: <limit> has lower and upper = {lower:g} "
+                "(what isn't given is 0), which MuJoCo takes for no limits; expected lower below "
+                "upper, or the type continuous or fixed"
+            )
 
 
 def _urdf(path: Path) -> ElementTree.Element | None:
