@@ -695,14 +695,16 @@ def test_no_file_is_left_next_to_the_users_function(tmp_path):
     assert yaml.safe_load((tmp_path / "mine.yaml").read_text()) == ARM
 
 
-def test_a_joint_that_loses_its_motor_is_worth_a_warning(tmp_path, caplog):
-    path = write(tmp_path, ARM)
-    urdf = tmp_path / "planar_arm.urdf"
-    urdf.write_text(urdf.read_text().replace(' effort="1.0"', ""))
+@pytest.mark.parametrize("name", ["planar_arm.urdf", "planar_arm.xml"])
+def test_a_joint_that_loses_its_motor_is_worth_a_warning(tmp_path, caplog, name):
+    path = write(tmp_path, changed(ARM, model=name))
+    text = (tmp_path / "planar_arm.urdf").read_text()
+    narrow = text.replace(' effort="1.0"', "").replace('"-2.6" upper="2.6"', '"0" upper="0.1"')
+    (tmp_path / name).write_text(narrow)
     assert resolve(read_description(path)).robot.actuated == ("shoulder",)
     (line,) = caplog.messages
-    assert "planar_arm.urdf: joint 'elbow' has no motor" in line
-    path = write(tmp_path, changed(ARM, actuated=["shoulder"]), "limp.yaml")
+    assert f"{name}: joint 'elbow' has no motor" in line
+    path = write(tmp_path, changed(ARM, model=name, actuated=["shoulder"]), "limp.yaml")
     resolve(read_description(path))
     assert len(caplog.messages) == 1, "it was asked for"
 

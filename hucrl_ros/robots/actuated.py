@@ -12,6 +12,7 @@ from hucrl_ros.config.robot import RobotSettings
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.checks import require_known
+from hucrl_ros.robots.model_files import urdf_kinds
 from hucrl_ros.robots.motors import Motor, followers, read_motors
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ def with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel)
             f"effort limits; joints: {', '.join(robot.joints)}"
         )
     require_known(found, "actuated", actuated, robot.joints, "one of robot.joints")
-    if found.model.suffix == ".urdf" and not robot.actuated:
+    if urdf_kinds(found.model) and not robot.actuated:
         limp = [joint for joint in robot.joints if joint not in actuated and joint not in moved]
         for joint in limp:
             _warn_of_limp_joint(found.model, joint)

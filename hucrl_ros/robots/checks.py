@@ -11,6 +11,7 @@ import numpy as np
 from hucrl_ros.config.robot import AXES, RobotSettings, sources
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.robots.model_files import urdf_kinds
 from hucrl_ros.robots.mujoco_robot import joint_ranges
 
 MOST_PHYSICS_STEPS = 10_000
@@ -31,7 +32,7 @@ def look_for_degrees(found: Description, robot: RobotSettings, model: mujoco.MjM
         revolute = model.joint(joint).type[0] == mujoco.mjtJoint.mjJNT_HINGE
         if revolute and MOST_TURNS * TURN < width < np.inf:
             _warn_of_turns(found.model, joint, width)
-        if revolute and 0.0 < width < NARROW and found.model.suffix != ".urdf":
+        if revolute and 0.0 < width < NARROW and not urdf_kinds(found.model):
             _warn_of_narrow_range(found.model, joint, width)
 
 
