@@ -2,8 +2,9 @@
 
 Controller and watchdog, and a recorder if `record` names a folder; no simulator, no learner. The
 robot publishes `joint_states` and takes `commands` (efforts); somebody publishes `goal` and
-`object_pose` for the tasks that have them. All names can be changed, e.g. to those of
-ros2_control's joint_state_broadcaster and forward_command_controller.
+`object_pose` for the tasks that have them. All names can be changed, in the YAML that `robot`
+names or by arguments, e.g. to those of ros2_control's joint_state_broadcaster and
+forward_command_controller.
 
 The controller comes up configured. Nothing moves before it is activated, which starts one episode:
 
@@ -31,9 +32,17 @@ from launch_ros.actions import LifecycleNode, Node
 from launch_ros.event_handlers import OnStateTransition
 from launch_ros.events.lifecycle import ChangeState
 
+from hucrl_ros.config.task_file import is_description, read_description, task_of_path
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.run.asked import flag
-from hucrl_ros.run.node_list import CONTROLLER, OWN_TOPICS, PACKAGE, NodeSpec, control_graph
+from hucrl_ros.run.node_list import (
+    CONTROLLER,
+    OWN_TOPICS,
+    PACKAGE,
+    NodeSpec,
+    control_graph,
+    remapped,
+)
 from hucrl_ros.run.recordings import heard_with, recordings_of
 from hucrl_ros.run.session import PARENT_VARIABLE
 
@@ -50,7 +59,11 @@ def generate_launch_description() -> LaunchDescription:
         [
             DeclareLaunchArgument("bundle", description="what to play"),
             *(
-                DeclareLaunchArgument(name, default_value=topic, description="name of the topic")
+                DeclareLaunchArgument(
+                    name,
+                    default_value="",
+                    description=f"name of the topic; default: as robot's YAML says, or {topic}",
+                )
                 for name, topic in OWN_TOPICS.items()
             ),
             *(
@@ -86,12 +99,15 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         run = recordings_of(bundle, task, record, heard)
         # A second recorder would spoil its bag.
         run.lock_until_exit(on_robot=run.on_robot.exists(), ordered=False)
+    own_yaml = is_description(task_of_path(robot))
+    topics = read_description(Path(robot)).robot.topics if own_yaml else {}
+    typed = {own: argument(name) for name, own in OWN_TOPICS.items() if argument(name)}
     nodes = control_graph(
         bundle,
         task,
         robot=robot,
         parameter_file=parameter_file,
-        remappings={own: argument(name) for name, own in OWN_TOPICS.items()},
+        remappings=remapped(topics) | typed,
         run=run,
     )
     processes = {node.name: process(node) for node in nodes}

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from foreign_process import driver
+from own_robots import ARM, changed, write
 from quick_run import quick_file
 from remote_pair import new_run, play
 from waiting import PATIENCE
@@ -324,8 +325,7 @@ def bundle(tmp_path_factory):
 @needs_fakes
 def test_controlling_starts_exactly_the_nodes_of_the_list(fake_launch, bundle):
     started = nodes_of(evaluate("control.launch.py", bundle=str(bundle), commands="/robot/cmd"))
-    same = {name: name for name in ("joint_states", "goal", "object_pose")}
-    remappings = {**same, "controller/commands": "/robot/cmd"}
+    remappings = {"controller/commands": "/robot/cmd"}
     expected = control_graph(bundle, "pendulum", remappings=remappings)
     assert list(started) == [node.name for node in expected]
     for spec in expected:
@@ -333,6 +333,15 @@ def test_controlling_starts_exactly_the_nodes_of_the_list(fake_launch, bundle):
         own = started[spec.name].kwargs["additional_env"]
         assert own == {PARENT_VARIABLE: str(os.getpid())}
         assert dict(started[spec.name].kwargs["remappings"]) == remappings
+
+
+@needs_fakes
+def test_topics_are_called_as_the_robots_description_says(fake_launch, bundle, tmp_path):
+    robot = write(tmp_path, changed(ARM, topics={"joint_states": "/arm/js", "commands": "/arm/c"}))
+    words = {"bundle": str(bundle), "robot": str(robot), "commands": "/typed"}
+    for node in nodes_of(evaluate("control.launch.py", **words)).values():
+        remappings = dict(node.kwargs["remappings"])
+        assert remappings == {"joint_states": "/arm/js", "controller/commands": "/typed"}
 
 
 @needs_fakes

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hucrl_ros.config.robot import RobotSettings
 from hucrl_ros.controller.pace import GAPS
 from hucrl_ros.errors import RunError
-from hucrl_ros.run.node_list import OWN_TOPICS
+from hucrl_ros.run.node_list import remapped
 
 LISTENER = "hucrl_ros.doctor.nodes.listener"
 PATIENCE_S = 3.0
@@ -63,7 +63,7 @@ def listen(robot: RobotSettings, environment: Mapping[str, str]) -> Evidence:
 
 def remappings(robot: RobotSettings) -> list[str]:
     """ROS arguments by which a node finds a robot's topics."""
-    pairs = ((OWN_TOPICS[topic], other) for topic, other in robot.topics.items())
+    pairs = remapped(robot.topics).items()
     return [word for ours, theirs in pairs for word in ("-r", f"{ours}:={theirs}")]
 
 

@@ -118,11 +118,16 @@ def learning_graph(
         NodeSpec(
             name=name,
             parameters={"run": str(run.root), **own.get(name, {})},
-            remappings={OWN_TOPICS[topic]: other for topic, other in topics.items()},
+            remappings=remapped(topics),
         )
         for name in names
         if simulated or name != SIMULATOR
     )
+
+
+def remapped(topics: Mapping[Topic, str]) -> dict[str, str]:
+    """What the nodes call a topic, to what a description says."""
+    return {OWN_TOPICS[topic]: other for topic, other in topics.items()}
 
 
 def control_graph(
