@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from own_robots import modelled, refusal, resolved
+from own_robots import changed, modelled, refusal, resolved
 
 from hucrl_ros.robots import MujocoRobot
+from hucrl_ros.robots.measured import elsewhere
 
 CART = """<mujoco><option timestep="0.01"/><worldbody>
   <body><joint name="rail" type="slide" axis="1 0 0"/><geom size="0.1"/><site name="tip"/>
@@ -66,6 +67,22 @@ def test_a_joint_that_another_one_moves_gets_no_motor(tmp_path):
     assert (found.joints, found.actuated) == (("first", "second"), ("first",))
     both = modelled(tmp_path, hand, actuated=["first", "second"])
     assert resolved(tmp_path, both).robot.effort_limits == (5.0, 5.0)
+
+
+def test_a_joint_that_another_one_moves_starts_where_that_leads_it(tmp_path):
+    """Elsewhere the simulator would hurl it there."""
+    mimic = '<mimic joint="first" multiplier="-0.5" offset="0.1"/>'
+    hand = modelled(tmp_path, HAND.format(kind="revolute", mimic=mimic))
+    start = {"first": {"low": 0.2, "high": 0.8}, "first_velocity": 0.4}
+    described = resolved(tmp_path, changed(hand, start=start))
+    assert described.robot.start["second"].range == pytest.approx((-0.3, 0.0))
+    assert described.robot.start["second_velocity"].middle == -0.2
+    robot, draws = MujocoRobot(described), np.random.default_rng(0)
+    for state in (robot.reset(draws), elsewhere(robot, robot.state, draws)):
+        assert state[1] == pytest.approx(0.1 - 0.5 * state[0], abs=1e-9)
+        assert state[3] == pytest.approx(-0.5 * state[2])
+    robot.step(np.zeros(1))
+    assert robot.state[2:] == pytest.approx([0.4, -0.2], abs=0.02)
 
 
 def test_a_planar_joint_is_refused_unless_its_motors_are_named(tmp_path):

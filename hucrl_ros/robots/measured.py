@@ -67,7 +67,7 @@ def elsewhere(robot: MujocoRobot, state: Array, rng: np.random.Generator) -> Arr
     high = np.where(np.isfinite(ranges[:, 1]), ranges[:, 1], half)
     moved = state.copy()
     moved[: len(ranges)] = rng.uniform(low, high)
-    return moved
+    return robot.led(moved)
 
 
 def _play(robot: MujocoRobot, state: Array, steps: int, rng: np.random.Generator) -> Array:

@@ -80,7 +80,7 @@ class MujocoRobot:
             self.ranges[settings.joints.index(joint)] = limits
 
     def initial_state(self, rng: np.random.Generator) -> Array:
-        """Every entry drawn by itself, as the description says."""
+        """Every entry drawn by itself, as the description says, and joints that follow others."""
         draws = self._draws
         spread = np.array([draw.spread for draw in draws])
         is_uniform = np.array([draw.is_uniform for draw in draws])
@@ -92,7 +92,29 @@ class MujocoRobot:
             wanted = (of_kind & (spread != 0.0)) | self._draw_fixed
             shares[wanted] = drawn(size=int(wanted.sum()))
         origin, first = np.array([(draw.origin, draw.first) for draw in draws]).T
-        return np.asarray(origin + (first + spread * np.where(is_uniform, uniform, normal)))
+        return self.led(origin + (first + spread * np.where(is_uniform, uniform, normal)))
+
+    def led(self, state: Array) -> Array:
+        """`state` `(p,)`, but joints that an equality moves with another one are where that says.
+
+        Anywhere else the simulator would hurl them there. Joints with a motor stay as they are.
+        """
+        state, model, names = state.copy(), self.model, self.spec.joint_names
+        for k in np.flatnonzero(model.eq_type == mujoco.mjtEq.mjEQ_JOINT):
+            joint, other = model.joint(int(model.eq_obj1id[k])), int(model.eq_obj2id[k])
+            leader = model.joint(other) if other >= 0 else None
+            led = joint.name in names and joint.name not in self.spec.actuated_joints
+            if not (led and model.eq_active0[k] and (leader is None or leader.name in names)):
+                continue
+            curve, away, speed = np.polynomial.Polynomial(model.eq_data[k, :5]), 0.0, 0.0
+            if leader is not None:
+                place = names.index(leader.name)
+                away = state[place] - leader.qpos0[0]
+                speed = state[len(names) + place]
+            follower = names.index(joint.name)
+            state[follower] = joint.qpos0[0] + curve(away)
+            state[len(names) + follower] = curve.deriv()(away) * speed
+        return state
 
     @property
     def state(self) -> Array:

@@ -135,7 +135,10 @@ def _with_joints(found: Description, model: mujoco.MjModel) -> RobotSettings:
 
 
 def _with_start(robot: RobotSettings, built: MujocoRobot) -> RobotSettings:
-    """Where a draw has no mean, that of the model: joints at their zero, bodies where they are."""
+    """Where a draw has no mean, that of the model: joints at their zero, bodies where they are.
+
+    Joints that follow others begin where those lead them.
+    """
     mujoco.mj_resetData(built.model, built.data)
     model_has = dict(zip(robot.entries, built.state.tolist(), strict=True))
     start = {}
@@ -144,4 +147,9 @@ def _with_start(robot: RobotSettings, built: MujocoRobot) -> RobotSettings:
         if draw.mean is None and draw.low is None:
             draw = draw.model_copy(update={"mean": round(value, 9)})
         start[entry] = draw
+    ends = np.array([draw.range for draw in start.values()]).T
+    for entry, *led in zip(start, *map(built.led, ends), strict=True):
+        low, high = (round(value, 9) for value in sorted(led))
+        if entry not in robot.start and (low, high) != start[entry].range:
+            start[entry] = Draw(mean=low) if low == high else Draw(low=low, high=high)
     return robot.model_copy(update={"start": start})

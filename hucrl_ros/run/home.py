@@ -113,7 +113,7 @@ def check_home(described: Description, config: Config) -> None:
         if trial:  # the first one is at the start already
             state[:joints] = _somewhere(plan, robot.ranges, draws)
             state[joints : 2 * joints] = 0.0
-        robot.set_state(state)
+        robot.set_state(robot.led(state))
         motion, guard = HomeMotion(spec, plan, config), Guard(spec, config.safety)
         steps = 0
         while not (motion.done or motion.problem):
@@ -161,7 +161,7 @@ def _body(described: Description, targets: Array) -> tuple[Array, Array]:
     for _ in range(SAMPLES):
         state = robot.initial_state(draws)
         state[:joints] = draws.uniform(low, high)
-        robot.set_state(state)
+        robot.set_state(robot.led(state))
         idle = data.qacc.copy()
         for motor, dof in enumerate(dofs):
             data.ctrl[motor] = 1.0
