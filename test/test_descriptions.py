@@ -97,6 +97,13 @@ def test_a_robot_of_a_file_that_names_another_one_is_refused(tmp_path):
         read_description(tmp_path / "mine.yaml")
 
 
+def test_a_file_whose_name_no_robot_can_have_is_refused_by_that_name(tmp_path):
+    path = write(tmp_path, changed(ARM, name=None), "2dof arm.yaml")
+    with pytest.raises(ConfigError, match=r"2dof arm\.yaml, whose name is the robot"):
+        read_description(path)
+    assert read_description(write(tmp_path, changed(ARM, name="arm"), "2dof arm.yaml"))
+
+
 def test_two_functions_files_of_one_name_are_refused(tmp_path):
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "planar_arm.py").write_text(STILL)

@@ -185,7 +185,8 @@ def _robot(document: Mapping[str, Any], path: Path) -> RobotSettings:
         document = read_mapping(path)
     robot = _section(RobotSettings, _with_new_names(document, path), "robot", path)
     values = {"name": robot.name or path.stem, "model": str(folder / robot.model)}
-    return checked(RobotSettings, {**robot.model_dump(), **values}, path, section="robot")
+    named = path if robot.name else f"{path}, whose name is the robot's unless robot.name is given"
+    return checked(RobotSettings, {**robot.model_dump(), **values}, named, section="robot")
 
 
 def _with_new_names(document: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
