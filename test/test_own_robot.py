@@ -487,6 +487,11 @@ def test_limits_of_a_urdf_that_leave_no_room_are_refused(tmp_path):
         with pytest.raises(ConfigError, match="joint 'elbow': <limit> has lower and upper = 0 "):
             resolve(with_elbow(tmp_path, 0, 0, kind))
     assert resolve(with_elbow(tmp_path, 0, 0, "continuous")).constraints == ()
+    described = with_elbow(tmp_path, -1, 1)
+    text = described.model.read_text()
+    described.model.write_text(re.sub(r'<limit lower="-1" upper="1"[^>]*/>', "", text))
+    with pytest.raises(ConfigError, match="joint 'elbow': <limit> has lower and upper = 0 "):
+        resolve(described)
 
 
 def test_limits_that_are_many_turns_apart_are_worth_a_warning(tmp_path, caplog):

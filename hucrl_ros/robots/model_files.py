@@ -61,10 +61,11 @@ def check_urdf_limits(path: Path) -> None:
     """
     root = _urdf(path)
     for joint in [] if root is None else root.findall("joint"):
-        limit = joint.find("limit")
-        if limit is None or joint.get("type") not in ("revolute", "prismatic"):
+        if joint.get("type") not in ("revolute", "prismatic"):
             continue
-        lower, upper = (float(limit.get(name, "0")) for name in ("lower", "upper"))
+        limit = joint.find("limit")
+        given = {} if limit is None else limit.attrib
+        lower, upper = (float(given.get(name, "0")) for name in ("lower", "upper"))
         if lower > upper:
             raise ConfigError(
                 f"{path}: joint {joint.get('name')!r}: <limit> has lower = {lower:g} above "
