@@ -392,7 +392,7 @@ def test_a_search_that_promises_much_less_than_was_known_begins_anew(
     learner = learner_of()
     staged.promises = [300.0]
     learned(learner, 1)
-    monkeypatch.setattr(learner, "_last_promise", lambda episode: [300.0])
+    monkeypatch.setattr(learner, "last_promise", lambda episode: [300.0])
     staged.promises = [100.0, fresh]
     bundle = learned(learner, 2)
     assert staged.begun == [False, True, False]
@@ -410,7 +410,7 @@ def test_where_fresh_policies_do_nothing_either_the_action_penalty_grows_from_0(
     learned(learner, 1)
     idle = make_model_rollout(learner.actor_critic, learner.dynamics).idle(learner.first)
     idle = idle.mean_return
-    monkeypatch.setattr(learner, "_last_promise", lambda episode: [300.0])
+    monkeypatch.setattr(learner, "last_promise", lambda episode: [300.0])
     staged.promises, staged.gentle[:] = [idle, idle - 1.0, idle + gently], []
     bundle = learned(learner, 2)
     assert staged.gentle == [False, False, True]
@@ -445,7 +445,7 @@ def test_what_gently_taught_policies_promise_is_not_asked_anew_in_each_episode(
     monkeypatch.setattr(learner, "_return_of", lambda episode: 300.0)
     tried = {}
     for before in (100.0, 250.0):
-        monkeypatch.setattr(learner, "_last_promise", lambda episode, told=before: [told])
+        monkeypatch.setattr(learner, "last_promise", lambda episode, told=before: [told])
         for number in (1, 2, 3, 4, 5):
             monkeypatch.setattr(learner, "_learned_episode", lambda episode, told=number: told)
             staged.promises, staged.gentle[:] = [100.0, 50.0, 60.0], []
@@ -478,13 +478,13 @@ def test_the_promise_of_a_search_whose_bundle_did_not_fly_is_the_last_one(learne
     report = manifest.report.model_copy(update={"predicted_return": 300.0})
     again = manifest.model_copy(update={"repeats": 1, "report": report})
     (learner.run.bundle(2) / MANIFEST).write_text(dump_manifest(again))
-    assert learner._last_promise(2) == [200.0]
-    assert steered(learner, "greedy")._last_promise(2) == []
+    assert learner.last_promise(2) == [200.0]
+    assert steered(learner, "greedy").last_promise(2) == []
     staged.promises, staged.begun[:] = [199.0], []
     learner.learn_from(EPISODES[:3], silent)
     assert len(staged.begun) == 1, "300 would be a fall"
     learner.run.checkpoint(1).unlink()
-    assert learner._last_promise(2) == [], "by an older version: nobody knows"
+    assert learner.last_promise(2) == [], "by an older version: nobody knows"
 
 
 def test_a_bonus_is_not_compared_with_what_was_earned_without_one(learner_of, staged):
@@ -498,14 +498,14 @@ def test_a_bonus_is_not_compared_with_what_was_earned_without_one(learner_of, st
     of_task = learner.task.rewards(imagined.states[:-1], imagined.actions).sum()
     assert promised > of_task + 100.0
     assert chosen == [pytest.approx(of_task, abs=0.1)]
-    assert learner._last_promise(2) == []  # its bundle isn't there
+    assert learner.last_promise(2) == []  # its bundle isn't there
     write_manifest(path, 2)
-    assert learner._last_promise(2) == chosen
+    assert learner.last_promise(2) == chosen
 
 
 def test_a_promise_that_shrinks_a_little_is_taken(learner_of, staged, monkeypatch):
     learner = learner_of()
-    monkeypatch.setattr(learner, "_last_promise", lambda episode: [300.0])
+    monkeypatch.setattr(learner, "last_promise", lambda episode: [300.0])
     staged.promises = [290.0]
     assert learned(learner, 1).fields.report.predicted_return == 290.0
     assert len(staged.begun) == 1

@@ -1,8 +1,11 @@
 """The paper's smaller experiments, and that their pictures are drawn."""
 
+import shutil
+
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from tiny_learning import short_episodes, tiny_config  # noqa: F401
 
 from hucrl_ros.cli import main
@@ -12,6 +15,7 @@ from hucrl_ros.experiments.phase import draw_phase_grid, played_run
 from hucrl_ros.experiments.sweep import Sweep
 from hucrl_ros.experiments.thompson import best_head, draw_thompson, traces
 from hucrl_ros.experiments.train import train
+from hucrl_ros.learning.weights import PROMISE
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import read_summary
 
@@ -90,3 +94,11 @@ def test_the_best_head_is_searched_on_the_models_that_the_run_had(trained, tmp_p
     assert heads.optimistic == [promised]
     assert np.isfinite(heads.best_head).all()
     assert is_picture(draw_thompson(tmp_path / "thompson.png", list(traces(trained)), heads))
+
+
+def test_an_older_bundle_that_flew_promises_nothing_of_the_newest_model(trained, tmp_path):
+    cell, copy = trained.cells[0], Sweep(tmp_path / "copy", trained.cells)
+    shutil.copytree(trained.run_of(cell).root, copy.run_of(cell).root)
+    checkpoint = copy.run_of(cell).checkpoint(0)
+    save_file(load_file(checkpoint), checkpoint, {PROMISE: "12.5"})  # of the one that didn't fly
+    assert best_head(copy, cell, (0,)).optimistic == [12.5]

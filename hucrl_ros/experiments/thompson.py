@@ -85,17 +85,19 @@ def best_head(sweep: Sweep, cell: Cell, episodes: Sequence[int]) -> BestHead:
         episodes: Models after these episodes.
     """
     run, config = sweep.run_of(cell), cell.config.model_copy(update={"device": "cpu"})
-    predicted = {e.index: e.predicted_return for e in read_summary(run.summary).episodes}
     found = BestHead([], [], [])
     for episode in episodes:
-        optimistic = predicted.get(episode + 1)
-        if optimistic is None or not run.checkpoint(episode).is_file():
+        if not run.checkpoint(episode).is_file():
             continue
         learner = Learner(config, run)
+        # Not what the summary says: an older bundle, of another model, may have flown.
+        optimistic = learner.last_promise(episode + 1)
+        if not optimistic:
+            continue
         learner.restore(episode)
         heads = [_simulated_return(learner, head, episode) for head in range(config.model.heads)]
         found.episodes.append(episode)
-        found.optimistic.append(optimistic)
+        found.optimistic.extend(optimistic)
         found.best_head.append(max(heads))
     return found
 

@@ -156,7 +156,7 @@ class Learner:
         returns = {k: self._return_of(each) for k, each in enumerate(episodes) if not each.cut}
         # Where the task's reward is none, returns tell nothing of what is searched.
         known = list(returns.values()) if self.dynamics.for_task else []
-        before = self._last_promise(last) if self.dynamics.for_task else []
+        before = self.last_promise(last) if self.dynamics.for_task else []
         began = time.perf_counter()
         progress("fitting", 0.0)
         with moved_to(device, self._modules):
@@ -223,7 +223,7 @@ class Learner:
         ended = {origin_of(self.run, v): k not in returns for k, v in known.items()}
         return {k: sum(v.values()) / len(v) for k, v in found.items() if not ended[k]}
 
-    def _last_promise(self, episode: int) -> list[float]:
+    def last_promise(self, episode: int) -> list[float]:
         """Return that the search for `episode` promised, if there was one that did.
 
         That is the promise of the episode's bundle, unless an older one flew in it again. A
