@@ -342,6 +342,7 @@ def test_a_file_has_a_column_for_each_number_and_nothing_for_none(tmp_path):
 def test_interval_of_equal_values_has_no_width():
     assert mean_interval(np.array([2.0, 2.0, 2.0])) == (2.0, 2.0, 2.0)
     assert mean_interval(np.array([3.0])) == (3.0, 3.0, 3.0)
+    assert mean_interval(np.array([274.5, 274.5, 274.5 + 6e-14])) == (274.5, 274.5, 274.5)
     assert np.isnan(mean_interval(np.array([np.nan])).mean)
 
 

@@ -192,13 +192,13 @@ def _to_array(seeds: Mapping[int, Mapping[int, float]]) -> Array:
 def mean_interval(values: Array) -> Interval:
     """Mean of `values` `(n,)` with its bootstrap interval (BCa), NaN left out.
 
-    One value, or equal ones, have an interval without width.
+    One value, or ones that are equal but for rounding, have an interval without width.
     """
     known = values[np.isfinite(values)]
     if not len(known):
         return Interval(np.nan, np.nan, np.nan)
     mean = float(known.mean())
-    if len(known) == 1 or np.ptp(known) == 0:
+    if np.ptp(known) <= 1e-12 * abs(mean):  # Rounding alone would leave no interval.
         return Interval(mean, mean, mean)
     interval = scipy.stats.bootstrap(
         (known,),
