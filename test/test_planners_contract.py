@@ -18,6 +18,7 @@ from planning_system import (
 )
 from pydantic import ValidationError
 
+from hucrl_ros.config.defaults import docstrings
 from hucrl_ros.config.schema import PlannerName, PlannerSettings
 from hucrl_ros.planners import PLANNERS as ALL_PLANNERS
 from hucrl_ros.planners import Rollouts, make_planner
@@ -174,6 +175,20 @@ def test_only_those_that_use_policies_need_them(name):
     assert recorder.feedback[0] == expected
     later = 0.0 if name == "poplin_a" else expected
     assert set(recorder.feedback[1:]) <= {later}
+
+
+@every_planner
+def test_a_setting_says_which_planners_it_means_nothing_to(name):
+    def plans(**changes):
+        made = planner(algorithm=name, **changes)
+        starts = (START, (-0.2, 0.5))
+        return [made.plan(SYSTEM.imagine(x, POOR), always).actions for x in starts]
+
+    usual, told = plans(), docstrings(PlannerSettings)
+    others = {"elites": 3, "noise": 0.5, "correlation": 0.3, "smoothing": 0.4, "warm_start": False}
+    for setting, value in others.items():
+        if np.array_equal(usual, plans(**{setting: value})):
+            assert f"`{name}`" in told[setting] or name == "policy", setting
 
 
 @every_planner

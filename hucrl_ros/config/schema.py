@@ -289,7 +289,9 @@ class PlannerSettings(Settings):
     algorithm: Annotated[
         SerializeAsAny[PlannerName], plugins.names_of("planners", get_args(PlannerName))
     ] = "dyna_mpc"
-    """`dyna_mpc`: Algorithm 7; `policy`: send π(s); `hucrl list planners` explains them all."""
+    """`dyna_mpc`: Algorithm 7; `policy`: send π(s); `hucrl list planners` explains them all. Of
+    what follows only horizon and iterations change what `ilqr` sends, and nothing what `exact` and
+    `policy` do."""
     particles: int = Field(32, ge=2, le=100_000)
     """Sequences of efforts tried in each iteration [1]."""
     noise_draws: int = Field(2, ge=0, le=1000, multiple_of=2)
@@ -300,15 +302,19 @@ class PlannerSettings(Settings):
     iterations: int = Field(2, ge=1, le=10_000)
     """Refinements of the sampling distribution in a tick [1]."""
     elites: int = Field(4, ge=1, le=100_000)
-    """Best trajectories that shape the next distribution [1]."""
+    """Best trajectories that shape the next distribution; not for `mppi` and
+    `random_shooting` [1]."""
     noise: float = Field(0.3, ge=0, le=1000)
     """Initial standard deviation of the sampled efforts [shares of the effort limit]."""
     correlation: float = Field(0.8, ge=0, lt=1)
-    """Correlation of the sampled efforts of two successive control periods [1]."""
+    """Correlation of the sampled efforts of two successive control periods; not for `icem`,
+    `poplin_bias` [1]."""
     smoothing: float = Field(0.1, ge=0, lt=1)
-    """Share of the old sampling distribution kept in a refinement; not for `mppi` [1]."""
+    """Share of the old sampling distribution kept in a refinement; not for `mppi`,
+    `random_shooting` [1]."""
     warm_start: bool = True
-    """Start from the previous tick's plan, shifted; not for `random_shooting`, `poplin_a`."""
+    """Start from the previous tick's plan, shifted; never for `random_shooting` and `poplin_a`,
+    always for `ilqr`."""
     temperature: float = Field(0.1, gt=0, le=1e6)
     """`mppi`: difference of returns that makes a factor of e in a particle's weight [standard
     deviations of the returns]."""
