@@ -242,6 +242,18 @@ def test_what_never_changed_may_change_where_nobody_has_been(kind):
     assert seen.epistemic[:, 1].max() < elsewhere.epistemic[:, 1].max()
 
 
+@pytest.mark.parametrize("kind", ["gp", "rff"])
+def test_what_never_changed_tells_nothing_of_length_scales(kind):
+    """Else all that friction held under small efforts would be sure to resist larger ones, too."""
+    model = model_of(kind, make_task("pendulum", 0.2), hyperparameters="fitted")
+    states = model.task.start.expand(100, -1)
+    actions = 0.3 * (2.0 * torch.rand(100, 1, generator=generator()) - 1.0)
+    fit(model, Transitions(states, actions, states), generator())
+    assert float(model.kernel.lengthscales.max()) == pytest.approx(model.settings.lengthscale)
+    doubt = model.predict(states[:1], torch.ones(1, 1)).epistemic / model.task.units
+    assert float(doubt.min()) > 0.01 * STILL
+
+
 @EACH_KIND
 def test_held_out_transitions_do_not_enter(kind):
     clean, spoiled = data(100), data(100)

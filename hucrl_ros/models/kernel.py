@@ -80,6 +80,7 @@ class SquaredExponential(nn.Module):
         self.reset()
         x, y = inputs.double(), targets.double().T.unsqueeze(-1)
         more = 0.0 if weights is None else float(weights.sum()) - len(weights)
+        told = (y**2).mean(dim=(1, 2)) >= NEVER_CHANGED
         settings = [self.lengthscales.log(), self.noise.log()]
         logs = [value.clone().requires_grad_() for value in settings]
         optimiser = torch.optim.LBFGS(logs, max_iter=ITERATIONS, line_search_fn="strong_wolfe")
@@ -92,7 +93,7 @@ class SquaredExponential(nn.Module):
             evidence = log_evidence(factor, y, weights)
             if weights is not None:  # Σ w ln ν, where the determinant counts n ln ν
                 evidence = evidence - more * noise.log()
-            result = 0.5 * (away / PRIOR_WIDTH).square().sum() - evidence.sum()
+            result = 0.5 * (away / PRIOR_WIDTH).square().sum() - evidence[told].sum()
             result.backward()  # type: ignore[no-untyped-call]
             return float(result.detach())
 
@@ -167,6 +168,8 @@ def likely_noise(
     """
     count: float
     count, width = features.shape
+    told = (targets**2).mean(dim=0) >= NEVER_CHANGED
+    targets, variance = targets[:, told], variance[told]
     if weights is not None:
         roots = weights.sqrt().unsqueeze(-1)
         features, targets, count = roots * features, roots * targets, float(weights.sum())
