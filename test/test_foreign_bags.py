@@ -3,15 +3,19 @@
 import foreign_bags
 import numpy as np
 import pytest
+from bag_messages import ACTIVE, COMMANDS, JOINT_STATES, TOPICS, boolean, floats, joint_state
 from foreign_bags import BEGAN, EFFORTS, JOINT_STATE, motion, record
 from quick_run import SETTINGS
 
 from hucrl_ros.bags.course import IN_FORCE
 from hucrl_ros.bags.foreign import read_foreign
+from hucrl_ros.bags.messages import string
 from hucrl_ros.bags.reader import read_episode
+from hucrl_ros.bags.writer import EpisodeWriter
 from hucrl_ros.cli import main
-from hucrl_ros.config.schema import Config, DriverSettings
+from hucrl_ros.config.schema import Config, ControlSettings, DriverSettings
 from hucrl_ros.controller.manifest import read_manifest
+from hucrl_ros.controller.topics import SETUP
 from hucrl_ros.errors import BagError
 from hucrl_ros.learning.from_bags import _record
 from hucrl_ros.robots.resolve import describe
@@ -311,3 +315,34 @@ def test_the_velocity_of_a_further_joint_is_kept(tmp_path):
     _record(run, robot.spec, [course])
     episode = read_episode(run.bag(0), robot.spec, robot.steps, run.config)
     np.testing.assert_allclose(episode.states, course.states, atol=1e-12)
+
+
+@pytest.mark.parametrize("effort", ["auto", "commanded", "ignored"])
+@pytest.mark.parametrize("named", ["", "bag.mcap"])
+def test_of_our_lockstep_the_clock_of_the_recording_tells_nothing(effort, named, tmp_path):
+    """Physics waits for each command, and is much faster than real time between them."""
+    writer = EpisodeWriter(tmp_path / "bag", TOPICS, stepped=True)
+    rng = np.random.default_rng(0)
+    actions = rng.uniform(-1, 1, 100)
+    now = BEGAN
+
+    def add(topic, message, after):
+        nonlocal now
+        now += round(after * rng.uniform(0.8, 1.2))
+        writer.write(f"/{topic}", message, now)
+
+    add(SETUP, string('{"timed": false}'), 0)
+    add(ACTIVE, boolean(True), 0)
+    for k, action in enumerate([*actions, 0.0]):
+        shown = [actions[k - 1] if k else 0.0]
+        add(JOINT_STATES, joint_state(round((10 + k) * PERIOD * 1e9), [k], [-k], shown), 2e6)
+        add(COMMANDS, floats([action]), 2e6)
+    writer.close()
+    config = Config(
+        mode="real_time",
+        driver=DriverSettings(effort=effort),
+        control=ControlSettings(extra_delay=0.01),
+    )
+    ((course,), _) = read_foreign(tmp_path / "bag" / named, ROBOT, config)
+    np.testing.assert_allclose(course.actions[:, 0], actions, atol=1e-6)
+    np.testing.assert_allclose(course.states[:, 0], np.arange(101), atol=1e-6)

@@ -20,6 +20,7 @@ from hucrl_ros.bags.decode import (
 )
 from hucrl_ros.bags.foreign_topics import EFFORTS, Found, find_messages, restamped
 from hucrl_ros.bags.messages import RawMessage, deserialize, stamp_ns
+from hucrl_ros.config.files import override
 from hucrl_ros.config.robot import AXES, RobotSettings, RobotSpec, plural
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.pace import OVERTAKEN
@@ -68,6 +69,9 @@ def read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
 def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered:
     spec = robot.spec
     found = find_messages(path, robot)
+    if found.stepped:  # What the robot's driver tells, and its dead time, were not there.
+        applied = "ignored" if config.driver.effort == "ignored" else "applied"
+        config = override(config, {"control.extra_delay": 0.0, "driver.effort": applied})
     _require_often(path, found.objects, spec.period)
     told = _passes(found, spec.period)
     passes = [

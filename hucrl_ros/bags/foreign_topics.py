@@ -1,6 +1,7 @@
 """Which messages of somebody else's bag tell states, and which commands."""
 
 import os
+from bisect import bisect_right
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -8,15 +9,23 @@ from typing import NamedTuple
 from hucrl_ros.bags import messages
 from hucrl_ros.bags.bounds import open_regular
 from hucrl_ros.bags.contents import read_contents
+from hucrl_ros.bags.decode import told_setup
 from hucrl_ros.bags.messages import RawMessage, deserialize, serialize, stamp_ns
 from hucrl_ros.bags.ros1_file import Ros1Message, read_ros1
 from hucrl_ros.config.robot import RobotSettings, Topic, sources
-from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE, RECORDED, is_named
+from hucrl_ros.controller.topics import (
+    GOAL,
+    JOINT_STATES,
+    OBJECT_POSE,
+    RECORDED,
+    SETUP,
+    is_named,
+)
 from hucrl_ros.errors import BagError
 
 EFFORTS = "std_msgs/msg/Float64MultiArray"
 _TYPES = {topic.name: topic.type for topic in RECORDED}
-JOINT_STATE, POSE = _TYPES[JOINT_STATES], _TYPES[OBJECT_POSE]
+JOINT_STATE, POSE, TEXT = _TYPES[JOINT_STATES], _TYPES[OBJECT_POSE], _TYPES[SETUP]
 KINDS = (JOINT_STATE, EFFORTS, POSE)
 Topics = Mapping[str, list[RawMessage]]
 
@@ -32,6 +41,8 @@ class Found(NamedTuple):
     commands: list[RawMessage]
     used: str
     """Which topics they are of."""
+    stepped: bool
+    """Each joint state is a step, as in our lockstep, and all has come when that began."""
 
 
 def find_messages(path: Path, robot: RobotSettings) -> Found:
@@ -52,7 +63,8 @@ def find_messages(path: Path, robot: RobotSettings) -> Found:
         )
     needed = sources(robot.spec)
     found: dict[str, dict[str, list[RawMessage]]] = {kind: {} for kind in KINDS}
-    for message in _recorded(path):
+    recorded, stepped = _recorded(path)
+    for message in recorded:
         found[message.type].setdefault(message.topic, []).append(message)
     joints = _chosen(path, found[JOINT_STATE], robot, JOINT_STATES)
     used, poses = [f"joint states from {joints}"], found[POSE]
@@ -82,22 +94,38 @@ def find_messages(path: Path, robot: RobotSettings) -> Found:
             [restamped(each, each.received_ns) for each in part]
             for part in (states, objects, goals)
         )
-    return Found(
-        states,
-        objects,
-        goals,
-        [message for topic in commands for message in found[EFFORTS][topic]],
-        ", ".join(used),
-    )
+    told = [message for topic in commands for message in found[EFFORTS][topic]]
+    if stepped:
+        used += ["recorded in lockstep: commands act from joint state to joint state"]
+        states, objects, goals, told = (
+            _by_steps(states, part) for part in (states, objects, goals, told)
+        )
+    return Found(states, objects, goals, told, ", ".join(used), stepped)
 
 
-def _recorded(path: Path) -> list[RawMessage]:
-    """All joint states, poses and arrays of numbers in a bag, as CDR."""
+def _recorded(path: Path) -> tuple[list[RawMessage], bool]:
+    """All joint states, poses and arrays of numbers in a bag, as CDR; whether of our lockstep."""
     if path.suffix == ".bag" and os.path.isfile(path):  # noqa: PTH113
         stream, size = open_regular(path.resolve())
         with stream:
-            return [_as_cdr(each) for each in read_ros1(path, stream, size, KINDS)]
-    return read_contents(path, KINDS).messages
+            return [_as_cdr(each) for each in read_ros1(path, stream, size, KINDS)], False
+    contents = read_contents(path, (*KINDS, TEXT))
+    stepped = contents.stepped
+    if stepped is None:  # a file of the folder, or a cut-off one
+        setups = [told_setup(each) for each in contents.messages if each.is_of(SETUP)]
+        stepped = any(told and told.get("timed") is False for told in setups)
+    return [each for each in contents.messages if each.type in KINDS], stepped
+
+
+def _by_steps(states: list[RawMessage], messages: list[RawMessage]) -> list[RawMessage]:
+    """Messages as if each had come at the stamp of the joint state that came last before it.
+
+    In lockstep physics waits, so the clock of the recording tells nothing.
+    """
+    came = [each.received_ns for each in states]
+    stamps = [stamp_ns(deserialize(each.data, each.type).header) for each in states]
+    before = [max(bisect_right(came, each.received_ns) - 1, 0) for each in messages]
+    return [each._replace(received_ns=stamps[k]) for each, k in zip(messages, before, strict=True)]
 
 
 def _chosen(path: Path, topics: Topics, robot: RobotSettings, name: Topic) -> str:
