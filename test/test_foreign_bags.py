@@ -346,3 +346,20 @@ def test_of_our_lockstep_the_clock_of_the_recording_tells_nothing(effort, named,
     ((course,), _) = read_foreign(tmp_path / "bag" / named, ROBOT, config)
     np.testing.assert_allclose(course.actions[:, 0], actions, atol=1e-6)
     np.testing.assert_allclose(course.states[:, 0], np.arange(101), atol=1e-6)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.01])
+def test_efforts_that_are_commands_act_after_the_dead_time_and_the_first_may_be_missing(
+    delay, tmp_path
+):
+    """As `joint_state_broadcaster` shows them: when they come."""
+    events = events_of(seconds=SECONDS, effort="last", commands=False)
+    told = [message.effort for _, _, message in events]
+    for k, (_, _, message) in enumerate(events):
+        message.effort = told[min(k + round(delay * 500.0), len(told) - 1)]
+    events[0][2].effort = np.array([])
+    write(tmp_path / "bag", events)
+    config = settings(effort="commanded")
+    config = config.model_copy(update={"control": ControlSettings(extra_delay=delay)})
+    courses, _ = read_foreign(tmp_path / "bag", ROBOT, config)
+    assert unexplained(courses) < 1e-3

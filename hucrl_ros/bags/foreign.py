@@ -200,7 +200,9 @@ def _course(
     in_force = decode_commands(commands, heard, spec, config.control.extra_delay)
     told = config.driver.effort != "ignored" and np.isfinite(heard.efforts[1:]).all()
     if not len(in_force.times_ns) and told and config.driver.effort == "commanded":
-        in_force = Signal(heard.stamps_ns, heard.efforts)
+        first = int(np.isnan(heard.efforts[0]).any())  # nothing may be told as it begins
+        dead_ns = round(config.control.extra_delay * NANOSECONDS)
+        in_force = Signal(heard.stamps_ns[first:] + dead_ns, heard.efforts[first:])
     if not len(in_force.times_ns) and not told:
         raise BagError(
             f"{path}: nobody knows what acted: joint states report no {plural(spec.command)} that "
