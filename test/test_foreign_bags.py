@@ -1,5 +1,7 @@
 """What somebody else recorded of a robot is read for what it is, or refused in one line."""
 
+from dataclasses import replace
+
 import foreign_bags
 import numpy as np
 import pytest
@@ -363,3 +365,18 @@ def test_efforts_that_are_commands_act_after_the_dead_time_and_the_first_may_be_
     config = config.model_copy(update={"control": ControlSettings(extra_delay=delay)})
     courses, _ = read_foreign(tmp_path / "bag", ROBOT, config)
     assert unexplained(courses) < 1e-3
+
+
+def test_other_joints_on_the_same_topic_take_no_moment_from_the_robots(tmp_path):
+    """Two broadcasters of one `controller_manager` put the same stamps."""
+    events = events_of(seconds=SECONDS)
+    write(tmp_path / "alone", events)
+    alone, _ = recovered(tmp_path / "alone")
+    gripper = [
+        (at - 1000, kind, replace(message, name=["gripper"]))
+        for at, kind, message in events
+        if kind == JOINT_STATE
+    ]
+    write(tmp_path / "bag", sorted([*gripper, *events], key=lambda event: event[0]))
+    courses, _ = recovered(tmp_path / "bag")
+    np.testing.assert_array_equal(courses[0].states, alone[0].states)
