@@ -38,6 +38,7 @@ from hucrl_ros.bags.course import (
 from hucrl_ros.bags.decode import Sample, heard_of
 from hucrl_ros.bags.messages import deserialize, stamp_ns
 from hucrl_ros.bags.reader import read_episode
+from hucrl_ros.bags.remarks import rough_velocities
 from hucrl_ros.bags.writer import EpisodeWriter
 from hucrl_ros.config.schema import Config, ControlSettings, DriverSettings
 from hucrl_ros.errors import BagError
@@ -97,6 +98,14 @@ def test_an_encoder_that_is_too_coarse_for_velocities_is_seen():
     seen = np.round(swing / step) * step
     rough = course_of(seen, (seen - np.round(before / step) * step) / window)
     assert roughness(rough, 1, PERIOD) > 0.1
+
+
+def test_a_joint_that_moves_and_says_it_does_not_is_seen():
+    swing, rest = np.sin(2.0 * PERIOD * np.arange(400)), np.zeros(400)
+    told = rough_velocities(course_of(swing, rest), SPEC)
+    assert "are always the same, while its positions change: have them derived" in told[0]
+    assert not rough_velocities(course_of(rest, rest), SPEC)
+    assert not rough_velocities(course_of(0.3 * PERIOD * np.arange(400), rest + 0.3), SPEC)
 
 
 # Means of what is piecewise constant.
@@ -402,7 +411,8 @@ def test_who_sets_the_clock_moves_no_command_that_is_learned(seconds, tmp_path):
 
     add(ACTIVE, boolean(True), 0)
     for k in range(count + 1):
-        state = joint_state(10**9 + k * period_ns, [math.sin(k / 30)], [0.0])
+        speed = math.cos(k / 30) / 30 / PERIOD
+        state = joint_state(10**9 + k * period_ns, [math.sin(k / 30)], [speed])
         add(JOINT_STATES, state, k * period_ns + 500_000)
         if k < count:
             add(COMMANDS, floats(actions[k]), k * period_ns + 600_000)

@@ -380,3 +380,16 @@ def test_other_joints_on_the_same_topic_take_no_moment_from_the_robots(tmp_path)
     write(tmp_path / "bag", sorted([*gripper, *events], key=lambda event: event[0]))
     courses, _ = recovered(tmp_path / "bag")
     np.testing.assert_array_equal(courses[0].states, alone[0].states)
+
+
+def test_velocities_that_nobody_measured_though_they_are_told_are_worth_a_word(tmp_path):
+    events = events_of(seconds=SECONDS)
+    write(tmp_path / "well", events)
+    assert not any("! velocities" in line for line in recovered(tmp_path / "well")[1])
+    for _, kind, message in events:
+        if kind == JOINT_STATE:
+            message.velocity[:] = 0.0
+    write(tmp_path / "bag", events)
+    _, report = recovered(tmp_path / "bag")
+    assert report[-1].startswith(f"{tmp_path / 'bag'}: ! velocities of joint 'pendulum_joint'")
+    assert "! velocities" not in recovered(tmp_path / "bag", velocity="derived")[1][-1]

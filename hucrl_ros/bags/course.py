@@ -38,6 +38,8 @@ PART = 50
 """Joint states that tell a lateness well."""
 FEW = 10
 """Joint states that tell whether it is another one."""
+STILL = 1e-6
+"""[rad/s or m/s] Deviation of the slopes of a joint's positions above which it moves."""
 LEAST_SHARE = 0.5
 """Share of an episode's transitions that must have taken one control period: with fewer, its
 joint states came at another rate."""
@@ -259,7 +261,8 @@ def roughness(course: Course, joints: int, period: float) -> Array:
     It is the deviation of the mean velocity of two neighbours from the slope between them, over
     that of the velocities: below 0.08 where a joint is measured well, above 0.1 where velocities
     are differences of an encoder's steps. It is taken from the median, since a joint that hits a
-    stop changes its speed within a period.
+    stop changes its speed within a period. It is infinite where a joint moves at a velocity that
+    is always the same, as where a driver measures none and says 0.
 
     Args:
         course: Whose states begin with positions and velocities.
@@ -273,7 +276,8 @@ def roughness(course: Course, joints: int, period: float) -> Array:
     if not len(off):
         return np.zeros(joints)
     usual = DEVIATION * np.median(np.abs(off - np.median(off, axis=0)), axis=0)
-    share: Array = usual / np.where(spread > 0, spread, np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share: Array = np.where(usual > STILL, usual / spread, 0.0)
     return share
 
 

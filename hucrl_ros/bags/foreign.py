@@ -20,6 +20,7 @@ from hucrl_ros.bags.decode import (
 )
 from hucrl_ros.bags.foreign_topics import EFFORTS, Found, find_messages, restamped
 from hucrl_ros.bags.messages import RawMessage, deserialize, stamp_ns
+from hucrl_ros.bags.remarks import rough_velocities
 from hucrl_ros.config.files import override
 from hucrl_ros.config.robot import AXES, RobotSettings, RobotSpec, plural
 from hucrl_ros.config.schema import Config
@@ -106,6 +107,7 @@ def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered
         f"{sum(len(whole.actions) for whole in wholes) - count} left out beside gaps and before "
         f"the first command; actions: {' or '.join(dict.fromkeys(x.acted for x in courses))}",
         *_beyond_limits(courses, spec),
+        *(f"! {line}" for line in _rough(wholes, spec, config)),
     ]
     return Recovered(courses, [shortened(f"{path}: {line}", LONGEST) for line in lines])
 
@@ -234,6 +236,13 @@ def _beyond_limits(courses: Sequence[Course], spec: RobotSpec) -> list[str]:
         )
         if most > 1.5 * limit
     ]
+
+
+def _rough(wholes: Sequence[Course], spec: RobotSpec, config: Config) -> list[str]:
+    """Velocities that aren't the slopes of the positions, in the longest part."""
+    if config.driver.velocity != "measured":
+        return []
+    return rough_velocities(max(wholes, key=lambda whole: len(whole.actions)), spec)
 
 
 def _stretches(course: Course) -> list[Course]:

@@ -47,8 +47,13 @@ def rough_velocities(course: Course, spec: RobotSpec) -> list[str]:
     """Velocities that aren't the slopes of the positions."""
     shares = roughness(course, len(spec.joint_names), spec.period)
     return [
-        f"velocities of joint {joint!r} differ from the slopes of its positions by {share:.0%} of "
-        "their own deviation: have them derived, with driver.velocity = derived"
+        f"velocities of joint {joint!r} "
+        + (
+            f"differ from the slopes of its positions by {share:.0%} of their own deviation"
+            if np.isfinite(share)
+            else "are always the same, while its positions change"
+        )
+        + ": have them derived, with driver.velocity = derived"
         for joint, share in zip(spec.joint_names, shares, strict=True)
         if share > ROUGH
     ]
