@@ -393,3 +393,15 @@ def test_velocities_that_nobody_measured_though_they_are_told_are_worth_a_word(t
     _, report = recovered(tmp_path / "bag")
     assert report[-1].startswith(f"{tmp_path / 'bag'}: ! velocities of joint 'pendulum_joint'")
     assert "! velocities" not in recovered(tmp_path / "bag", velocity="derived")[1][-1]
+
+
+@pytest.mark.parametrize("commands", [True, False])
+def test_efforts_of_zero_are_worth_a_word_where_no_command_tells_better(commands, tmp_path):
+    events = events_of(seconds=SECONDS, commands=commands)
+    for _, kind, message in events:
+        if kind == JOINT_STATE:
+            message.effort[:] = 0.0
+    write(tmp_path / "bag", events)
+    courses, report = recovered(tmp_path / "bag")
+    assert any("! efforts of joint 'pendulum_joint' are 0" in line for line in report) != commands
+    assert courses[0].actions.any() == commands

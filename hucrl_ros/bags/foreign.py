@@ -107,6 +107,7 @@ def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered
         f"{sum(len(whole.actions) for whole in wholes) - count} left out beside gaps and before "
         f"the first command; actions: {' or '.join(dict.fromkeys(x.acted for x in courses))}",
         *_beyond_limits(courses, spec),
+        *([] if found.commands else _idle(courses, spec)),
         *(f"! {line}" for line in _rough(wholes, spec, config)),
     ]
     return Recovered(courses, [shortened(f"{path}: {line}", LONGEST) for line in lines])
@@ -235,6 +236,17 @@ def _beyond_limits(courses: Sequence[Course], spec: RobotSpec) -> list[str]:
             spec.actuated_joints, largest, spec.effort_limits, strict=True
         )
         if most > 1.5 * limit
+    ]
+
+
+def _idle(courses: Sequence[Course], spec: RobotSpec) -> list[str]:
+    """Motors of which no command was recorded, and whose driver may tell no effort either."""
+    acted = np.any([course.actions.any(axis=0) for course in courses], axis=0)
+    return [
+        f"! efforts of joint {joint!r} are 0 throughout, and no commands are in the bag: was its "
+        "motor off? otherwise this bag teaches that nothing acts"
+        for joint, moved in zip(spec.actuated_joints, acted, strict=True)
+        if not moved
     ]
 
 
