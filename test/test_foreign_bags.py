@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from bag_messages import ACTIVE, COMMANDS, JOINT_STATES, TOPICS, boolean, floats, joint_state
 from foreign_bags import BEGAN, EFFORTS, JOINT_STATE, motion, record
+from mcap.writer import Writer
 from quick_run import SETTINGS
 
+from hucrl_ros.bags.contents import read_contents
 from hucrl_ros.bags.course import IN_FORCE
 from hucrl_ros.bags.foreign import read_foreign
 from hucrl_ros.bags.messages import string
@@ -405,3 +407,23 @@ def test_efforts_of_zero_are_worth_a_word_where_no_command_tells_better(commands
     courses, report = recovered(tmp_path / "bag")
     assert any("! efforts of joint 'pendulum_joint' are 0" in line for line in report) != commands
     assert courses[0].actions.any() == commands
+
+
+def test_channels_of_other_encodings_without_a_schema_are_passed_by(tmp_path):
+    """Recorders for Foxglove write JSON beside ROS's messages."""
+    write(tmp_path / "bag", events_of(seconds=1.0))
+    with (tmp_path / "other.mcap").open("wb") as file:
+        writer = Writer(file)
+        writer.start()
+        other = writer.register_channel("/state", "json", 0)
+        channels = {
+            kind: writer.register_channel(topic, "cdr", writer.register_schema(kind, "", b""))
+            for kind, topic in ((JOINT_STATE, "/joint_states"), (EFFORTS, "/commands"))
+        }
+        for each in read_contents(tmp_path / "bag").messages:
+            writer.add_message(other, each.received_ns, b"{}", each.received_ns)
+            writer.add_message(channels[each.type], each.received_ns, each.data, each.received_ns)
+        writer.finish()
+    (alone,), _ = recovered(tmp_path / "bag")
+    (course,), _ = recovered(tmp_path / "other.mcap")
+    np.testing.assert_array_equal(course.actions, alone.actions)

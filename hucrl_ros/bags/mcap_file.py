@@ -98,7 +98,8 @@ class _Reader:
         self.count += 1
         number, _, received_ns, _ = _MESSAGE.unpack_from(data)
         channel = self._channels[number]
-        kind = self._schemas[channel.schema_id].name
+        # A channel needs no schema, as one of JSON.
+        kind = self._schemas[channel.schema_id].name if channel.schema_id else ""
         if self._types is not None and kind not in self._types:
             return
         if channel.message_encoding != "cdr":
