@@ -1,5 +1,6 @@
 """What somebody else recorded of a robot is read for what it is, or refused in one line."""
 
+import re
 from dataclasses import replace
 
 import foreign_bags
@@ -238,7 +239,7 @@ def events_of(**how):
     return motion({**foreign_bags.DEFAULTS, **how}, 0, store)[0]
 
 
-def write(path, events):
+def write(path, events, others=()):
     store = foreign_bags.get_typestore(foreign_bags.Stores.ROS2_JAZZY)
     with foreign_bags.Writer2(
         path, version=9, storage_plugin=foreign_bags.StoragePlugin.MCAP
@@ -248,8 +249,11 @@ def write(path, events):
             kind: writer.add_connection(topic, kind, typestore=store)
             for kind, topic in kinds.items()
         }
+        more = [writer.add_connection(topic, EFFORTS, typestore=store) for topic in others]
         for at, kind, message in events:
             writer.write(opened[kind], at, store.serialize_cdr(message, kind))
+            for each in more if kind == EFFORTS else ():
+                writer.write(each, at, store.serialize_cdr(message, kind))
 
 
 def shifted(message, ns):
@@ -427,3 +431,19 @@ def test_channels_of_other_encodings_without_a_schema_are_passed_by(tmp_path):
     (alone,), _ = recovered(tmp_path / "bag")
     (course,), _ = recovered(tmp_path / "other.mcap")
     np.testing.assert_array_equal(course.actions, alone.actions)
+
+
+@pytest.mark.parametrize("effort", ["last", "none"])
+def test_where_two_topics_may_hold_the_commands_one_is_asked_for(effort, tmp_path):
+    events = events_of(seconds=1.0, effort=effort)
+    write(tmp_path / "bag", events, others=["/gripper_controller/commands"])
+    asked = r"name it in the description: topics: \{commands: /NAME\}"
+    if effort == "none":
+        with pytest.raises(BagError, match=asked):
+            recovered(tmp_path / "bag")
+    else:
+        _, report = recovered(tmp_path / "bag")
+        assert re.search(asked, report[0]) and "/arm_controller/commands or /grip" in report[0]
+    named = ROBOT.model_copy(update={"topics": {"commands": "/arm_controller/commands"}})
+    (course,), _ = read_foreign(tmp_path / "bag", named, settings())
+    assert course.acted == IN_FORCE

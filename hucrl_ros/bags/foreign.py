@@ -209,7 +209,9 @@ def _course(
     if not len(in_force.times_ns) and not told:
         raise BagError(
             f"{path}: nobody knows what acted: joint states report no {plural(spec.command)} that "
-            f"were applied, and no topic holds commands of {spec.action_dim} ({EFFORTS})"
+            f"were applied, and no topic, or more than one, holds commands of {spec.action_dim} "
+            f"({EFFORTS}); where the bag has them, name it in the description: "
+            "topics: {commands: /NAME}"
         )
     # Of a rate that is nearly the control rate, too: nobody plays by these stamps.
     whole = clocked_course(

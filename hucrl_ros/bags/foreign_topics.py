@@ -86,8 +86,14 @@ def find_messages(path: Path, robot: RobotSettings) -> Found:
                 f"{path}: {with_stamps} has stamps, {without} has none: "
                 "expected both, by one clock"
             )
-    commands = _commands_of(found[EFFORTS], robot)
+    fitting = _commands_of(found[EFFORTS], robot)
+    commands = fitting if len(fitting) == 1 else []
     used += [f"commands from {topic}" for topic in commands]
+    if len(fitting) > 1:
+        used += [
+            f"! no commands, as {' or '.join(fitting)} may hold them: name it in the "
+            "description: topics: {commands: /NAME}"
+        ]
     if not _stamped(states):
         used += ["which have no stamps: the times of the recording count"]
         states, objects, goals = (
@@ -144,15 +150,12 @@ def _unclear(path: Path, topics: Collection[str], name: str) -> BagError:
 
 
 def _commands_of(found: Topics, robot: RobotSettings) -> list[str]:
-    """The topic of the commands, where there is one: by its name, or by its number of efforts."""
+    """The topics that may be that of the commands: by their names, or their numbers of efforts."""
     wished = robot.topics.get("commands", "controller/commands")
     named = [topic for topic in found if is_named(topic, wished)]
     first = {topic: found[topic][0] for topic in named or found}
     count = len(robot.actuated)
-    fitting = [
-        topic for topic, m in first.items() if len(deserialize(m.data, m.type).data) == count
-    ]
-    return fitting if len(fitting) == 1 else []
+    return [topic for topic, m in first.items() if len(deserialize(m.data, m.type).data) == count]
 
 
 def _as_cdr(old: Ros1Message) -> RawMessage:
