@@ -89,6 +89,12 @@ def test_the_command_writes_settings_that_a_robot_can_use(bundle, tmp_path, know
     assert str(Size(**settings["planner"])) in printed
 
 
+def test_threads_that_ticks_were_measured_with_are_settings_as_well(bundle, tmp_path, known_times):
+    out = tmp_path / "mine.yaml"
+    assert hucrl_tune(bundle, "--out", out, "--threads", 2) == 0
+    assert load_config(out).control.threads == 2, "or each tick would take longer"
+
+
 def test_a_bundle_is_first_tried_in_a_process_with_limits(bundle, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(examiner, "PROGRAM", ("-c", CRASHES))
     assert hucrl_tune(bundle, "--out", tmp_path / "tuned.yaml") == 1

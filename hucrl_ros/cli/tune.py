@@ -13,8 +13,6 @@ from hucrl_ros.errors import ConfigError
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
 
-    from hucrl_ros.benchmarks import Size
-
 
 def run(
     bundle: Bundle,
@@ -40,7 +38,7 @@ def run(
 
     Ticks of a bundle are measured, a line for each size that is tried. The largest
     planner.particles, horizon and iterations whose 99th percentile leaves the headroom free are
-    written.
+    written, and with several --threads their number.
     """
     from hucrl_ros.benchmarks import Size
     from hucrl_ros.benchmarks.tuning import measure_agent, tune
@@ -64,8 +62,12 @@ def run(
         times = (1e3 * value for value in trial[1:])
         print(f"{trial.size!s:>12}" + "".join(f" {value:8.2f}" for value in times), flush=True)
         size = trial.size
-    _write(out, settings, size, loaded.manifest.task)
-    print(f"{out}: planner.particles, horizon, iterations = {', '.join(map(str, size))}")
+    groups: dict[str, dict[str, int]] = {"planner": size._asdict()}
+    if threads > 1:  # fewer would take longer
+        groups["control"] = {"threads": threads}
+    _write(out, settings, groups, loaded.manifest.task)
+    more = f"; control.threads = {threads}" if threads > 1 else ""
+    print(f"{out}: planner.particles, horizon, iterations = {', '.join(map(str, size))}{more}")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -80,7 +82,8 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     try:
         document: dict[str, Any] = _yaml().load(path.read_text(encoding="utf-8"))
-        document["/**"]["ros__parameters"].get("planner", {}).keys()
+        for group in ("planner", "control"):
+            document["/**"]["ros__parameters"].get(group, {}).keys()
     except OSError as error:
         raise ConfigError(f"--out {path}: {error.strerror}") from None
     except (YAMLError, UnicodeDecodeError) as error:
@@ -93,10 +96,13 @@ def _read(path: Path) -> dict[str, Any]:
     return document
 
 
-def _write(path: Path, settings: dict[str, Any], size: "Size", task: str) -> None:
-    """Put the size into the settings; nothing else changes, and no half of a file is left."""
+def _write(
+    path: Path, settings: dict[str, Any], groups: dict[str, dict[str, int]], task: str
+) -> None:
+    """Put groups into the settings; nothing else changes, and no half of a file is left."""
     settings = settings or {"/**": {"ros__parameters": {"task": task}}}
-    settings["/**"]["ros__parameters"].setdefault("planner", {}).update(size._asdict())
+    for name, values in groups.items():
+        settings["/**"]["ros__parameters"].setdefault(name, {}).update(values)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("w", encoding="utf-8") as file:
