@@ -1,6 +1,7 @@
 """What somebody else recorded of a robot is read for what it is, or refused in one line."""
 
 import re
+from copy import deepcopy
 from dataclasses import replace
 
 import foreign_bags
@@ -373,13 +374,14 @@ def test_efforts_that_are_commands_act_after_the_dead_time_and_the_first_may_be_
     assert unexplained(courses) < 1e-3
 
 
-def test_other_joints_on_the_same_topic_take_no_moment_from_the_robots(tmp_path):
-    """Two broadcasters of one `controller_manager` put the same stamps."""
+@pytest.mark.parametrize("late", [0, 50_000_000, BEGAN])
+def test_other_joints_on_the_same_topic_take_no_moment_from_the_robots(late, tmp_path):
+    """Two broadcasters of one `controller_manager` put the same stamps, another driver others."""
     events = events_of(seconds=SECONDS)
     write(tmp_path / "alone", events)
     alone, _ = recovered(tmp_path / "alone")
     gripper = [
-        (at - 1000, kind, replace(message, name=["gripper"]))
+        (at - 1000, kind, shifted(replace(deepcopy(message), name=["gripper"]), -late))
         for at, kind, message in events
         if kind == JOINT_STATE
     ]

@@ -136,8 +136,6 @@ def decode_states(
         The states, and one line for each that had to be refused.
     """
     decoded = [(deserialize(raw.data, raw.type), raw.received_ns) for raw in messages]
-    # Of those with one stamp the first; where another publisher's are of other joints, not those.
-    decoded.sort(key=lambda each: not set(spec.joint_names) <= set(each[0].name))
     distinct = {stamp_ns(message.header): (message, ns) for message, ns in reversed(decoded)}
     reader = StateReader(spec, poses, MAX_GAP_PERIODS, driver)
     samples: list[Sample] = []

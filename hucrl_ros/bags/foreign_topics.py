@@ -68,7 +68,8 @@ def find_messages(path: Path, robot: RobotSettings) -> Found:
         found[message.type].setdefault(message.topic, []).append(message)
     joints = _chosen(path, found[JOINT_STATE], robot, JOINT_STATES)
     used, poses = [f"joint states from {joints}"], found[POSE]
-    states, objects, goals = found[JOINT_STATE][joints], list[RawMessage](), list[RawMessage]()
+    states = _of_joints(found[JOINT_STATE][joints], {*robot.joints, *needed.further})
+    objects, goals = list[RawMessage](), list[RawMessage]()
     named = [topic for topic in poses if is_named(topic, robot.topics.get(GOAL, GOAL))]
     if needed.goal and (len(named) > 1 or (GOAL in robot.topics and not named)):
         raise _unclear(path, poses, GOAL)
@@ -132,6 +133,14 @@ def _by_steps(states: list[RawMessage], messages: list[RawMessage]) -> list[RawM
     stamps = [stamp_ns(deserialize(each.data, each.type).header) for each in states]
     before = [max(bisect_right(came, each.received_ns) - 1, 0) for each in messages]
     return [each._replace(received_ns=stamps[k]) for each, k in zip(messages, before, strict=True)]
+
+
+def _of_joints(messages: list[RawMessage], joints: Collection[str]) -> list[RawMessage]:
+    """Those with all `joints`: others' on the topic, as a gripper's, have stamps of their own."""
+    named = [
+        each for each in messages if set(deserialize(each.data, each.type).name).issuperset(joints)
+    ]
+    return named or messages
 
 
 def _chosen(path: Path, topics: Topics, robot: RobotSettings, name: Topic) -> str:
