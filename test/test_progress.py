@@ -59,6 +59,25 @@ def test_the_columns_are_aligned_and_fit_a_small_terminal():
     assert len(set(ends)) == 1
 
 
+def test_of_a_long_run_a_terminal_shows_the_newest_and_in_the_end_all(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    seen = io.StringIO()
+    console = Console(file=seen, width=90, height=24, force_terminal=True, color_system=None)
+    view = LiveView(console)
+    episodes = [finished(i, i + 0.5) for i in range(40)]
+    progress = running(finished=episodes, episode=40, step=7, notes=["the learner died"])
+    progress.config = Config(episodes=100)
+    view.update(progress)
+    shown = seen.getvalue()
+    assert len(shown.splitlines()) == 24
+    for new in ("! the learner died", "39.5", "…"):
+        assert new in shown
+    assert " 0.5 " not in shown
+    assert "     40 " in shown.splitlines()[-2]
+    view.close()
+    assert " 0.5 " in seen.getvalue()
+
+
 def test_an_episode_is_shown_once_while_it_is_learned_from():
     progress = running()
     progress.enter(Phase.FITTING)

@@ -50,13 +50,19 @@ class LiveView:
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=False)
         self._live.start()
+        self._progress: Progress | None = None
 
     def update(self, progress: Progress) -> None:
-        """Redraw the table; called several times a second."""
-        self._live.update(render(progress), refresh=True)
+        """Redraw what the terminal has room for; called several times a second."""
+        self._progress, console = progress, self._live.console
+        # What is too long loses its end, where the newest episodes and events are.
+        taken = len(console.render_lines(render(progress, shown=0)))
+        self._live.update(render(progress, shown=max(console.height - taken, 1)), refresh=True)
 
     def close(self) -> None:
-        """Stop redrawing; the last table stays."""
+        """Stop redrawing; the last table stays, all of it."""
+        if self._progress is not None:
+            self._live.update(render(self._progress))
         self._live.stop()
 
 
@@ -111,14 +117,14 @@ def make_view(stream: TextIO = sys.stdout) -> LiveView | LineView:
     return LiveView(console) if console.is_terminal else LineView(stream)
 
 
-def render(progress: Progress) -> RenderableType:
-    """The live table."""
+def render(progress: Progress, shown: int | None = None) -> RenderableType:
+    """The live table; `shown`: lines for finished episodes, the newest ones, None: for all."""
     notes = progress.notes[progress.earlier_notes :][-SHOWN_NOTES:]
     return Group(
         _headline(progress),
         _episode_bar(progress),
         Text(),
-        _table(progress),
+        _table(progress, shown),
         *(Text(f"! {note}", style="yellow") for note in notes),
     )
 
@@ -156,13 +162,17 @@ def _episode_bar(progress: Progress) -> Table:
     return row
 
 
-def _table(progress: Progress) -> Table:
+def _table(progress: Progress, shown: int | None) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     limited = any(episode.filtered is not None for episode in progress.finished)
     for heading in (*_HEADINGS, *(CONSTRAINED if limited else ())):
         table.add_column(heading, justify="right", no_wrap=True)
-    best = progress.best_return
-    for episode in progress.finished:
+    best, finished = progress.best_return, progress.finished
+    if shown is not None and len(finished) > shown:
+        finished = finished[len(finished) - max(shown - 1, 0) :]
+        if shown:
+            table.add_row("…")
+    for episode in finished:
         style = "bold green" if episode.return_ == best else ""
         further = constrained(episode) if limited else ()
         table.add_row(*_finished_cells(episode, progress), *further, style=style)
