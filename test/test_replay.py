@@ -279,8 +279,9 @@ def test_a_renamed_bundle_is_found_by_its_hash(a_run):
     assert assert_exact(a_run.bag(1), STEPS).bundles == ["mine"]
 
 
-def test_a_bundle_of_another_robot_is_refused(a_run, tmp_path):
-    other = write_bundle(tmp_path / "other", task="reacher")
+@pytest.mark.parametrize("task", ["reacher", "cartpole"])  # the latter moves one joint as well
+def test_a_bundle_of_another_robot_is_refused(a_run, tmp_path, task):
+    other = write_bundle(tmp_path / "other", task=task)
     with pytest.raises(BundleError, match="another robot"):
         replay(a_run.bag(1), other)
 

@@ -122,7 +122,9 @@ def replay(path: Path, other: Path | None = None) -> Replay:
     played = read_played(path)
     bundles = _load(path, played.setups, other)
     joints = bundles[0].manifest.actuated_joints
-    if any(len(tick.record.action) != len(joints) for tick in played.ticks):
+    told = {name for tick in played.ticks if tick.reading for name in tick.reading.names}
+    unknown = told and set(bundles[0].manifest.joint_names) - told
+    if unknown or any(len(tick.record.action) != len(joints) for tick in played.ticks):
         raise BundleError(f"{bundles[0].path} is of another robot: it moves {', '.join(joints)}")
     replayed = _Replayed(path, played, bundles)
     rows = list(replayed.rows())
