@@ -110,6 +110,20 @@ def test_an_episode_counts_as_that_of_the_bundle_that_flew(tmp_path):
     assert [row[0] for row in curve] == ["0", "1", "2 (this bundle)"]
 
 
+def test_of_an_episode_that_ended_early_only_its_own_steps_are_movement(tmp_path):
+    run = fabricate_run(tmp_path / "run", (0.0,))
+    shutil.rmtree(run.bundle(1))
+    write_bundle(run.bundle(1), episode=1, data_hash="ab" * 32)
+    summary = read_summary(run.summary)
+    first, *others = summary.episodes
+    episodes = (first.model_copy(update={"steps": 80, "cut": True}), *others)
+    write_summary(run.summary, summary.model_copy(update={"episodes": episodes}))
+    card = card_of(run.bundle(1), starts=0, seed=SEED)
+    assert card.tiles[0] == ("1 s", "of movement")
+    recorded = pairs(card, "Data that it learned from")["Recorded"]
+    assert recorded == "80 transitions, 1.0 s of movement"
+
+
 def test_what_went_wrong_is_said(card):
     failures = rows(card, "Known failures")
     assert ("event", EVENT) in failures

@@ -11,7 +11,7 @@ from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import Manifest
 from hucrl_ros.errors import RunError
 from hucrl_ros.experiments import card_sections as sections
-from hucrl_ros.experiments.card_sections import Section, learned, successes
+from hucrl_ros.experiments.card_sections import Section, successes, transitions
 from hucrl_ros.experiments.evaluation import Played, evaluate, open_bundle
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import Summary, read_summary
@@ -99,7 +99,7 @@ def _tiles(
         mean = float(np.mean([episode.total for episode in played]))
         of = f" / {task.optimum:g}" if task.optimum else ""
         yield Tile(f"{mean:.1f}{of}", f"mean return of {len(played)} fresh starts")
-    yield Tile(f"{learned(manifest) * manifest.steps * manifest.period:.0f} s", "of movement")
+    yield Tile(f"{transitions(manifest, summary) * manifest.period:.0f} s", "of movement")
     if report.model_error is not None:
         yield Tile(f"{report.model_error:.3f}", "model error, standard deviations")
     if report.coverage is not None:

@@ -47,6 +47,14 @@ def learned(manifest: Manifest) -> int:
     return manifest.episode if manifest.data_hash else 0
 
 
+def transitions(manifest: Manifest, summary: Summary | None) -> int:
+    """Those of the episodes of `learned`; without its run as many as whole episodes have."""
+    count = learned(manifest)
+    if summary is None:
+        return count * manifest.steps
+    return sum(episode.steps for episode in summary.episodes if episode.index < count)
+
+
 def purpose(manifest: Manifest, task: Task) -> Section:
     """What it is for, and how it plays."""
     plays = "random efforts" if manifest.random else manifest.planner.algorithm
@@ -72,10 +80,9 @@ def purpose(manifest: Manifest, task: Task) -> Section:
 def data(manifest: Manifest, summary: Summary | None) -> Section:
     """The recorded episodes behind it."""
     count = learned(manifest)
-    known = {} if summary is None else {e.index: e for e in summary.episodes if e.index < count}
-    steps = sum(episode.steps for episode in known.values())
+    steps = 0 if summary is None else transitions(manifest, summary)
     others = "those of the run that its own began with" if manifest.data_hash else "none"
-    recorded = f"{steps} transitions, {steps * manifest.period:.1f} s of movement" if known else ""
+    recorded = f"{steps} transitions, {steps * manifest.period:.1f} s of movement" if steps else ""
     return _pairs(
         "Data that it learned from",
         {
