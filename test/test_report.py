@@ -1,6 +1,8 @@
+import contextlib
 import dataclasses
 import logging
 import math
+import weakref
 
 import mujoco
 import numpy as np
@@ -216,6 +218,29 @@ def test_an_episode_that_a_surprise_ended_is_not_the_best():
         "episode 0 (random)",
         "episode 1 (best)",
     ]
+
+
+def test_a_long_film_is_not_kept_in_memory(tmp_path, monkeypatch):
+    alive, most = weakref.WeakSet(), []
+
+    class Picture:
+        pass
+
+    def draw(*given):
+        for _ in range(1000):
+            alive.add(picture := Picture())
+            yield picture
+            most.append(len(alive))
+
+    monkeypatch.setattr(video, "draw_clip", draw)
+    monkeypatch.setattr(video, "renderer_of", lambda model: contextlib.nullcontext())
+    monkeypatch.setattr(video, "write_video", lambda path, film, rate: [None for _ in film])
+    monkeypatch.setattr(video, "write_gif", lambda path, film, rate: None)
+    monkeypatch.setattr(video, "side_by_side", lambda films: None)
+    save_clips(tmp_path / "clips.npz", [Clip("one", "", *3 * [np.zeros((1, 1))])])
+    video.main(tmp_path / "clips.npz", tmp_path, "both", "pendulum")
+    assert len(most) == 1000
+    assert max(most) <= video.GIF_S * video.RATE + 3
 
 
 def test_what_was_learned_is_filmed_also_where_the_first_episode_is_the_best():

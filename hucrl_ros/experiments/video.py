@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -173,10 +173,20 @@ def main(
     films = []
     with renderer_of(robot.model) as renderer:
         for clip in clips:
-            film = list(draw_clip(robot, renderer, clip, stride, found.constraints))
-            write_video(folder / f"{clip.name}.mp4", film, rate)
-            films.append(film[: round(GIF_S * rate) + 1])
+            film: list[Frame] = []
+            frames = draw_clip(robot, renderer, clip, stride, found.constraints)
+            frames = _keeping(frames, film, round(GIF_S * rate) + 1)
+            write_video(folder / f"{clip.name}.mp4", frames, rate)
+            films.append(film)
     write_gif(folder / f"{together}.gif", side_by_side(films), rate)
+
+
+def _keeping(frames: Iterable[Frame], kept: list[Frame], most: int) -> Iterator[Frame]:
+    """The same; the first ones are kept: all of a long episode take gigabytes."""
+    for frame in frames:
+        if len(kept) < most:
+            kept.append(frame)
+        yield frame
 
 
 def draw_clip(
@@ -274,7 +284,7 @@ def side_by_side(films: Sequence[Sequence[Frame]]) -> list[Frame]:
     return pictures
 
 
-def write_video(path: Path, film: Sequence[Frame], rate: float) -> None:
+def write_video(path: Path, film: Iterable[Frame], rate: float) -> None:
     """An MP4 (H.264) that every browser plays."""
     with imageio.v2.get_writer(path, fps=rate, codec="libx264", quality=8) as writer:
         for frame in film:
