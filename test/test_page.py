@@ -283,6 +283,13 @@ def test_an_episode_was_played_with_the_beta_of_the_bundle_that_flew(flown_by_ot
     assert beta == pytest.approx([np.nan, np.nan, 1.5], nan_ok=True)
 
 
+def test_an_episode_that_a_surprise_ended_has_no_return_in_the_plot(flown_by_others):
+    told = flown_by_others.summary()
+    first, *others = told.episodes
+    cut = told.model_copy(update={"episodes": (first.model_copy(update={"cut": True}), *others)})
+    assert np.isnan(flown_by_others.learned(cut).earned).tolist() == [True, False, False]
+
+
 def test_what_is_recalled_is_what_the_bundle_that_flew_believed(flown_by_others):
     memory = Memory(flown_by_others, Kinematics(describe("pendulum")), Rhythm(None))
     first, second = memory.episode(1), memory.episode(2)

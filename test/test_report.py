@@ -14,7 +14,7 @@ from hucrl_ros.controller.bundle import IMAGINED
 from hucrl_ros.experiments import video
 from hucrl_ros.experiments.evaluation import PlayedEpisode
 from hucrl_ros.experiments.phase import VIEWS, phase_points, select_episodes, unbroken
-from hucrl_ros.experiments.report import choose_clips, make_report
+from hucrl_ros.experiments.report import choose_clips, learning_curve, make_report
 from hucrl_ros.experiments.video import Clip, load_clips, render_videos, save_clips
 from hucrl_ros.robots import make_robot
 from hucrl_ros.robots.poses import way_of
@@ -218,6 +218,19 @@ def test_an_episode_that_a_surprise_ended_is_not_the_best():
         "episode 0 (random)",
         "episode 1 (best)",
     ]
+
+
+def test_the_return_of_an_episode_that_a_surprise_ended_is_no_point_of_the_curve(tmp_path):
+    summary = read_summary(fabricate_run(tmp_path / "run", (0.4, 0.0), steps=20).summary)
+    episodes = list(summary.episodes)
+    path, mark = tmp_path / "curve.svg", "until a surprise ended it"
+    assert mark not in learning_curve(path, summary, 1).read_text()
+    episodes[1] = episodes[1].model_copy(update={"cut": True})
+    drawn = learning_curve(path, summary.model_copy(update={"episodes": tuple(episodes)}), 1)
+    assert mark in drawn.read_text()
+    episodes = [episode.model_copy(update={"cut": True}) for episode in episodes]
+    drawn = learning_curve(path, summary.model_copy(update={"episodes": tuple(episodes)}), 1)
+    assert "no whole episode" in drawn.read_text()
 
 
 def test_a_long_film_is_not_kept_in_memory(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from hucrl_ros.experiments.evaluation import PlayedEpisode, load_episodes
 from hucrl_ros.experiments.phase import VIEWS, phase_plot, run_title
 from hucrl_ros.experiments.presentation import (
     BLUE,
+    GREY,
     VERMILION,
     draw_optimum,
     drawing,
@@ -40,25 +41,28 @@ def learning_curve(path: Path, summary: Summary, random_episodes: int) -> Path:
     returns = np.array([episode.return_ for episode in episodes])
     random = np.array([episode.flown for episode in episodes]) < random_episodes
     predicted = [(e.index, e.predicted_return) for e in episodes if e.predicted_return is not None]
-    best = int(np.where([episode.cut for episode in episodes], -np.inf, returns).argmax())
+    cut = np.array([episode.cut for episode in episodes])
+    best = int(np.where(cut, -np.inf, returns).argmax())
     with drawing(path, (7.2, 4.4)) as figure:
         axes = figure.add_subplot()
         if predicted:
             axes.plot(*zip(*predicted, strict=True), "--s", color=VERMILION, ms=5, lw=1.5,
                       label="predicted by the model")  # fmt: skip
-        axes.plot(index, returns, "-o", color=BLUE, ms=7, label="real")
-        if random.any():
+        axes.plot(index, np.where(cut, np.nan, returns), "-o", color=BLUE, ms=7, label="real")
+        if (random := random & ~cut).any():
             axes.plot(index[random], returns[random], "o", color=BLUE, mfc="white", ms=7, mew=1.8,
                       label="random efforts")  # fmt: skip
+        if cut.any():
+            axes.plot(index[cut], returns[cut], "x", color=GREY, ms=7, mew=1.8,
+                      label="until a surprise ended it")  # fmt: skip
         draw_optimum(axes, summary.optimum)
         axes.set(xlabel="episode", ylabel="return")
         axes.margins(y=0.1)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.grid(visible=False, axis="x")
         axes.legend(loc="best")
-        headline(
-            axes, run_title(summary), _best_remark(summary, float(returns[best]), int(index[best]))
-        )
+        told = _best_remark(summary, float(returns[best]), int(index[best]))
+        headline(axes, run_title(summary), "no whole episode" if cut.all() else told)
     return path
 
 

@@ -22,7 +22,7 @@ class Learned(NamedTuple):
 
     episode: Array
     earned: Array
-    """Return."""
+    """Return; NaN: a surprise ended the episode."""
     predicted: Array
     """Return that the bundle imagined."""
     optimum: Array
@@ -99,7 +99,7 @@ class Past:
         ticks = episode.tick_ms
         return (
             index,
-            episode.return_,
+            NAN if episode.cut else episode.return_,
             _number(episode.predicted_return),
             _number(summary.optimum),
             _number(report.model_error if report else None),
