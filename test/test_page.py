@@ -31,6 +31,7 @@ from hucrl_ros.benchmarks.page import CAMERA, Browser
 from hucrl_ros.controller import examiner
 from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import TickRecord
+from hucrl_ros.errors import BagError
 from hucrl_ros.page import live, plots, stage, timeline, visitors, words
 from hucrl_ros.page import memory as memory_module
 from hucrl_ros.page.belief import imagined
@@ -351,22 +352,11 @@ def test_what_a_browser_had_of_its_own_is_gone_soon_after_it(tmp_path, monkeypat
 
 
 def test_play_goes_on_where_it_was_held_and_from_the_end_at_the_beginning(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(timeline, "Figure", MagicMock())
-    monkeypatch.setattr(timeline, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    client, memory = MagicMock(), MagicMock(period=0.5)
-    episode, step, play = (
-        SimpleNamespace(value="live", options=("live", "episode 0")),
-        SimpleNamespace(value=0),
-        SimpleNamespace(value=False),
-    )
-    client.gui.add_dropdown.return_value = episode
-    client.gui.add_slider.return_value, client.gui.add_checkbox.return_value = step, play
+    memory = MagicMock(period=0.5)
     memory.episode.return_value = SimpleNamespace(steps=10, progress="")
     memory.moment.return_value.told = ""
-    line = TimeLine(client, MagicMock(), memory)
-    seen = []
-    episode.value = "episode 0"
+    line, inputs, now = past_line(monkeypatch, memory)
+    step, play, seen = inputs.step, inputs.play, []
     for second, held in ((0, None), (2, None), (3, False), (90, False), (90, True), (91, None),
                          (95, None), (96, True), (97, None)):  # fmt: skip
         now[0], play.value = float(second), play.value if held is None else held
@@ -384,6 +374,38 @@ def test_play_goes_on_where_it_was_held_and_from_the_end_at_the_beginning(monkey
         True,
         True,
     ]
+
+
+def past_line(monkeypatch, memory):
+    """A time line that shows episode 0, its inputs, and the time that passes for it."""
+    now = [0.0]
+    monkeypatch.setattr(timeline, "Figure", MagicMock())
+    monkeypatch.setattr(timeline, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    client = MagicMock()
+    inputs = SimpleNamespace(
+        episode=SimpleNamespace(value="live", options=("live", "episode 0")),
+        step=SimpleNamespace(value=0),
+        play=SimpleNamespace(value=False),
+        told=MagicMock(visible=False, content=""),
+    )
+    client.gui.add_dropdown.return_value = inputs.episode
+    client.gui.add_slider.return_value = inputs.step
+    client.gui.add_checkbox.return_value = inputs.play
+    client.gui.add_html.return_value = inputs.told
+    line = TimeLine(client, MagicMock(), memory)
+    inputs.episode.value = "episode 0"
+    return line, inputs, now
+
+
+def test_an_episode_that_cannot_be_read_is_said_once_and_read_once(monkeypatch):
+    memory = MagicMock()
+    memory.episode.side_effect = BagError("episode_000: damaged: its end is missing")
+    line, inputs, _ = past_line(monkeypatch, memory)
+    for _ in range(3):
+        line.advance()
+    assert inputs.told.visible
+    assert "its end is missing" in inputs.told.content
+    assert memory.episode.call_count == 1
 
 
 @pytest.mark.parametrize("sent", ["episode x", "episode 7", "", "1"])

@@ -57,9 +57,14 @@ class TimeLine:
                 self._go_live()
             return
         index = int(self._episode.value.removeprefix("episode "))
+        if self._shown == (index,):
+            return  # it can't be read, as has been said
         try:
             self._show(index)
         except HucrlError as error:
+            self._shown = (index,)
+            self._offer_steps(False)
+            self._told.visible = True
             say(self._told, str(error))
 
     def _show(self, index: int) -> None:
@@ -67,8 +72,7 @@ class TimeLine:
         if self._shown[0] != index:
             self._step.max = max(known.steps, 1)
             put(self._step, 0)
-            for each in (self._step, self._play, self._told):
-                each.visible = True
+            self._offer_steps(True)
             put(self._play, True)
             self._played = time.monotonic()
         if self._play.value:
@@ -86,6 +90,10 @@ class TimeLine:
             figure.believe(moment.belief)
             figure.happened(moment.way)
         say(self._told, moment.told)
+
+    def _offer_steps(self, visible: bool) -> None:
+        for each in (self._step, self._play, self._told):
+            each.visible = visible
 
     def _go_on(self, steps: int) -> None:
         """As far as time has passed since the last call; from the end, to the beginning."""
@@ -108,8 +116,7 @@ class TimeLine:
 
     def _go_live(self) -> None:
         self._shown = (LIVE,)
-        for each in (self._step, self._play, self._told):
-            each.visible = False
+        self._offer_steps(False)
         if self._figure is not None:
             self._client.scene.remove_by_name("/past")
             self._client.scene.remove_by_name(Live.root)
