@@ -397,6 +397,17 @@ def past_line(monkeypatch, memory):
     return line, inputs, now
 
 
+def test_an_episode_is_played_as_fast_as_the_robot_was(monkeypatch):
+    memory = MagicMock(period=0.03)
+    memory.episode.return_value = SimpleNamespace(steps=1000, progress="")
+    memory.moment.return_value.told = ""
+    line, inputs, now = past_line(monkeypatch, memory)
+    while now[0] < 6.0:
+        line.advance()
+        now[0] += visitors.ADVANCE_S
+    assert inputs.step.value == pytest.approx(6.0 / 0.03, abs=3)
+
+
 def test_an_episode_that_cannot_be_read_is_said_once_and_read_once(monkeypatch):
     memory = MagicMock()
     memory.episode.side_effect = BagError("episode_000: damaged: its end is missing")

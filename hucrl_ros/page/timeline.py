@@ -97,11 +97,10 @@ class TimeLine:
 
     def _go_on(self, steps: int) -> None:
         """As far as time has passed since the last call; from the end, to the beginning."""
-        now = time.monotonic()
-        passed = int((now - self._played) / self._memory.period)
+        passed = int((time.monotonic() - self._played) / self._memory.period)
         if not passed:
             return
-        self._played = now
+        self._played += passed * self._memory.period  # what is left of a period counts, too
         begin = 0 if self._step.value >= steps else int(self._step.value)
         put(self._step, min(begin + passed, steps))
         if self._step.value == steps:
