@@ -291,6 +291,25 @@ def test_an_episode_that_a_surprise_ended_has_no_return_in_the_plot(flown_by_oth
     assert np.isnan(flown_by_others.learned(cut).earned).tolist() == [True, False, False]
 
 
+def test_of_a_long_run_bags_are_read_little_by_little_and_each_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("hucrl_ros.page.past.READ_AT_A_TIME", 2)
+    found = Past(fabricate_run(tmp_path / "run", steps=40), describe("pendulum"))
+    read = []
+
+    def episode(index):
+        read.append(index)
+        if index == 1:
+            raise BagError("damaged")
+        return SimpleNamespace(ticks={"hallucination": np.array([0.5])})
+
+    monkeypatch.setattr(found, "episode", episode)
+    known = [found.learned(found.summary()).hallucination.tolist() for _ in range(3)]
+    assert known[0] == pytest.approx([0.5, np.nan, np.nan], nan_ok=True)
+    for later in known[1:]:
+        assert later == pytest.approx([0.5, np.nan, 0.5], nan_ok=True)
+    assert read == [0, 1, 2]
+
+
 def test_what_is_recalled_is_what_the_bundle_that_flew_believed(flown_by_others):
     memory = Memory(flown_by_others, Kinematics(describe("pendulum")), Rhythm(None))
     first, second = memory.episode(1), memory.episode(2)

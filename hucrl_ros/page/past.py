@@ -15,6 +15,8 @@ from hucrl_ros.run.summary import Summary, read_summary
 
 Array = NDArray[np.float64]
 NAN = float("nan")
+READ_AT_A_TIME = 4
+"""Bags, of those of a long run: nothing is shown until they are read."""
 
 
 class Learned(NamedTuple):
@@ -52,6 +54,7 @@ class Past:
         """Of control [s]."""
         self._manifests: dict[int, Manifest] = {}
         self._hallucination: dict[int, float] = {}
+        self._may_read = 0
 
     def summary(self) -> Summary | None:
         """`summary.json` as it is now; None: there is none that can be read."""
@@ -87,7 +90,8 @@ class Past:
         return self.run.bag(index)
 
     def learned(self, summary: Summary | None) -> Learned:
-        """How learning went so far."""
+        """How learning went so far; what bags tell of a long run comes within several calls."""
+        self._may_read = READ_AT_A_TIME
         rows = [] if summary is None else [self._row(summary, e.index) for e in summary.episodes]
         columns = np.array(rows, np.float64).reshape(len(rows), len(Learned._fields)).T
         return Learned(*columns)
@@ -111,13 +115,14 @@ class Past:
         )
 
     def _mean_hallucination(self, index: int) -> float:
-        if index not in self._hallucination:
+        if index not in self._hallucination and self._may_read:
+            self._may_read -= 1
             try:
                 found = self.episode(index).ticks["hallucination"]
             except HucrlError:
-                return NAN
+                found = np.zeros(0)  # nor can it be read the next time
             self._hallucination[index] = float(np.mean(found)) if len(found) else NAN
-        return self._hallucination[index]
+        return self._hallucination.get(index, NAN)
 
 
 def _number(value: float | None) -> float:
