@@ -32,7 +32,7 @@ from hucrl_ros.controller import examiner
 from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.errors import BagError
-from hucrl_ros.page import live, plots, stage, timeline, visitors, words
+from hucrl_ros.page import controls, live, plots, stage, timeline, visitors, words
 from hucrl_ros.page import memory as memory_module
 from hucrl_ros.page.belief import imagined
 from hucrl_ros.page.door import FIRST_WAIT, Door
@@ -45,7 +45,7 @@ from hucrl_ros.page.past import Past
 from hucrl_ros.page.rhythm import BEGIN, SILENT_S, Rhythm
 from hucrl_ros.page.timeline import TimeLine
 from hucrl_ros.page.tube import SIDES, spread, tube
-from hucrl_ros.page.wishes import NEXT_GOAL, PAUSE, Setting, Stop, Wishes
+from hucrl_ros.page.wishes import NEXT_BUNDLE, NEXT_GOAL, PAUSE, Setting, Stop, Wishes
 from hucrl_ros.robots import describe
 from hucrl_ros.run.progress import Phase
 from hucrl_ros.run.replay import Recalled
@@ -504,6 +504,35 @@ def test_wishes_are_taken_once_in_their_order():
     assert wishes.standing(NEXT_GOAL) == (1.0, 2.0, 3.0)
     wishes.stands_at(NEXT_GOAL, None)
     assert wishes.standing(NEXT_GOAL) is None
+
+
+@pytest.fixture
+def inside():
+    """The controls behind the door, and the wishes that they lead to."""
+    server, wishes = LocalServer(host="127.0.0.1", port=0, verbose=False), Wishes()
+    wishes.connect(True)
+    yield controls._Inside(server, wishes, None, 1.0), wishes
+    server.stop()
+
+
+def test_a_bundle_that_another_person_chose_stays_chosen_before_the_page_knows_it(inside):
+    shown, wishes = inside
+    for wished in ("", "bundle_002", "bundle_001"):
+        wishes.stands_at(NEXT_BUNDLE, wished)
+        shown.advance(["bundle_000", "bundle_001"], "bundle_001")
+        assert shown._bundle.value == (wished or controls.NEWEST)
+        assert wishes.taken() == []
+
+
+def test_back_from_bundle_1000_is_bundle_999(inside, tmp_path):
+    shown, wishes = inside
+    run = fabricate_run(tmp_path / "run", steps=40)
+    for number in (100, 999, 1000, 1001):
+        run.bundle(number).mkdir()
+    wishes.stands_at(NEXT_BUNDLE, "")
+    shown.advance(Past(run, describe("pendulum")).bundles(), "bundle_1000")
+    shown._roll_back()
+    assert [wish.value for wish in wishes.taken()] == ["bundle_999"]
 
 
 def test_no_browser_can_have_the_page_published():

@@ -1,16 +1,17 @@
 """What somebody who knows the token may do; without it none of this exists in their browser."""
 
 from collections.abc import Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from viser import ClientHandle, Icon, TransformControlsEvent, TransformControlsHandle
+from viser import ClientHandle, GuiEvent, Icon, TransformControlsEvent, TransformControlsHandle
 
 from hucrl_ros.config.schema import StrategyName
 from hucrl_ros.page.door import Door
 from hucrl_ros.page.inputs import put, say
 from hucrl_ros.page.look import VERMILION
+from hucrl_ros.page.past import numbered
 from hucrl_ros.page.wishes import (
     NEXT_BUNDLE,
     NEXT_GOAL,
@@ -116,10 +117,12 @@ class _Inside:
         stop.on_click(lambda _: self._stop(True))
         again.on_click(lambda _: self._stop(False))
         gui.add_command("Stop the robot", hotkey="S").on_trigger(lambda _: self._stop(True))
-        self._pause.on_update(lambda _: self._set(PAUSE, self._pause.value))
-        self._bundle.on_update(lambda _: self._set(NEXT_BUNDLE, _bundle_of(self._bundle.value)))
+        self._pause.on_update(lambda by: self._choose(by, PAUSE, self._pause.value))
+        self._bundle.on_update(
+            lambda by: self._choose(by, NEXT_BUNDLE, _bundle_of(self._bundle.value))
+        )
         self._back.on_click(lambda _: self._roll_back())
-        self._strategy.on_update(lambda _: self._set(STRATEGY, self._strategy.value))
+        self._strategy.on_update(lambda by: self._choose(by, STRATEGY, self._strategy.value))
         self._drawn.on_click(lambda _: self._set(NEXT_GOAL, ()))
         if self._handle is not None:
             self._handle.on_update(self._dragged)
@@ -127,7 +130,10 @@ class _Inside:
     def advance(self, bundles: Sequence[str], used: str) -> None:
         """As of `Controls`."""
         self._used = used
-        options = (NEWEST, *reversed(bundles))
+        wished = self._wishes.standing(NEXT_BUNDLE)
+        # It may be newer than the last look at the folder.
+        newer = [wished] if isinstance(wished, str) and wished not in ("", *bundles) else []
+        options = (NEWEST, *newer, *reversed(bundles))
         if self._bundle.options != options:
             kept = self._bundle.value
             self._bundle.options = options
@@ -159,9 +165,11 @@ class _Inside:
         done = "asked to stop" if stopped else "it may go on, after a reset"
         self._tell(done if self._wishes.add(Stop(stopped)) else NOBODY)
 
+    def _choose(self, by: GuiEvent[Any], control: Control, value: Value) -> None:
+        if by.client is not None:  # else the page has shown what somebody else chose
+            self._set(control, value)
+
     def _set(self, control: Control, value: Value) -> None:
-        if self._wishes.standing(control) == value:
-            return  # what was just shown, not chosen
         name = f"{control.node} {control.parameter}"
 
         def answer(reason: str) -> None:
@@ -176,7 +184,7 @@ class _Inside:
     def _roll_back(self) -> None:
         """Fly the bundle before the one in use."""
         known = [name for name in reversed(self._bundle.options) if name != NEWEST]
-        earlier = [name for name in known if name < self._used]
+        earlier = [name for name in known if numbered(name) < numbered(self._used)]
         if not earlier:
             self._tell("there is no earlier bundle")
             return

@@ -79,7 +79,7 @@ class Past:
 
     def bundles(self) -> list[str]:
         """Folder names of all bundles, in their order."""
-        return sorted(path.name for path in self.run.bundles.glob("bundle_*"))
+        return sorted((path.name for path in self.run.bundles.glob("bundle_*")), key=numbered)
 
     def episode(self, index: int) -> Episode:
         """Read an episode's bag; raises `BagError`."""
@@ -123,6 +123,11 @@ class Past:
                 found = np.zeros(0)  # nor can it be read the next time
             self._hallucination[index] = float(np.mean(found)) if len(found) else NAN
         return self._hallucination.get(index, NAN)
+
+
+def numbered(bundle: str) -> tuple[int, str]:
+    """Sorts names of bundles by their numbers: `bundle_1000` comes after `bundle_999`."""
+    return len(bundle), bundle
 
 
 def _number(value: float | None) -> float:
