@@ -122,6 +122,20 @@ def test_what_is_published_is_heard(harness, page):
     assert heard.now.bundle.name == "bundle_003"
 
 
+def test_a_stop_that_nobody_hears_is_said_to_be_in_vain(harness, page):
+    answers = []
+    page.wishes.add(Stop(True, answers.append))
+    page.until(lambda: answers)
+    assert answers == ["nobody hears /stop"]
+    harness.listen(Bool, topics.STOP)
+
+    def heard():
+        page.wishes.add(Stop(True, answers.append))
+        return answers[-1] == ""
+
+    page.until(heard)
+
+
 def test_stop_is_published(harness, page):
     heard = harness.listen(Bool, topics.STOP)
     page.until(lambda: harness.node.count_publishers(topics.STOP) > 0)

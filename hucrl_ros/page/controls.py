@@ -163,7 +163,12 @@ class _Inside:
 
     def _stop(self, stopped: bool) -> None:
         done = "asked to stop" if stopped else "it may go on, after a reset"
-        self._tell(done if self._wishes.add(Stop(stopped)) else NOBODY)
+
+        def answer(reason: str) -> None:
+            self._tell(f"in vain: {reason}" if reason else done)
+
+        if not self._wishes.add(Stop(stopped, answer)):
+            self._tell(NOBODY)
 
     def _choose(self, by: GuiEvent[Any], control: Control, value: Value) -> None:
         if by.client is not None:  # else the page has shown what somebody else chose

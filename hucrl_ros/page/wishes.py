@@ -42,6 +42,8 @@ class Stop:
     """Publish on the topic `stop`."""
 
     stopped: bool
+    answer: Callable[[str], None] = field(default=lambda reason: None, compare=False)
+    """Called once, with why nothing comes of it; empty: a node hears it."""
 
 
 @dataclass

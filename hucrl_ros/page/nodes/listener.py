@@ -96,6 +96,8 @@ class PageNode(Node):
         for wish in self._wishes.taken():
             if isinstance(wish, Stop):
                 self._stop.publish(Bool(data=wish.stopped))
+                heard = self._stop.get_subscription_count() > 0
+                wish.answer("" if heard else f"nobody hears {self._stop.topic_name}")
             else:
                 self._set(wish)
 
