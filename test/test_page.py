@@ -70,6 +70,13 @@ def test_the_tip_of_an_arm_is_the_point_that_is_to_reach_the_goal():
     assert tip == pytest.approx(kinematics.data.site_xpos[kinematics.site])
 
 
+def test_where_an_object_is_to_get_somewhere_its_way_is_drawn():
+    kinematics = Kinematics(describe("pusher"))
+    states = np.zeros((2, 3, kinematics.spec.state_dim))
+    states[..., 14:17] = places = np.arange(18.0).reshape(2, 3, 3)
+    assert kinematics.tips(states) == pytest.approx(places)
+
+
 def test_the_width_of_a_tube_is_the_doubt():
     way = np.stack([np.zeros(5), np.linspace(0.0, 1.0, 5), np.zeros(5)], axis=1)
     radii = np.array([0.0, 0.1, 0.2, 0.3, 0.4])

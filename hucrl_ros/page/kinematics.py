@@ -34,6 +34,8 @@ class Kinematics:
         named = "" if success is None else success.of
         self.site = _site(self.model, named)
         """The site that is to reach something; None: the robot has none."""
+        bodies = () if self.site is not None else (told.object, told.goal)
+        self._told = named if named and named in bodies else None
         self._last_body, self._offset = _farthest(self.model, [int(j.id) for j in joints])
 
     def put(self, state: Array) -> None:
@@ -48,6 +50,8 @@ class Kinematics:
 
     def tips(self, states: Array) -> Array:
         """Where the tip is `(..., 3)` [m], in states `(..., p)`."""
+        if self._told is not None:
+            return self._told_places(self._told, states)
         flat = states.reshape(-1, states.shape[-1])
         found = np.empty((len(flat), 3))
         joints = len(self._qpos)
@@ -57,14 +61,14 @@ class Kinematics:
             found[row] = self._tip()
         return found.reshape(*states.shape[:-1], 3)
 
-    def place(self, body: str, state: Array) -> Array | None:
-        """Where the object or the goal is `(3,)` [m] in a state `(p,)`; None: it isn't told."""
+    def _told_places(self, body: str, states: Array) -> Array:
+        """Where the object or the goal is `(..., 3)` [m]; what isn't told is as in the model."""
         entries = (*self.spec.observed, *self.spec.context)
-        wanted = [f"{body}_{axis}" for axis in AXES]
-        if not body or not set(wanted) & set(entries):
-            return None
-        self.put(state)
-        return np.asarray(self.data.body(body).xpos.copy(), np.float64)
+        found = np.broadcast_to(self.data.body(body).xpos, (*states.shape[:-1], 3)).copy()
+        for axis, letter in enumerate(AXES):
+            if (name := f"{body}_{letter}") in entries:
+                found[..., axis] = states[..., 2 * len(self._qpos) + entries.index(name)]
+        return found
 
     def reach(self) -> tuple[Array, float]:
         """Middle `(3,)` [m] and size [m] of where the robot's moving parts can be.
