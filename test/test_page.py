@@ -10,6 +10,7 @@ import weakref
 from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest.mock import MagicMock
+from urllib.parse import urlparse
 
 import msgspec
 import numpy as np
@@ -540,6 +541,14 @@ def test_back_from_bundle_1000_is_bundle_999(inside, tmp_path):
     shown.advance(Past(run, describe("pendulum")).bundles(), "bundle_1000")
     shown._roll_back()
     assert [wish.value for wish in wishes.taken()] == ["bundle_999"]
+
+
+def test_an_address_of_ipv6_is_one_that_a_browser_takes(tmp_path):
+    page = Page(fabricate_run(tmp_path / "run", steps=40), "::1", 0, "token")
+    try:
+        assert urlparse(page.greeting[0].split()[1]).hostname == "::1"
+    finally:
+        page.close()
 
 
 def test_no_browser_can_have_the_page_published():

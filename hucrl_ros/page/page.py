@@ -76,7 +76,8 @@ class Page:
     @property
     def greeting(self) -> list[str]:
         """Lines for the terminal, the token last."""
-        address = f"http://{self._host}:{self._server.get_port()}/"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        address = f"http://{host}:{self._server.get_port()}/"
         lines = [f"page     {address}"]
         if self._host not in LOOPBACK:
             lines.append(
