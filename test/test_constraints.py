@@ -124,7 +124,7 @@ def test_the_room_is_the_signed_distance_in_margins(folder, limit, expected, mon
 GEARED = """<mujoco><worldbody><body>
   <joint name="rail" type="slide" axis="1 0 0"/><geom size="0.1"/>
 </body></worldbody>
-<actuator><motor joint="rail" ctrlrange="-3 3" gear="-100"/></actuator></mujoco>"""
+<actuator><motor joint="rail" ctrlrange="-3 3" gear="100"/></actuator></mujoco>"""
 
 
 def test_power_is_what_reaches_the_joint_through_a_gear(tmp_path):

@@ -36,6 +36,12 @@ def test_a_motor_that_would_be_lost_is_refused(tmp_path, motors, message, actuat
     assert "model.xml" in found
 
 
+@pytest.mark.parametrize("gear", ["-2", "0"])
+def test_a_motor_that_pushes_backwards_is_refused(tmp_path, gear):
+    found = refusal(tmp_path, modelled(tmp_path, **cart("", f'gear="{gear}"')))
+    assert f"the motor of joint 'rail' has a gear of {gear}; a positive effort has to" in found
+
+
 @pytest.mark.parametrize(
     "more",
     [

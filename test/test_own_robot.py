@@ -638,7 +638,7 @@ def test_a_model_without_motors_and_limits_asks_for_them(tmp_path):
         ('ctrlrange="-1 5"', "", 1.0),
         ('ctrlrange="-1 5" gear="3"', 'actuatorfrcrange="-50 50"', 1.0),
         ('ctrlrange="0 5"', "", 0.0),
-        ('gear="-2"', 'actuatorfrcrange="-9 8"', 4.0),
+        ('gear="2"', 'actuatorfrcrange="-9 8"', 4.0),
         ('ctrlrange="-3 3" forcerange="-0.4 3"', "", 0.4),
         ('forcerange="-2 3" gear="5"', "", 2.0),
     ],

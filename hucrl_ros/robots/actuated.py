@@ -83,8 +83,8 @@ def _both_ways(
             accepted.append(model.actuator_ctrlrange[k])
         if robot.command == "effort" and model.actuator_forcelimited[k]:
             accepted.append(model.actuator_forcerange[k])
-    gear = abs(motors[joint].gear) if joint in motors else 1.0
-    if robot.command == "effort" and model.jnt_actfrclimited[number] and gear:
+    gear = motors[joint].gear if joint in motors else 1.0
+    if robot.command == "effort" and model.jnt_actfrclimited[number]:
         accepted.append(model.jnt_actfrcrange[number] / gear)
     return min((max(0.0, min(-float(low), float(high))) for low, high in accepted), default=np.inf)
 

@@ -59,7 +59,7 @@ def read_motors(model: mujoco.MjModel, path: Path, settings: RobotSettings) -> d
         if joint in motors:
             raise ConfigError(f"{path}: joint {joint!r} has two actuators; expected one at most")
         if kind == "effort":
-            motors[joint] = _motor(model, index, moved)
+            motors[joint] = _motor(model, index, moved, path)
         else:
             motors[joint] = _servo(model, index, settings.command, path)
     if settings.command != "effort":
@@ -97,15 +97,21 @@ def _kind(model: mujoco.MjModel, index: int) -> str:
     return "position" if affine and gain > 0 and bias[:2].tolist() == [0.0, -gain] else ""
 
 
-def _motor(model: mujoco.MjModel, index: int, joint: int) -> Motor:
+def _motor(model: mujoco.MjModel, index: int, joint: int, path: Path) -> Motor:
     gear = float(model.actuator_gear[index, 0])
+    if gear <= 0.0:  # Guard, damping and braking rule would push where they mean to brake.
+        raise ConfigError(
+            f"{path}: the motor of joint {model.joint(joint).name!r} has a gear of {gear:g}; a "
+            "positive effort has to push to larger positions: expected more than 0 (on a robot, "
+            "have the driver change the sign of commands)"
+        )
     limited = bool(model.actuator_ctrllimited[index])
     force = _force(model, index)
     effort = _joint_limit(model, joint)
     limits = (
         _even(model.actuator_ctrlrange[index]) if limited else None,
         _even(force) if force else None,
-        None if effort is None or not gear else effort / abs(gear),
+        None if effort is None else effort / gear,
     )
     known = [limit for limit in limits if limit is not None]
     return Motor(gear, min(known, default=None), True, force=force)
