@@ -256,7 +256,7 @@ def test_a_bundle_that_flies_again_tells_of_its_own_model(flights):
     assert {name: report[name] for name in told} == dict.fromkeys(told)
     assert {name: report[name] for name in learning} == learning
     flying = flying.model_copy(update={"safety": SafetySettings(surprise=2.0)})
-    watch = Surprise(flying)
+    watch = Surprise(flying, flying.safety)
     watch.recall(9.0)
     assert watch.level is Level.WARY, "no model before it was tried on an episode"
 

@@ -39,7 +39,8 @@ def watch(bundle, threshold=0.0, known=True, **changes):
         "target_std": (1e-9, 1e-9),
         **changes,
     }
-    return Surprise(changed(bundle, **made).manifest)
+    manifest = changed(bundle, **made).manifest
+    return Surprise(manifest, manifest.safety)
 
 
 def off_by(z, irregular=0.0):
@@ -110,6 +111,13 @@ def test_a_bundle_that_no_episode_has_tested_ends_none(bundle):
     surprise = watch(bundle, threshold=5.0, known=False)
     see(surprise, [9.0, 9.0], times=4000)
     assert surprise.level is Level.WARY
+
+
+def test_the_threshold_in_force_counts_not_the_bundles(bundle):
+    tested = changed(bundle, report=LearningReport(surprise=0.1))
+    agent = Agent(tested, None, safety=SafetySettings(surprise=5.0))
+    see(agent.surprise, [1e6, 1e6], times=4000)
+    assert agent.surprise.level is Level.ALARMED
 
 
 def test_a_threshold_that_chance_exceeds_is_refused():

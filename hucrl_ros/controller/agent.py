@@ -135,7 +135,9 @@ class Agent:
         self.fallbacks = 0
         """Ticks of this episode that had no time to plan, or no finite plan."""
         manifest = bundle.manifest
-        self.surprise = Surprise(manifest)
+        self.safety = safety or manifest.safety
+        """What filter and braking rule go by, and when a surprise ends an episode."""
+        self.surprise = Surprise(manifest, self.safety)
         """Whether the robot does what the bundle claims."""
         self.bias = ModelBias(manifest)
         """What the model gets wrong lately; where commands act late, predictions have it."""
@@ -143,8 +145,6 @@ class Agent:
         self._limits = np.asarray(manifest.effort_limits)
         self.timed, self.threads = budget_s is not None, threads
         """Whether time decides how much a tick plans; threads of the engine."""
-        self.safety = safety or manifest.safety
-        """What filter and braking rule go by."""
         self._target_std = np.asarray(manifest.target_std, np.float32)
         self._planner = make_planner(manifest.planner, manifest.spec.predicted_dim, manifest.width)
         self._planner.prepare(BundleSystem(bundle))

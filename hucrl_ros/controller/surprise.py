@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hucrl_ros.config.robot import RobotSpec
+from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.manifest import Manifest
 from hucrl_ros.controller.passage import Transition
 
@@ -44,14 +45,14 @@ class Surprise:
     robot does what the bundle claims, and 1 at the beginning.
     """
 
-    def __init__(self, manifest: Manifest) -> None:
-        """Watch a robot that a bundle plays, by the threshold in its settings."""
+    def __init__(self, manifest: Manifest, safety: SafetySettings) -> None:
+        """Watch a robot that a bundle plays, by the threshold in the settings in force."""
         spec = manifest.spec
         self._names = entry_names(spec)
         # What a bundle claims after the first episodes is often wrong. The one whose report says
         # how the model before it did in an episode is right about a robot that stays the same.
         tested = manifest.report.surprise is not None
-        self._threshold = manifest.safety.surprise if tested else 0.0
+        self._threshold = safety.surprise if tested else 0.0
         self._floor = FLOOR * np.asarray(manifest.target_std)
         self._angles = manifest.angles
         self._share = 1.0 - math.exp(-spec.period / MEMORY)
