@@ -324,6 +324,16 @@ def test_a_second_task_of_a_robot_has_its_constraints(tmp_path, folder):
     assert room(task)[0] == pytest.approx(2.0 - math.pi / 2)
 
 
+def test_two_walls_that_meet_in_a_point_are_told_apart(folder):
+    walls = [{**FLOOR, "normal": normal} for normal in ([0.0, 0.0, 1.0], [0.0, 1.0, 0.0])]
+    limits = [{"kind": "inside", "of": "hand", "region": wall} for wall in (*walls, PIPE)]
+    assert read_description(write(folder, described(*limits))).constraint_names == (
+        "hand inside half-space at (0.0, -0.2, 0.0) [0]",
+        "hand inside half-space at (0.0, -0.2, 0.0) [1]",
+        "hand inside capsule of 0.05 m, (0.0, 0.0, 0.0)–(0.0, 0.2, 0.0)",
+    )
+
+
 def test_a_run_keeps_the_constraints(tmp_path, folder):
     limits = [LIMITS[0][0], LIMITS[-1][0]]
     found = resolve(read_description(write(folder, described(*limits))))

@@ -69,6 +69,12 @@ class Description:
         return self.folder / self.robot.model
 
     @property
+    def constraint_names(self) -> tuple[str, ...]:
+        """Each constraint in words; of those with equal words the number is told as well."""
+        names = [limit.name for limit in self.constraints]
+        return tuple(f"{x} [{k}]" if names.count(x) > 1 else x for k, x in enumerate(names))
+
+    @property
     def functions(self) -> tuple[Path, ...]:
         """Python files of the functions that are named."""
         limits = [c.function for c in self.constraints if isinstance(c, FunctionConstraint)]

@@ -95,7 +95,7 @@ class Task(nn.Module):
         self._reward: RewardFunction | None = self._load(described.reward.function)
         self._imagined: ImaginedFunction | None = self._load(described.task.imagined)
         self._constraints = Constraints(described, self.view)
-        self.constraint_names = tuple(limit.name for limit in described.constraints)
+        self.constraint_names = described.constraint_names
         self._check()
         self.geometry = self._geometry(robot)
         if self.constraint_names:

@@ -249,8 +249,8 @@ def require_ours(manifest: Manifest, config: Config, described: Description, ind
             raise BundleError(
                 f"bundle {index}: {name} is {shortened(theirs)}, the run's is {shortened(ours)}"
             )
-    for limit in described.constraints:
-        if limit.name not in manifest.constraints:
+    for limit in described.constraint_names:
+        if limit not in manifest.constraints:
             raise BundleError(
-                f"bundle {index}: no constraint {shortened(repr(limit.name))}, which the run has"
+                f"bundle {index}: no constraint {shortened(repr(limit))}, which the run has"
             )
