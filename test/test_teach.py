@@ -146,6 +146,17 @@ def test_how_the_source_was_reset_is_no_matter_of_who_is_taught(explored, tmp_pa
     assert taught.config.driver.reset == "home", "by which its bags are read"
 
 
+@pytest.mark.parametrize("on_robot", [True, False])
+def test_what_a_robots_episodes_taught_is_filtered_as_on_the_robot(explored, tmp_path, on_robot):
+    source = RunFolder(shutil.copytree(explored.root, tmp_path / "source"))
+    if on_robot:
+        source.on_robot.touch()
+    for name, given in (("new", {}), ("unfiltered", {"safety.filter": False})):
+        taught = taught_run(source, RunOptions("pendulum", None, given, tmp_path / name))
+        assert taught.config.safety.filter == (on_robot and not given)
+        assert not taught.on_robot.exists(), "no robot plays it"
+
+
 def test_a_device_or_key_that_is_not_there_is_refused_before_the_learning(explored, tmp_path):
     out = tmp_path / "new"
     for wrong in (["--device", "cuda"], ["--set", f"control.signing_key={tmp_path / 'none'}"]):

@@ -152,7 +152,8 @@ def taught_run(source: RunFolder, options: RunOptions) -> RunFolder:
         "control.extra_delay": stored.control.extra_delay,
     }
     options = replace(options, overrides={**longer, **options.overrides, **of_bags})
-    asked = asked_run(options)
+    # What a robot's episodes taught is for the robot, where the safety filter is on unless set.
+    asked = asked_run(replace(options, on_robot=source.on_robot.exists()))
     check_to_learn(asked.config)
     theirs, ours = asked.described.robot.spec, describe(stored.task, source.robot).robot.spec
     if theirs != ours:
