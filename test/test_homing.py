@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import yaml
-from own_robots import write
+from own_robots import modelled, write
 
 from hucrl_ros.config.files import override
 from hucrl_ros.config.robot import RobotSpec
@@ -202,6 +202,14 @@ def test_the_plan_is_where_episodes_start():
     assert 0.1047 < plan.inertias[0] < 0.1549
     limited = Config(task="cartpole", safety={"position_limits": (-2.0, 2.0, -9.0, 9.0)})
     assert not home_plan(describe("cartpole"), limited).turns.any()
+
+
+def test_a_weak_motors_inertia_is_that_of_the_model(tmp_path):
+    model = """<mujoco><option timestep="0.01"/><worldbody><body>
+      <joint name="rail" type="slide" axis="1 0 0"/><geom size="0.1" mass="0.002"/></body>
+    </worldbody><actuator><motor joint="rail" ctrlrange="-0.02 0.02"/></actuator></mujoco>"""
+    found = describe(str(write(tmp_path, modelled(tmp_path, model), "weak.yaml")))
+    assert home_plan(found, Config(task="weak")).inertias == pytest.approx([0.002])
 
 
 def limited(folder, low, high, joint="pole", **robot):

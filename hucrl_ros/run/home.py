@@ -163,10 +163,10 @@ def _body(described: Description, targets: Array) -> tuple[Array, Array]:
         state[:joints] = draws.uniform(low, high)
         robot.set_state(robot.led(state))
         idle = data.qacc.copy()
-        for motor, dof in enumerate(dofs):
-            data.ctrl[motor] = 1.0
+        for motor, (dof, effort) in enumerate(zip(dofs, spec.effort_limits, strict=True)):
+            data.ctrl[motor] = effort  # MuJoCo cuts what is more.
             mujoco.mj_forward(robot.model, data)
-            gains[motor] = max(gains[motor], data.qacc[dof] - idle[dof])
+            gains[motor] = max(gains[motor], (data.qacc[dof] - idle[dof]) / effort)
             data.ctrl[motor] = 0.0
     for name, gain in zip(spec.actuated_joints, gains, strict=True):
         if gain <= 0:
