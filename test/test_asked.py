@@ -81,6 +81,20 @@ def test_yes_is_no_number_and_no_limit_is_negative(sections, key, own):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("safety", [{"safe_command": "damping"}, {"damping": 0.1}])
+def test_damping_that_would_do_nothing_is_refused(safety):
+    options = RunOptions("pendulum", overrides={f"safety.{k}": v for k, v in safety.items()})
+    with pytest.raises(ConfigError, match="neither does anything alone; expected damping and"):
+        asked_run(options)
+
+
+def test_a_margin_of_no_limits_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"position_margin = 0\.1: the margin of safety\.position_limits"
+    ):
+        asked_run(RunOptions("pendulum", overrides={"safety.position_margin": 0.1}))
+
+
 @pytest.mark.parametrize("settings", [["seed=5"], ["mode=lockstep"], ["model.heads=3"] * 2])
 def test_options_and_settings_that_contradict_each_other_are_refused(settings):
     typed = dict.fromkeys(("config", "action_penalty", "strategy", "device", "out", "source"))

@@ -69,12 +69,24 @@ class AskedRun(NamedTuple):
 
     @classmethod
     def of(cls, config: Config, described: Description) -> "AskedRun":
-        """Both, if the limits in `safety` are limits of this robot.
+        """Both, if the limits in `safety` are limits of this robot, and do something.
 
         Raises:
-            ConfigError: they aren't.
+            ConfigError: they aren't, or don't.
         """
-        Guard(described.robot.spec, config.safety)
+        safety = config.safety
+        Guard(described.robot.spec, safety)
+        if (safety.safe_command == "damping") != (safety.damping > 0):
+            raise ConfigError(
+                f"safety.safe_command = {safety.safe_command}, safety.damping = "
+                f"{safety.damping:g}: neither does anything alone; expected damping and more than "
+                "0, or zero and 0"
+            )
+        if safety.position_margin and not safety.position_limits:
+            raise ConfigError(
+                f"safety.position_margin = {safety.position_margin:g}: the margin of "
+                "safety.position_limits, and there are none; a constraint has a margin of its own"
+            )
         return cls(config, described)
 
 
