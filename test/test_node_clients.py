@@ -1,5 +1,6 @@
 """What the supervisor knows of the other nodes, by what they say."""
 
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
@@ -127,3 +128,18 @@ def test_a_stop_is_passed_on_once_and_so_is_letting_it_go_on(node, clients):
     node.heard["stop"](Bool(data=False))
     clients.hold()
     assert told[3:] == [False, True] and clients.stopped and clients.stops == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "stopped"),
+    [([True, False], False), ([True, False, True], True), ([True] * 5 + [False] * 5, False)],
+)
+def test_its_own_word_on_a_stop_is_no_news(node, clients, said, stopped):
+    """Those who let it go on at once have done so before the word on their stop is back."""
+    coming = deque(said)
+    clients._stop.publish = lambda message: coming.append(message.data)
+    for _ in range(30):
+        if coming:
+            node.heard["stop"](Bool(data=coming.popleft()))
+    assert not coming, "it goes on for ever"
+    assert clients.stopped is stopped

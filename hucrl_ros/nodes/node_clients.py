@@ -1,6 +1,7 @@
 """The other nodes as the supervisor sees them: services, topics, signs of life."""
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,6 +62,7 @@ class NodeClients:
         self.stops = 0
         """How often so far; who lets it go on at once has stopped it all the same."""
         self._stop = node.create_publisher(Bool, topics.STOP, STREAM)
+        self._echoes: deque[bool] = deque()
         self.activity_count = 0
         """Messages on `controller/active` so far."""
         self.loaded: str | None = None
@@ -148,6 +150,11 @@ class NodeClients:
         self._set_stopped(True)
 
     def _on_stop(self, message: Bool) -> None:
+        # Our own word comes back. Behind one that says otherwise and came meanwhile, it would
+        # be taken for news and said once more, for ever.
+        if self._echoes and self._echoes[0] == message.data:
+            self._echoes.popleft()
+            return
         self._set_stopped(bool(message.data))
         self._changed()
 
@@ -157,6 +164,7 @@ class NodeClients:
         self.stopped = stopped
         self.stops += stopped
         # Whoever says it once may have reached this node alone.
+        self._echoes.append(stopped)
         self._stop.publish(Bool(data=stopped))
 
     def _on_loaded(self, message: String) -> None:
