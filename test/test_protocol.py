@@ -584,6 +584,21 @@ def test_a_controller_that_was_stopped_before_it_began_is_asked_again_later(stag
     assert len(stage.ledger.episodes) == 2
 
 
+def test_a_stop_between_episodes_that_reached_the_controller_alone_holds_the_run(
+    stage, monkeypatch
+):
+    monkeypatch.setattr(protocol, "BEGIN_S", 0.0)
+    robot = stage.robot
+    robot.refused["activate"] = line = "stopped on the topic '/stop'"
+    monkeypatch.setattr(robot, "trouble", lambda name: line if name == "controller" else "")
+    for wait in stage.protocol.script():
+        if stage.progress.phase is Phase.HELD:
+            robot.stopped = False
+            robot.refused.clear()
+        assert wait.ready()
+    assert robot.stops == 1 and len(stage.ledger.episodes) == 2
+
+
 def test_a_robots_reset_takes_as_long_as_it_takes(tmp_path, monkeypatch):
     stage = robots_stage(tmp_path, "service")
     answered = []

@@ -272,6 +272,9 @@ class Protocol:
                 return
             if time.monotonic() >= deadline:
                 trouble = self._clients.trouble("controller")
+                if STOPPED in trouble:
+                    self._clients.hold()  # It has reached the controller alone.
+                    return
                 raise RunError(f"controller: refused to start; {trouble}")
             yield from pause(RETRY_S)
 
