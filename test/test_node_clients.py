@@ -143,3 +143,11 @@ def test_its_own_word_on_a_stop_is_no_news(node, clients, said, stopped):
             node.heard["stop"](Bool(data=coming.popleft()))
     assert not coming, "it goes on for ever"
     assert clients.stopped is stopped
+
+
+def test_a_word_of_its_own_that_never_came_back_hides_no_later_stop(clock, node, clients):
+    for said in (True, False):
+        node.heard["stop"](Bool(data=said))
+    clock.now += 1.1 * module.ECHO_S
+    node.heard["stop"](Bool(data=True))
+    assert clients.stopped
