@@ -53,6 +53,12 @@ def test_gain_friction_and_dead_time_are_those_of_the_joint(how, gain, dead_time
     assert motion.dead_time == pytest.approx(expected, abs=dead_time * MS)
 
 
+def test_friction_that_would_drive_is_none_and_known_no_better():
+    motion = found(step=COUNT, rate=80, dead_time=0.01, **PENDULUM)
+    assert motion.friction == 0.0
+    assert motion.friction_error > 1e-3
+
+
 @pytest.mark.parametrize(
     ("friction", "how", "off"),
     [

@@ -157,6 +157,7 @@ def _windows(
 
 def _best(windows: Sequence[Window], joint: int, finest: float) -> tuple["_Fit", float, float]:
     """The best fit, its dead time, and twice that one's standard deviation [s]."""
+    doubt = 0.0
     for friction in (True, False):
         middle, reach, step = 0.5 * LONGEST_DEAD_TIME, 0.5 * LONGEST_DEAD_TIME, ROUGH_S
         while True:
@@ -168,8 +169,11 @@ def _best(windows: Sequence[Window], joint: int, finest: float) -> tuple["_Fit",
                 break
             middle, reach, step = dead_time, ROUGH_S, finest
         fit = _fit(windows, joint, dead_time, friction)
+        if not friction:  # What isn't fitted is 0, but known no better than before.
+            fit.weights[1], fit.errors[1] = 0.0, doubt
         if fit.weights[1] >= 0.0:  # or it would drive
             break
+        doubt = max(float(fit.errors[1]), -0.5 * float(fit.weights[1]))
     variance = fit.squares / max(fit.rows - len(fit.weights), 1)
     error = 2.0 * float(np.sqrt(2.0 * variance / curvature)) if curvature > 0 else finest
     return fit, dead_time, max(error, finest)
