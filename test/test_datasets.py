@@ -266,7 +266,7 @@ def test_a_missing_library_is_told_with_its_extra(
     assert main(["export", str(run.root), f"--{option}", str(tmp_path / "x")]) == 1
     line = capsys.readouterr().err
     assert missing in line
-    assert f"pip install '.[{extra}]'" in line
+    assert f"pip install -e '.[{extra}]'" in line
     assert not list(tmp_path.iterdir())
 
 

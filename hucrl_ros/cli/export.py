@@ -36,9 +36,9 @@ def run(
 
     States, actions and rewards are those that the run's own learner sees. Left out are
     interrupted attempts, transitions over a gap, and episodes that came with --from. Nothing is
-    overwritten. Each format has an extra: pip install '.[lerobot]', hdf5, minari, rerun, or all
-    of them: export. The Python functions that the YAML of the run's robot names are run, which is
-    said before.
+    overwritten. Each format has an extra: pip install -e '.[lerobot]', hdf5, minari, rerun, or
+    all of them: export. The Python functions that the YAML of the run's robot names are run,
+    which is said before.
     """
     from hucrl_ros.cli.functions import say_functions
     from hucrl_ros.datasets import hdf5 as hdf5_file

@@ -20,7 +20,7 @@ def library(name: str, extra: str) -> ModuleType:
         return importlib.import_module(name)
     except ImportError as error:
         raise HucrlError(
-            f"{name} can't be imported ({error}); it comes with pip install '.[{extra}]'"
+            f"{name} can't be imported ({error}); it comes with pip install -e '.[{extra}]'"
         ) from None
 
 
