@@ -37,6 +37,11 @@ def test_every_command_has_help(command, capsys):
         assert f"Usage: hucrl {command} " in capsys.readouterr().out
 
 
+def test_help_keeps_what_stands_in_brackets(capsys):
+    assert main(["export", "--help"]) == 0
+    assert "pip install -e '.[lerobot]'" in " ".join(capsys.readouterr().out.split())
+
+
 def test_help_names_every_command_with_a_line(capsys):
     assert main(["--help"]) == 0
     lines = [line.strip("│ ").split() for line in capsys.readouterr().out.splitlines()]

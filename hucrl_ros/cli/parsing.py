@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 import typer
+from rich.markup import escape
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from hucrl_ros.errors import ConfigError
@@ -32,7 +33,8 @@ class Command(TyperCommand):
     def format_help(self, ctx: typer.Context, formatter: object) -> None:  # type: ignore[override]
         """Print the docstring with each paragraph as one line, for a terminal of any width."""
         paragraphs = (self.help or "").split("\n\n")
-        self.help = "\n\n".join(" ".join(text.split()) for text in paragraphs)
+        # Escaped, since rich takes what stands in brackets for markup and leaves it out.
+        self.help = escape("\n\n".join(" ".join(text.split()) for text in paragraphs))
         super().format_help(ctx, formatter)  # type: ignore[arg-type]
 
 
