@@ -101,6 +101,13 @@ def test_cut_off_bag_is_described_and_repaired(tmp_path, capsys):
     assert code == 1 and "bag_repaired: can't record there: File exists" in err
 
 
+def test_a_whole_bag_is_not_repaired(tmp_path, capsys):
+    record_episode(tmp_path / "bag", 5).writer.close()
+    code, _, err = inspect(capsys, tmp_path / "bag", "--repair")
+    assert code == 1 and "is whole, so there is nothing to repair" in err
+    assert not (tmp_path / "bag_repaired").exists()
+
+
 def test_bag_of_an_unknown_robot_is_described_as_far_as_it_goes(tmp_path, capsys):
     recording = Recording(tmp_path / "bag")
     recording.add(JOINT_STATES, joint_state(1, [0.0], [0.0], names=["wheel"]))

@@ -182,9 +182,11 @@ def repair(path: Path) -> Path:
         The new folder, `<name>_repaired`.
 
     Raises:
-        BagError: nothing is readable, or the new folder exists.
+        BagError: nothing is readable, nothing is missing, or the new folder exists.
     """
     contents = read_contents(path)
+    if contents.whole and (path / FILE_NAME).exists():
+        raise BagError(f"{path}: is whole, so there is nothing to repair")
     if not contents.messages:
         raise BagError(f"{path}: holds no whole message, so there is nothing to save")
     topics = {
