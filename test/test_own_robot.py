@@ -747,6 +747,13 @@ def test_a_misspelt_joint_and_a_link_are_named_as_such(tmp_path):
     )
 
 
+@pytest.mark.parametrize("name", ["tip.001", "half", "forward"])
+def test_a_site_may_have_any_name(tmp_path, name):
+    terms = {"reward": {"terms": [{"term": "height", "of": name}]}}
+    task = task_of(tmp_path, {**changed(ARM, sites={name: {"body": "forearm"}}), **terms})
+    check_export(task)
+
+
 def test_goals_that_nobody_can_meet_are_worth_a_warning(tmp_path, caplog):
     far = changed(ARM, start={"goal_x": {"low": 0.5, "high": 1.0}, "goal_y": 0.0})
     task_of(tmp_path, far)

@@ -50,7 +50,9 @@ class RobotView(nn.Module):
         self._places = {name: index for index, name in enumerate(others, 2 * len(settings.joints))}
         self._model = robot.model
         self._ranges = robot.ranges
-        self._sites = nn.ModuleDict()
+        self._sites = nn.ModuleList()
+        # Not a ModuleDict, whose keys can't be `tip.001`, or `half`.
+        self._numbers: dict[str, int] = {}
 
     def anywhere(self, count: int, generator: torch.Generator) -> Tensor:
         """Positions and velocities `(count, 2 n)` of joints within their limits and moving.
@@ -101,9 +103,10 @@ class RobotView(nn.Module):
 
     def site(self, state: Tensor, name: str) -> Tensor:
         """World coordinates `(..., 3)` [m] of a site of the model."""
-        if name not in self._sites:
-            self._sites[name] = self._kinematics(name)
-        place: Tensor = self._sites[name](state[..., : len(self.spec.joint_names)])
+        if name not in self._numbers:
+            self._sites.append(self._kinematics(name))
+            self._numbers[name] = len(self._sites) - 1
+        place: Tensor = self._sites[self._numbers[name]](state[..., : len(self.spec.joint_names)])
         return place
 
     def reach(self, site: str) -> tuple[Tensor, float]:
