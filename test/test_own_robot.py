@@ -736,6 +736,14 @@ def test_a_file_of_ros_that_mujoco_cannot_read_says_what_it_lacks(text, hint, tm
     assert hint in refusal(tmp_path, modelled(tmp_path, text))
 
 
+def test_a_site_that_the_model_has_already_is_refused(tmp_path):
+    model = """<mujoco><worldbody><body name="link"><joint name="turn"/><geom size="0.1"/>
+      <site name="tip"/></body></worldbody><actuator><motor joint="turn" ctrlrange="-1 1"/>
+      </actuator></mujoco>"""
+    message = refusal(tmp_path, modelled(tmp_path, model, sites={"tip": {"body": "link"}}))
+    assert "robot.sites.tip: the model has a site 'tip' already" in message
+
+
 def test_a_misspelt_joint_and_a_link_are_named_as_such(tmp_path):
     speed = {"constraints": [{"kind": "speed", "joint": "elbo", "largest": 2.0}]}
     assert "'elbo' is no joint; known: shoulder, elbow" in refusal(tmp_path, {**ARM, **speed})

@@ -104,7 +104,13 @@ def build_model(path: Path, settings: RobotSettings) -> mujoco.MjModel:
     if settings.timestep is not None:
         spec.option.timestep = settings.timestep
     bodies = {body.name: body for body in spec.bodies}
+    present = {site.name for site in spec.sites}
     for name, site in settings.sites.items():
+        if name in present:
+            raise ConfigError(
+                f"{path}: robot.sites.{name}: the model has a site {name!r} already; expected "
+                "another name"
+            )
         if site.body not in bodies:
             raise ConfigError(
                 f"{path}: robot.sites.{name}.body = {site.body!r}: the model has no such body; "
