@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from interfaces import task_with
+from own_robots import modelled, task_of
 
 from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.schema import BodySettings
@@ -121,6 +122,17 @@ def test_a_payload_is_in_the_last_body_that_a_motor_moves(task, last):
     assert more[usual.body(last).id] == pytest.approx(0.25)
     assert more.sum() == pytest.approx(0.25)
     np.testing.assert_array_equal(loaded.body_inertia, usual.body_inertia)
+
+
+@pytest.mark.parametrize(("body", "more"), [({"payload": 0.5}, 0.5), ({"mass_error": 0.2}, 0.4)])
+def test_gravity_is_compensated_of_the_masses_in_the_model(tmp_path, body, more):
+    model = """<mujoco><worldbody><body gravcomp="1"><joint name="arm" axis="0 1 0"/>
+      <geom size="0.1" pos="0.3 0 0" mass="2"/></body></worldbody>
+      <actuator><motor joint="arm" ctrlrange="-1 1"/></actuator></mujoco>"""
+    robot = task_of(tmp_path, modelled(tmp_path, model)).robot(body=BodySettings(**body))
+    robot.set_state(np.zeros(2))
+    pull = robot.data.qfrc_passive - robot.data.qfrc_bias
+    assert pull[0] == pytest.approx(more * 9.81 * 0.3)
 
 
 def test_no_effort_acts_across_the_backlash_and_none_is_lost():

@@ -42,10 +42,12 @@ def alter(model: mujoco.MjModel, spec: RobotSpec, body: BodySettings) -> None:
     if body.friction:
         model.dof_frictionloss[motors.dofs] += body.friction * motors.largest
         model.dof_solimp[motors.dofs, :2] = STIFFNESS
-    moved = _moved_bodies(model, spec)
+    moved, told = _moved_bodies(model, spec), model.body_mass.copy()
     model.body_mass[moved] *= 1.0 + body.mass_error
     model.body_inertia[moved] *= 1.0 + body.mass_error
     model.body_mass[last_body(model, spec)] += body.payload
+    # What compensates gravity knows the masses of the model alone.
+    model.body_gravcomp[moved] *= told[moved] / np.maximum(model.body_mass[moved], mujoco.mjMINVAL)
     model.actuator_gainprm[:, 0] *= 1.0 + body.motor_error
     # Limits in the model are those of the motors, too, which have their constants.
     model.actuator_forcerange[:] *= 1.0 + body.motor_error
