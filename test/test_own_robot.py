@@ -714,6 +714,15 @@ def test_a_joint_that_loses_its_motor_is_worth_a_warning(tmp_path, caplog, name)
     assert len(caplog.messages) == 1, "it was asked for"
 
 
+def test_a_start_where_no_joint_leads_an_object_is_worth_a_warning(tmp_path, caplog):
+    puck = pushing(tmp_path, '<geom size="0.05"/>')
+    resolved(tmp_path, changed(puck, start={"puck_x": {"low": 0.1, "high": 0.3}}))
+    assert not caplog.messages
+    resolved(tmp_path, changed(puck, start={"puck_y": 0.2}))
+    (line,) = caplog.messages
+    assert "robot.start.puck_y: the simulator begins at 0.1 where 0.2 is said" in line
+
+
 def test_radians_in_an_mjcf_of_degrees_are_worth_a_warning(tmp_path, caplog):
     model = """<mujoco><worldbody><body><joint name="hinge" range="-3.14 3.14" limited="true"/>
       <geom size="0.1"/></body></worldbody><actuator><motor joint="hinge" ctrlrange="-1 1"/>

@@ -205,6 +205,22 @@ def test_an_object_of_a_turned_body_is_where_its_state_says():
     np.testing.assert_allclose(extras.read(data, data.qpos, data.qvel), state, atol=1e-12)
 
 
+def test_an_object_on_a_ramp_is_where_its_state_says():
+    model = mujoco.MjModel.from_xml_string(
+        """<mujoco><worldbody><body name="puck" pos="0 0 1"><joint type="slide" axis="1 0 0.5"/>
+        <geom size="0.1"/></body></worldbody></mujoco>"""
+    )
+    for names, state in (
+        (["puck_x"], [0.2]),
+        (["puck_z", "puck_x", "puck_x_velocity"], [1.1, 0.2, 0.7]),
+    ):
+        data, extras = mujoco.MjData(model), Extras(model, names)
+        extras.write(data, np.array(state))
+        mujoco.mj_forward(model, data)
+        np.testing.assert_allclose(data.body("puck").xpos, [0.2, 0.0, 1.1], atol=1e-12)
+        np.testing.assert_allclose(extras.read(data, data.qpos, data.qvel), state, atol=1e-12)
+
+
 def test_a_link_of_the_robot_is_no_observed_body():
     with pytest.raises(ValueError, match="of body 'r_wrist_roll_link': only a mocap body"):
         Extras(make_robot("reacher").model, ("r_wrist_roll_link_x",))

@@ -12,7 +12,7 @@ from hucrl_ros.config.robot import AXES, RobotSettings, sources
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.model_files import urdf_kinds
-from hucrl_ros.robots.mujoco_robot import joint_ranges
+from hucrl_ros.robots.mujoco_robot import MujocoRobot, joint_ranges
 
 MOST_PHYSICS_STEPS = 10_000
 """In a control period; with more, nothing would come of a robot for minutes."""
@@ -21,6 +21,8 @@ MOST_TURNS = 3.0
 """[turns] Range of a joint above which its limits may be meant in degrees."""
 NARROW = np.deg2rad(TURN)
 """[rad] Range of a joint below which its limits may be meant in radians, of an MJCF in degrees."""
+MISPLACED = 1e-6
+"""By which an object may be elsewhere than where an episode shall begin [the entry's unit]."""
 ENDS = tuple(f"_{axis}" for axis in AXES)
 logger = logging.getLogger(__name__)
 
@@ -106,6 +108,28 @@ def check_entries(found: Description, robot: RobotSettings) -> None:
         values = getattr(robot, name)
         if len(set(values)) < len(values):
             raise ConfigError(f"{found.path}: robot.{name} = {list(values)}: names one twice")
+
+
+def look_for_places(found: Description, built: MujocoRobot) -> None:
+    """Warn of starts that the simulated object can't have; on hardware somebody may put it there.
+
+    What is imagined begins there all the same.
+    """
+    for end in zip(*built.drawn.values(), strict=True):
+        asked = built.led(np.array(end))
+        built.set_state(asked)
+        for entry, there, here in zip(built.drawn, asked, built.state, strict=True):
+            if abs(there - here) > MISPLACED:
+                _warn_of_start(found.path, entry, float(there), float(here))
+
+
+@cache
+def _warn_of_start(path: Path, entry: str, asked: float, found: float) -> None:
+    logger.warning(
+        "%s: robot.start.%s: the simulator begins at %.4g where %.4g is said: an object moves "
+        "along its prismatic joints alone",
+        *(path, entry, found, asked),
+    )
 
 
 def check_seen(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> None:

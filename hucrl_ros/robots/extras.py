@@ -81,13 +81,14 @@ class _SlidingVelocity(_Entry):
         joints = np.array(joints_of(model, body), dtype=np.intp)
         self._addresses = model.jnt_dofadr[joints]
         self._directions = _directions(model, body, axis)
+        self._ways = _ways(self._directions)
 
     def read(self, data: mujoco.MjData, qpos: Array, qvel: Array) -> Array | float:
         return np.asarray(qvel[..., self._addresses] @ self._directions)
 
     def write(self, data: mujoco.MjData, value: float) -> None:
         wanted = value - data.qvel[self._addresses] @ self._directions
-        data.qvel[self._addresses] += self._directions * wanted
+        data.qvel[self._addresses] += self._ways * wanted
 
 
 class _Mocap(_Entry):
@@ -108,6 +109,7 @@ class _Sliding(_Entry):
         joints = np.array(joints_of(model, body), dtype=np.intp)
         self._addresses = model.jnt_qposadr[joints]
         self._directions = _directions(model, body, axis)
+        self._ways = _ways(self._directions)
         self._offset = float(
             model.body_pos[body, axis] - self._directions @ model.qpos0[self._addresses]
         )
@@ -117,7 +119,7 @@ class _Sliding(_Entry):
 
     def write(self, data: mujoco.MjData, value: float) -> None:
         wanted = value - self._offset - data.qpos[self._addresses] @ self._directions
-        data.qpos[self._addresses] += self._directions * wanted
+        data.qpos[self._addresses] += self._ways * wanted
 
 
 def _find(model: mujoco.MjModel, name: str, bodies: Collection[str]) -> _Entry:
@@ -188,6 +190,12 @@ def _directions(model: mujoco.MjModel, body: int, axis: int) -> Array:
     for row, joint in zip(turned, joints_of(model, body), strict=True):
         mujoco.mju_rotVecQuat(row, model.jnt_axis[joint], model.body_quat[body])
     return turned[:, axis]
+
+
+def _ways(directions: Array) -> Array:
+    """What each joint has to move for 1 along an axis, where no more than they must do so."""
+    share = float(directions @ directions)
+    return directions / share if share > TINY else directions
 
 
 def joints_of(model: mujoco.MjModel, body: int) -> list[int]:

@@ -25,6 +25,7 @@ from hucrl_ros.robots.checks import (
     check_period,
     check_seen,
     look_for_degrees,
+    look_for_places,
     require_known,
 )
 from hucrl_ros.robots.extras import carrier
@@ -90,6 +91,7 @@ def resolve(found: Description) -> Description:
     robot = _with_start(robot, MujocoRobot(described))
     described = dataclasses.replace(found, robot=robot)
     built = MujocoRobot(described)
+    look_for_places(found, built)
     return dataclasses.replace(
         described,
         robot=with_scales(robot, built),
