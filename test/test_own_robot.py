@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 import shutil
+import sys
 
 import mujoco
 import numpy as np
@@ -688,6 +689,18 @@ def test_settings_that_are_wrong_are_refused_by_name(tmp_path):
     path = write(tmp_path, document)
     with pytest.raises(ConfigError, match=r"mine\.yaml: unknown key 'planner\.horizn'"):
         asked_config(RunOptions(str(path)))
+
+
+def test_a_file_may_have_dataclasses_whose_annotations_are_texts(tmp_path):
+    (tmp_path / "gains.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "@dataclass\nclass Gains:\n    speed: float = 2.0\n"
+        "def reward(state, action, robot):\n"
+        "    return Gains().speed * robot.velocity(state, 'elbow')\n"
+    )
+    task = task_of(tmp_path, changed(ARM, "reward", function="gains.py:reward", success=None))
+    assert task.rewards(np.array([[0.0, 0.0, 0.0, 3.0, 0.0, 0.0]]), np.zeros((1, 2))) == [6.0]
+    assert not [name for name in sys.modules if "gains" in name]
 
 
 def test_no_file_is_left_next_to_the_users_function(tmp_path):

@@ -1,6 +1,7 @@
 """What a user's functions may ask of a robot, of states and of actions, by name."""
 
 import math
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -183,14 +184,18 @@ def load_function(path: Path, name: str) -> Callable[..., Any]:
     Raises:
         ConfigError: the file can't be read or run, or has no such function.
     """
-    module = ModuleType(path.stem)
+    # By a name that nobody imports.
+    module = ModuleType(f"<{path}>")
     module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # Dataclasses look there for what annotations mean.
     try:
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except Exception as error:
         raise ConfigError(explain(path, error)) from None
+    finally:
+        sys.modules.pop(module.__name__, None)
     found = vars(module).get(name)
     if not callable(found):
         known = [key for key, value in vars(module).items() if _is_own_function(value, path)]
