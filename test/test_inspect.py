@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from bag_messages import JOINT_STATES, TICKS, Recording, joint_state, record_episode, tick
 from bundle_factory import SHORT_RAIL, write_bundle
-from own_robots import DANGLING, modelled, write
+from own_robots import ARM, DANGLING, changed, modelled, write
 
 from hucrl_ros.cli import main
 from hucrl_ros.config.files import share_directory
@@ -159,6 +159,22 @@ def test_what_moves_unseen_is_told(tmp_path, capsys):
     assert code == 0
     assert re.search(r"unseen +a joint of body 'bob', joint number 2, joint 'loose': ", shown)
     assert "unseen" not in inspect(capsys, SHORT_RAIL)[1]
+
+
+@pytest.mark.parametrize(
+    ("terms", "idle"),
+    [
+        ([{"term": "near", "of": "base", "to": "goal", "length": 0.1}, {"term": "effort"}], True),
+        ([{"term": "distance", "of": "hand", "to": "goal", "weight": 0}], True),
+        ([{"term": "near", "of": "hand", "to": "goal", "length": 0.1}], False),
+    ],
+)
+def test_a_reward_that_nothing_changes_is_told(tmp_path, capsys, terms, idle):
+    task = changed(ARM, sites={"base": {"body": "world"}, "hand": {"body": "forearm"}})
+    code, shown, _ = inspect(capsys, write(tmp_path, {**task, "reward": {"terms": terms}}))
+    assert code == 0
+    told = re.search(r"! reward +\S+ in each of 4096 imagined states, without effort: n", shown)
+    assert bool(told) == idle
 
 
 def test_constraints_are_told_with_the_room_at_the_start(capsys):

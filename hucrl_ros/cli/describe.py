@@ -31,6 +31,7 @@ from hucrl_ros.robots.stopping import promised
 from hucrl_ros.run.asked import RunOptions, asked_run
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import Task, make_task
+from hucrl_ros.tasks.task import RANGE_SAMPLES
 from hucrl_ros.tasks.terms import TERMS
 
 ANY_STEPS = 2**20
@@ -257,6 +258,7 @@ def describe_robot(path: Path) -> RenderableType:
         "control": f"{robot.steps} steps of {1e3 * robot.period:g} ms{physics}",
         plural(robot.command): ", ".join(_commands(task)),
         **_reward(described),
+        **_idle_reward(task),
         **_geometry(task),
         **(
             {"unseen": ", ".join(unseen) + ": not in the state, though it moves"} if unseen else {}
@@ -321,6 +323,18 @@ def _reward(described: Description) -> dict[str, str]:
         success = reward.success
         lines["success"] = f"{success.of} within {100 * success.within:g} cm of {success.to}"
     return lines
+
+
+def _idle_reward(task: Task) -> dict[str, str]:
+    """Whether it is the same wherever robot and object are: a wrong site, a weight of 0."""
+    states = task.imagined_states(RANGE_SAMPLES, torch.Generator().manual_seed(0))
+    states[:, task.spec.predicted_dim :] = states[0, task.spec.predicted_dim :]
+    with torch.no_grad():
+        rewards = task.reward(states, torch.zeros(len(states), task.spec.action_dim))
+    if not (rewards - rewards[0]).abs().max() <= 1e-6 * (1.0 + abs(float(rewards[0]))):
+        return {}
+    told = f"{float(rewards[0]):g} in each of {len(states)} imagined states"
+    return {"! reward": f"{told}, without effort: nothing that happens seems to change it"}
 
 
 def _geometry(task: Task) -> dict[str, str]:
