@@ -766,6 +766,23 @@ def test_a_site_that_the_model_has_already_is_refused(tmp_path):
     assert "robot.sites.tip: the model has a site 'tip' already" in message
 
 
+@pytest.mark.parametrize(
+    ("site", "reason"),
+    [
+        ("loose", "hangs at joint 'swing'; expected only"),
+        ("mark", "hangs on 'goal', which is put"),
+    ],
+)
+def test_a_vector_to_what_no_joint_state_tells_is_refused(tmp_path, site, reason):
+    model = """<mujoco><worldbody><body name="goal" mocap="true"><site name="mark"/></body>
+      <body><joint name="turn"/><geom size="0.1"/><body><joint name="swing"/><geom size="0.1"/>
+      <site name="loose"/></body></body></worldbody>
+      <actuator><motor joint="turn" ctrlrange="-1 1"/></actuator></mujoco>"""
+    robot = {"joints": ["turn"], "context": ["goal_x"], "vectors": {"goal": [site]}}
+    message = refusal(tmp_path, modelled(tmp_path, model, **robot))
+    assert f"mine.yaml: robot.vectors: site '{site}' {reason}" in message
+
+
 def test_a_misspelt_joint_and_a_link_are_named_as_such(tmp_path):
     speed = {"constraints": [{"kind": "speed", "joint": "elbo", "largest": 2.0}]}
     assert "'elbo' is no joint; known: shoulder, elbow" in refusal(tmp_path, {**ARM, **speed})

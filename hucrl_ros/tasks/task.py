@@ -258,7 +258,10 @@ class Task(nn.Module):
             for joint, name in enumerate(joints)
             if np.isfinite(robot.ranges[joint]).all() and (seen is None or name in seen)
         ]
-        found = Geometry(self.spec, stops, self._vectors(), robot.model)
+        try:
+            found = Geometry(self.spec, stops, self._vectors(), robot.model)
+        except ValueError as error:  # Points of `success` were tried before.
+            raise ConfigError(f"{self.described.path}: robot.vectors: {error}") from None
         return found if stops or found.vectors or found.contact else None
 
     def _vectors(self) -> list[Vector]:
