@@ -766,6 +766,13 @@ def test_a_site_that_the_model_has_already_is_refused(tmp_path):
     assert "robot.sites.tip: the model has a site 'tip' already" in message
 
 
+def test_a_joint_that_slides_is_never_upright(tmp_path):
+    puck = pushing(tmp_path, '<geom size="0.05"/>')
+    wrong = {**puck, "reward": {"terms": [{"term": "upright", "joint": "rail"}]}}
+    assert "reward.terms.0 (upright): joint 'rail' is prismatic" in refusal(tmp_path, wrong)
+    task_of(tmp_path, {**puck, "reward": {"terms": [{"term": "upright", "joint": "swing"}]}})
+
+
 @pytest.mark.parametrize(
     ("site", "reason"),
     [

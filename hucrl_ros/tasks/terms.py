@@ -57,7 +57,7 @@ def height(settings: HeightSettings, robot: RobotView, state: Tensor, _: Tensor)
 
 def upright(settings: UprightSettings, robot: RobotView, state: Tensor, _: Tensor) -> Tensor:
     """tol(cos(q − target); cosine..1, margin): a revolute joint at an angle, turns ignored."""
-    angle = robot.position(state, settings.joint)
+    angle = robot.angle(state, settings.joint)
     cosine = torch.cos(angle - settings.target if settings.target else angle)
     return tolerance(cosine, settings.cosine, 1.0, settings.margin)
 

@@ -80,6 +80,13 @@ class RobotView(nn.Module):
         """Position `(...)` of a joint [rad or m]; an angle isn't wrapped."""
         return state[..., self._index(joint, self.spec.joint_names, "joint")]
 
+    def angle(self, state: Tensor, joint: str) -> Tensor:
+        """Position `(...)` of a joint that has to be a revolute one [rad]."""
+        angle = self.position(state, joint)
+        if self._model.joint(joint).type[0] != mujoco.mjtJoint.mjJNT_HINGE:
+            raise ConfigError(f"joint {joint!r} is prismatic; expected a revolute one")
+        return angle
+
     def velocity(self, state: Tensor, joint: str) -> Tensor:
         """Velocity `(...)` of a joint, also of an observed one [rad/s or m/s]."""
         name = f"{joint}{VELOCITY}"
