@@ -240,6 +240,23 @@ def test_joints_go_on_at_their_velocities_where_nothing_was_seen():
     assert found[True].epistemic[0, 0] < 0.2 * found[False].epistemic[0, 0]
 
 
+def test_where_velocities_tell_nothing_of_positions_whole_changes_are_predicted():
+    """As of legs that turn round within a period: nothing else is learned than without them."""
+    states, actions, following = transitions(200, generator(1))
+    states[:, 1] = -states[:, 1]
+    means = []
+    for period in (PushedMass(0.0).spec.period, 0.0):
+        model = ensemble()
+        model.coast.fill_(period)
+        fit(model, Transitions(states, actions, following), generator())
+        assert model.coast == 0
+        means.append(model.predict(states, actions).mean)
+    assert torch.equal(*means)
+    states[:, 1] = -states[:, 1]  # Weights that go on know whole changes.
+    fit(model, Transitions(states, actions, following), generator())
+    assert model.coast == 0
+
+
 def test_rounding_is_nothing_to_learn_where_joints_do_what_their_velocities_say():
     states, actions, _ = transitions(200, generator(1))
     states[:, 0] += 3.0

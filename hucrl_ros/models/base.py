@@ -129,7 +129,7 @@ class DynamicsModel(nn.Module, ABC):
     epistemic_scale: Tensor
     coast: Tensor
     """How long joints go on at their velocities before a change is added [s]: the control period
-    of models that `coasts`, else 0."""
+    of models that `coasts`, until data say that this is no nearer; else 0."""
     weighs: ClassVar[bool] = False
     """Whether `learn` takes weights."""
     coasts: ClassVar[bool] = False
