@@ -150,6 +150,8 @@ def test_a_size_has_one_form(text):
         (["--sizes", "1x3"], "particles"),
         (["--set", "search.discount=0.5"], "search.discount: fixed"),
         (["--set", "planner.noise=0"], "nothing but zero effort"),
+        (["--set", "planner.particles=64"], "--set planner.particles: the comparison gives it"),
+        (["--set", "planner={algorithm: cem}"], "--set planner.algorithm: the comparison"),
     ],
 )
 def test_nonsense_is_refused_before_anything_is_played(learned, words, message, capsys):

@@ -72,6 +72,12 @@ def make_comparison(
     for name in names:
         if name not in COMPARED:
             raise ConfigError(f"--planners {name}: unknown; known: {', '.join(COMPARED)}")
+    told_apart = {"planner.particles", "planner.iterations"}.union(*(COMPARED[n] for n in names))
+    for key in settings:
+        if key in told_apart:
+            raise ConfigError(
+                f"--set {key}: the comparison gives it values itself, by --planners and --sizes"
+            )
     return Comparison(
         entries=open_entries(bundles),
         planners=list(dict.fromkeys(names)),
