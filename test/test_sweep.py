@@ -551,6 +551,8 @@ def test_command_line_in_the_report_parses_to_the_same_sweep(monkeypatch):
         (["--set", "seed=3"], "--set seed"),
         (["--vary", "planner.noise=0", "--set", "planner.noise=1"], "--set planner.noise"),
         (["--set", "planner.horizn=3"], "horizon"),
+        (["--set", "episodes=3", "--episodes", "5"], "episodes = 3, but also 5"),
+        (["--vary", "episodes=3,5", "--episodes", "4"], "--episodes: the sweep itself gives"),
         (["--vary", "seed=1,2"], "--vary seed: the sweep gives it values"),
         (["--vary", "task=pendulum,cartpole"], "--vary task"),
     ],

@@ -163,15 +163,15 @@ def _of_options(ctx: typer.Context, task: str) -> _Plan:
     from hucrl_ros.run.asked import RunOptions, asked_run
 
     typed = ctx.params
-    overrides = options.parse_settings(typed["settings"])
+    overrides = options.parse_settings(typed["settings"], {"episodes": typed["episodes"]})
     variation = NOTHING if typed["vary"] is None else parse_variation(typed["vary"])
     for key in overrides:
         if key in SWEPT or key == variation.name:
-            raise ConfigError(f"--set {key}: the sweep itself gives it values")
+            own = key == "episodes" and typed["episodes"] is not None
+            option = "--episodes" if own else f"--set {key}"
+            raise ConfigError(f"{option}: the sweep itself gives it values")
     if variation.name in SWEPT:
         raise ConfigError(f"--vary {variation.name}: the sweep gives it values by other options")
-    if typed["episodes"] is not None:
-        overrides["episodes"] = typed["episodes"]
     base, described = asked_run(RunOptions(task, typed["config"], overrides))
     swept: dict[str, Any] = {
         "strategies": typed["strategies"] or PAPERS,
