@@ -170,6 +170,7 @@ def test_bundles_are_compared_in_tables_and_in_one_animation(learned, random, tm
         (["--seed", "-1"], "--seed = -1"),
         (["--set", "planner.horizon"], "KEY=VALUE"),
         (["--planner", "cme"], "planner.algorithm"),
+        (["--planner", "cem", "--set", "planner.algorithm=mppi"], "= 'mppi', but also 'cem'"),
         (["--videos", "v", "--robot", "r.yaml"], "--videos: only for bundles"),
     ],
 )

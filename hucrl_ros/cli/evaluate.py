@@ -60,9 +60,7 @@ def run(
         raise ConfigError(
             "--videos: only for bundles in the folder of their run, not with --robot"
         )
-    changes = parse_settings(settings)
-    if planner is not None:
-        changes["planner.algorithm"] = planner
+    changes = parse_settings(settings, {"planner.algorithm": planner})
     films: list[tuple[Path, Task, Played]] = []
     for path in bundles:
         say_functions_of("evaluate", path, robot)
