@@ -289,6 +289,12 @@ def test_options_out_of_range_are_refused(option, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--episodes", "--seed", "--horizon"])
+def test_what_a_grid_has_no_use_for_is_refused(option, capsys):
+    assert main(["optimum", "pendulum", option, "3"]) == 2
+    assert f"{option}: not with --method grid" in capsys.readouterr().err
+
+
 def test_a_task_without_an_equation_is_sent_to_the_planner(capsys):
     assert main(["optimum", "reacher"]) == 2
     assert "--method planner needs none" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from hucrl_ros.cli.options import EpisodeCount, FirstSeed
+from hucrl_ros.cli.options import LARGEST_SEED
 from hucrl_ros.cli.parsing import file_to_write
 from hucrl_ros.errors import ConfigError
 
@@ -44,8 +44,8 @@ def run(
     tail: Annotated[
         int, _of_planner(min=0, help="control periods that the last state's reward counts for")
     ] = 0,
-    episodes: EpisodeCount = 1,
-    seed: FirstSeed = 0,
+    episodes: Annotated[int, _of_planner(min=1, help="how many of each")] = 1,
+    seed: Annotated[int, _of_planner(min=0, max=LARGEST_SEED, help="of the first episode")] = 0,
     noise: Annotated[
         float, _of_planner(metavar="SHARE", help="of the efforts tried, relative to the limit")
     ] = 0.5,
