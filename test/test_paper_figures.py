@@ -48,6 +48,15 @@ def test_the_bandit_command_draws(tmp_path, capsys):
     assert "beta 2" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "words", ["phase --seed 3", "thompson --seed 3", "bandit --workers 2", "bandit --finished"]
+)
+def test_an_option_that_a_figure_has_no_use_for_is_refused(words, capsys):
+    name, option, *_ = words.split()
+    assert main(["figure", *words.split()]) == 2
+    assert f"{option}: not of {name}, which" in capsys.readouterr().err
+
+
 pytestmark = pytest.mark.usefixtures("short_episodes")
 
 

@@ -8,7 +8,7 @@ from typer import Argument, Option
 from hucrl_ros.cli.options import LARGEST_SEED, RayAddress, WorkerCount
 from hucrl_ros.cli.parsing import folder_to_write
 from hucrl_ros.cli.sweep import train
-from hucrl_ros.errors import RunError
+from hucrl_ros.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from hucrl_ros.experiments.sweep import Sweep
@@ -43,6 +43,10 @@ def run(
     The last two train what config/experiments/NAME.yaml says; stopped, the same command goes on
     where it was.
     """
+    trains = {"--workers": workers, "--ray": ray, "--finished": finished}
+    for option, typed in (trains if name == "bandit" else {"--seed": seed}).items():
+        if typed:
+            raise ConfigError(f"{option}: not of {name}, which has no use for it")
     path = out / f"{name}.png"
     if name == "bandit":
         _bandit(path, seed)
