@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.presentation import Column, Table
 from hucrl_ros.learning.dataset import RecordedEpisode
 from hucrl_ros.learning.learner import Learner
-from hucrl_ros.run.asked import RunOptions, asked_config
+from hucrl_ros.run.asked import AskedRun, RunOptions, asked_run
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import Task
 
@@ -46,25 +45,26 @@ def run(task: str, episodes: Sequence[int], threads: int, settings: Mapping[str,
     """Print a line for each number of episodes."""
     # Each learning starts at untrained weights on purpose, so it needn't warn of that.
     logging.getLogger("hucrl_ros.learning.learner").setLevel(logging.ERROR)
-    config = asked_config(RunOptions(task, overrides=settings))
+    asked = asked_run(RunOptions(task, overrides=settings))
     print(TABLE.header)
-    for row in measure(config, episodes, threads):
+    for row in measure(asked, episodes, threads):
         print(TABLE.line(row), flush=True)
 
 
-def measure(config: Config, episodes: Sequence[int], threads: int) -> Iterator[Row]:
+def measure(asked: AskedRun, episodes: Sequence[int], threads: int) -> Iterator[Row]:
     """Learn from untrained weights on, once for each number of episodes.
 
     Raises:
         ConfigError: nothing is learned from so few episodes.
     """
+    config = asked.config
     least = config.exploration.random_episodes
     if min(episodes) < least:
         raise ConfigError(f"--episodes = {min(episodes)}: at least the {least} random ones")
     torch.set_num_threads(threads)
     for count in episodes:
         with tempfile.TemporaryDirectory() as folder:
-            learner = Learner(config, RunFolder.create(Path(folder) / "run", config))
+            learner = Learner(config, RunFolder.create(Path(folder) / "run", *asked))
             data = random_episodes(learner.task, count, config.seed)
             report = read_manifest(learner.learn_from(data, lambda phase, share: None)).report
             assert report.fit_s is not None and report.search_s is not None
