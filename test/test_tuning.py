@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from bundle_factory import write_bundle
+from bundle_factory import PLANNER, write_bundle
 from test_inspect import CRASHES
 
 from hucrl_ros.benchmarks import Size, tuning
@@ -111,6 +111,18 @@ def test_a_planner_is_added_where_a_tasks_file_has_none(bundle, tmp_path, known_
     assert after.planner.model_dump(exclude=changed) == before.planner.model_dump(exclude=changed)
     assert after.planner != before.planner
     assert after.model_copy(update={"planner": before.planner}) == before
+
+
+def test_there_are_no_more_elites_than_particles(tmp_path, monkeypatch):
+    planner = PLANNER.model_copy(update={"particles": 100, "elites": 100})
+    bundle, out = write_bundle(tmp_path / "bundle", planner=planner), tmp_path / "mine.yaml"
+    out.write_text(
+        "/**: {ros__parameters: {task: pendulum, planner: {particles: 100, elites: 100}}}"
+    )
+    monkeypatch.setattr(tuning, "measure_agent", lambda *_: machine(fixed=7e-3))
+    assert hucrl_tune(bundle, "--out", out) == 0
+    tuned = load_config(out).planner
+    assert tuned.elites == tuned.particles < 100
 
 
 def test_comments_and_other_settings_stay(bundle, tmp_path, known_times):

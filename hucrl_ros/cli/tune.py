@@ -63,6 +63,8 @@ def run(
         print(f"{trial.size!s:>12}" + "".join(f" {value:8.2f}" for value in times), flush=True)
         size = trial.size
     groups: dict[str, dict[str, int]] = {"planner": size._asdict()}
+    if planner.elites > size.particles:  # There can't be more, and ticks had as many.
+        groups["planner"]["elites"] = size.particles
     if threads > 1:  # fewer would take longer
         groups["control"] = {"threads": threads}
     _write(out, settings, groups, loaded.manifest.task)
