@@ -121,6 +121,11 @@ def test_what_makes_no_sense_is_refused_in_one_line():
     env.reset(seed=0)
     with pytest.raises(ConfigError, match=r"action = \[nan\]"):
         env.unwrapped.step(np.array([np.nan], np.float32))
+    env = make("reacher")
+    env.reset(seed=0)
+    for action in (0.5, [0.5], [[0.5]] * 7):  # NumPy would take it for that of each joint.
+        with pytest.raises(ConfigError, match=r"action = .*: expected 7 finite numbers, in a row"):
+            env.unwrapped.step(np.array(action, np.float32))
 
 
 def test_a_seed_decides_every_episode():

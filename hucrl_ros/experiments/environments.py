@@ -93,10 +93,13 @@ class Environment(gymnasium.Env[Array, NDArray[np.float32]]):
         """One control period under `action` `(q,)`, clipped to [-1, 1].
 
         Raises:
-            ConfigError: an action is no number.
+            ConfigError: an action isn't so many numbers.
         """
-        if not np.isfinite(action).all():
-            raise ConfigError(f"action = {np.asarray(action).tolist()}: expected finite numbers")
+        if np.shape(action) != self._limits.shape or not np.isfinite(action).all():
+            raise ConfigError(
+                f"action = {np.asarray(action).tolist()}: expected {len(self._limits)} finite "
+                f"number{'s' * (len(self._limits) > 1)}, in a row"
+            )
         effort = self._limits * np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         reward = float(self.task.rewards(self._state[None], effort[None])[0])
         self._state = self.robot.step(effort)
