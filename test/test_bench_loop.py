@@ -2,17 +2,20 @@
 
 import json
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from bundle_factory import learned, shake, write_bundle
 
+from hucrl_ros.benchmarks import figures
 from hucrl_ros.benchmarks.loop import LAYERS, paced, play_loop, untrained
 from hucrl_ros.benchmarks.report import LOOPS
 from hucrl_ros.benchmarks.results import LoopRow, Tail, numbers
 from hucrl_ros.cli import main
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.errors import RunError
+from hucrl_ros.experiments.presentation import drawing
 
 DIAGNOSTICS = {
     "bundle": "somewhere",
@@ -86,6 +89,21 @@ def test_the_table_has_a_header_and_a_line_a_row():
     header, line = LOOPS.text([row([0.004] * 3)])
     assert len(header) == len(line)
     assert "0 of 3" in line
+
+
+def test_states_that_no_command_came_for_wait_longer_than_any(tmp_path, monkeypatch):
+    shares = []
+
+    @contextmanager
+    def kept(path, size):
+        with drawing(path, size) as figure:
+            yield figure
+            shares.extend(figure.axes[0].lines[0].get_ydata())
+
+    monkeypatch.setattr(figures, "drawing", kept)
+    late = row([0.001, math.nan, 0.002, math.nan])
+    figures.draw_latencies(tmp_path / "latency.png", [late], "a machine")
+    assert shares == pytest.approx([1.0, 0.75])
 
 
 def test_a_paced_copy_runs_at_another_rate_and_the_original_as_before(folder, tmp_path):

@@ -93,7 +93,8 @@ def draw_latencies(path: Path, rows: Sequence[LoopRow], machine: str) -> Path:
         for axes, rate in zip(panels, rates, strict=True):
             for row in (row for row in rows if row.rate == rate):
                 known = np.sort(row.latencies[np.isfinite(row.latencies)])
-                shares = 1.0 - np.arange(len(known)) / len(known)
+                # A state without a command waits longer than any.
+                shares = 1.0 - np.arange(len(known)) / len(row.latencies)
                 colour = BLUE if row.planning == "on" else GREEN
                 axes.plot(1e3 * known, shares, color=colour, label=f"planning {row.planning}")
             axes.axvline(1e3 / rate, color=VERMILION, lw=1.4, label="period")
