@@ -58,10 +58,13 @@ def main(
     parser.add_argument("--goal", type=float, help="return that counts as learned")
     parser.add_argument("--beside", type=Path, help="returns.csv of a sweep on the task")
     parser.add_argument("--out", type=Path, required=True, help="folder")
-    asked, config = parser.parse_args(words), asked_config(RunOptions(words[0]))
+    asked = parser.parse_args(words)
+    config = asked_config(RunOptions(asked.task))
     asked.out.mkdir(parents=True, exist_ok=True)
     table = asked.out / "returns.csv"
     rows = read_rows(table) if table.is_file() else list[Row]()
+    if found := {row.task for row in rows} - {config.task}:
+        parser.error(f"--out {asked.out}: holds runs of {', '.join(found)}, not {config.task}")
     penalties = asked.action_penalties or [config.action_penalty]
     episodes = asked.episodes or TIMES_OURS * config.episodes
     for seed in asked.seeds:

@@ -58,6 +58,15 @@ def test_a_baseline_trains_what_is_not_there_yet_and_stands_beside_ours(tmp_path
     assert capsys.readouterr().out.startswith("td3, ρ = 0.2, seed 1: ")
 
 
+def test_a_baseline_takes_no_runs_of_another_task_for_its_own(tmp_path, capsys):
+    main = runpy.run_path(str(EXAMPLES / "baseline_sb3.py"))["main"]
+    theirs = Row("cartpole", "sac", 0.2, "", "", 0, 0, 7.0, *[None] * 4, 3.0, 2.0)
+    write_rows(tmp_path / "returns.csv", [theirs])
+    with pytest.raises(SystemExit):
+        main(["--out", str(tmp_path), "pendulum", "--seeds", "0", "--episodes", "1"])
+    assert f"--out {tmp_path}: holds runs of cartpole, not pendulum" in capsys.readouterr().err
+
+
 @pytest.fixture
 def baseline_mbrl(monkeypatch):
     """The example without its library."""
