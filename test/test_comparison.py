@@ -93,6 +93,14 @@ def test_the_table_compares_at_equal_movement(tmp_path, compared):
     assert figure.stat().st_size > 10_000
 
 
+def test_runs_of_a_varied_setting_have_names_that_differ(tmp_path):
+    rows = [row("greedy", value="10"), row("greedy", value="20"), row("sac")]
+    _, page = write_comparison(tmp_path, rows, 5.0, None, "python baseline.py")
+    lines = page.read_text().splitlines()
+    names = [line.split("|")[2].strip() for line in lines if line.startswith("| 0.2 ")]
+    assert sorted(names) == ["greedy 10", "greedy 20", "sac"]
+
+
 def test_the_page_has_its_command_and_takes_in_what_people_wrote(tmp_path, compared):
     (tmp_path / "reading.md").write_text("Three seeds.\n")
     _, page = write_comparison(tmp_path, compared, 5.0, None, "python baseline.py")

@@ -67,7 +67,7 @@ def _table(rows: Sequence[Row], results: Results, seconds: float, goal: float | 
 
     columns: list[Column[Group]] = [
         Column("ρ", lambda group: f"{group.action_penalty:g}"),
-        Column("algorithm", lambda group: group.strategy),
+        Column("algorithm", lambda group: f"{group.strategy} {group.value}".strip()),
         Column("seeds", lambda group: f"{len(returns[group])}"),
     ]
     for episodes in sorted({found.shape[1] for found in returns.values()}):
