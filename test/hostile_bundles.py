@@ -235,6 +235,9 @@ def products():
 
 
 LARGE = constant("large", [10**6, 10**6])
+TWO = constant("two", 2)
+WHOLE = node("Cast", "state", "whole", to=TensorProto.INT64)
+ABOVE = "of whole numbers, not by numbers above 0 that are known before"
 GRAPHS = {
     "function": (with_function, "the model has functions"),
     "sparse": (with_sparse, "the graph has sparse_initializer"),
@@ -372,6 +375,22 @@ GRAPHS = {
     ),
     "doubled": (doubled, "more than the"),
     "work": (products, "operations accepted"),
+    "divided": (lambda: beside(WHOLE, node("Div", "two whole", "x"), initializers=[TWO]), ABOVE),
+    "divided by -1": (
+        lambda: beside(
+            WHOLE, node("Div", "whole minus", "x"), initializers=[constant("minus", -1)]
+        ),
+        ABOVE,
+    ),
+    "remainder": (lambda: beside(WHOLE, node("Mod", "two whole", "x"), initializers=[TWO]), ABOVE),
+    "diagonal": (
+        lambda: beside(
+            WHOLE,
+            node("ReduceMax", "whole", "k", keepdims=0),
+            node("Trilu", "state k", "x"),
+        ),
+        "Trilu with a diagonal that isn't known before",
+    ),
     "missing": (lambda: beside(node("Neg", "ghost", "x")), "'ghost', which is not there"),
     "twice": (lambda: beside(node("Neg", "state", "state")), "two tensors are called 'state'"),
     "shape": (

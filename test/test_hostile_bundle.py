@@ -17,8 +17,12 @@ from hostile_bundles import (
     FILES,
     GRAPHS,
     MANIFESTS,
+    TWO,
+    WHOLE,
+    beside,
     edit_arrays,
     edit_manifest,
+    node,
     replace_file,
 )
 from hypothesis import HealthCheck, given, settings
@@ -107,6 +111,12 @@ def test_graphs(folder, attack):
     replace_file(folder, "policy.onnx", make().SerializeToString())
     message = refusal(folder)
     assert "policy.onnx: " in message and expected in message
+
+
+def test_whole_numbers_may_be_divided_by_a_known_one(folder):
+    graph = beside(WHOLE, node("Div", "whole two", "x"), initializers=[TWO])
+    replace_file(folder, "policy.onnx", graph.SerializeToString())
+    assert "differs from torch's" in refusal(folder)  # it ran
 
 
 @pytest.mark.parametrize("key", MANIFESTS)

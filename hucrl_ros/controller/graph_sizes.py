@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 LARGEST_NUMBER = 8
 """[bytes]"""
 PRODUCTS = ("MatMul", "Gemm", "Einsum")
+WHOLE = (6, 7)
+"""Types of whole numbers, as ONNX counts types."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class _Walk:
         for name in names:
             find_value(tensors, name, self._model)
         data = {name: tensors.constants[name] for name in names if name in tensors.constants}
+        _require_harmless(node, tensors)
         try:
             schema = self._schema(node.op_type, version, "")
             types = {name: _type(tensors.types[name], tensors.shapes[name]) for name in names}
@@ -184,6 +187,20 @@ def _axes(attributes: Mapping[str, object], name: str, count: int) -> list[int]:
     if len(found) != count:
         raise ValueError(f"{LOOP} has {len(found)} {name}, not {count}")
     return found
+
+
+def _require_harmless(node: "NodeProto", tensors: Tensors) -> None:
+    """Refuse what ends the process at some states only, so that no trial would find it."""
+    from onnx import numpy_helper
+
+    kind, second = node.op_type, (*node.input, "", "")[1]
+    known = tensors.constants.get(second)
+    divides = kind in ("Div", "Mod") and tensors.types.get(second) in WHOLE
+    # By -1 as well: the least number has no opposite.
+    if divides and (known is None or (numpy_helper.to_array(known) <= 0).any()):
+        raise ValueError(f"{kind} of whole numbers, not by numbers above 0 that are known before")
+    if kind == "Trilu" and second and known is None:
+        raise ValueError(f"{kind} with a diagonal that isn't known before")
 
 
 def _products(node: "NodeProto", shape: Sequence[int], tensors: Tensors) -> int:
