@@ -809,6 +809,23 @@ def test_an_absent_learner_is_waited_for_and_named_once(stage):
     assert wait.ready()
 
 
+def test_why_nothing_is_taken_of_a_learner_is_said_once(stage):
+    script = stage.protocol.script()
+    robot, wait = stage.robot, next(script)
+    robot.report = LearnerReport("preparing", False)
+    wait = next(script)
+    full = LearnerReport("refused: the robot's disk is full", False)
+    for report in (full, LearnerReport("preparing", False), full):
+        robot.report = report
+        assert not wait.ready()
+    (event,) = read_summary(stage.run.summary).events
+    assert event.endswith(": what the learner sent was refused: the robot's disk is full")
+    for k in range(9):
+        robot.report = LearnerReport(f"refused: {k}", False)
+        assert not wait.ready()
+    assert len(read_summary(stage.run.summary).events) == 3
+
+
 def test_a_learner_that_is_lost_while_it_learns_ends_nothing(stage):
     learn = stage.robot._learn
     stage.robot._learn = lambda: setattr(stage.robot, "report", away(11, episode="0"))

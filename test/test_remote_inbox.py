@@ -13,9 +13,12 @@ from remote_pair import CONFIG, TOKEN, files_in, new_run, pair, play, write_bund
 from waiting import wait_until
 
 from hucrl_ros.config.constraints import SpeedConstraint
+from hucrl_ros.config.files import override
 from hucrl_ros.controller import examiner
 from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
 from hucrl_ros.errors import HucrlError
+from hucrl_ros.robots import describe
+from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.remote.contract import CHECKPOINT_BYTES
 
 
@@ -70,6 +73,7 @@ def test_a_disk_that_was_full_for_a_while_is_no_obstacle_afterwards(robot, bundl
         patch.setattr(Path, "write_bytes", full)
         with pytest.raises(HucrlError):
             robot.client.send(f"bundles/{bundle.name}/{MANIFEST}", bundle / MANIFEST)
+    assert "No space left on device" in robot.exchange.refused
     assert robot.client.send(f"bundles/{bundle.name}/{MANIFEST}", bundle / MANIFEST)
 
 
@@ -92,6 +96,19 @@ def test_what_the_disk_cannot_take_is_remembered_until_it_can(robot, bundle, mon
     assert robot.exchange.refused == "the robot's disk is full"
     robot.client.send(*words)
     assert robot.exchange.refused == ""
+
+
+def test_a_key_that_is_gone_is_remembered(bundle, tmp_path):
+    run = RunFolder.create(
+        tmp_path / "run",
+        override(CONFIG, {"control.signing_key": str(tmp_path / "gone.key")}),
+        describe("pendulum"),
+    )
+    with pair(run) as robot:
+        send(robot, bundle)
+        with pytest.raises(HucrlError, match=r"gone\.key: No such file"):
+            robot.client.finish(0)
+        assert "gone.key: No such file" in robot.exchange.refused
 
 
 def test_an_incomplete_bundle_does_not_appear(robot, bundle):

@@ -42,6 +42,10 @@ REPLAYS = 2
 """Times that an episode is played again because of an outage."""
 AWAY = "away"
 """What is reported in the place of a learner on another machine that isn't heard."""
+REFUSED = "refused: "
+"""What is reported, and why, where nothing is taken of one that is heard."""
+MOST_REFUSALS = 3
+"""That are told of a bundle, as each may be in other words."""
 LEARNING = {
     "fitting": Phase.FITTING,
     "searching": Phase.SEARCHING,
@@ -71,6 +75,7 @@ class Protocol:
         self._monitor, self._progress = monitor, progress
         self._steering = steering
         self._away = False
+        self._refusals = set[str]()
         self._readiness = Readiness(
             run, config, clients, ledger, progress, steering, lambda: self.place
         )
@@ -141,6 +146,7 @@ class Protocol:
             self._enter(Phase.PAUSED)
             yield held(lambda: self._steering.paused)
         self._enter(Phase.FITTING)
+        self._refusals.clear()
         answer = yield from self._call(self._clients.learn, Trigger.Request(), "learner/learn")
         if not answer.success:
             raise RunError(f"learner: {answer.message}")
@@ -165,7 +171,14 @@ class Protocol:
         return report.message == "done"
 
     def _note_absence(self, report: LearnerReport) -> None:
-        """Say once, when a learner on another machine isn't heard, how it is started."""
+        """Say once, when a learner on another machine isn't heard, how it is started.
+
+        And why what it sends isn't taken, as the run waits for it just so.
+        """
+        if report.message.startswith(REFUSED) and len(self._refusals) < MOST_REFUSALS:
+            if report.message not in self._refusals:
+                self._ledger.note(f"{self.place}: what the learner sent was {report.message}")
+            self._refusals.add(report.message)
         away = report.message == AWAY
         if away:
             since, advice = (report.values.get(key, "") for key in ("since", "advice"))

@@ -16,7 +16,7 @@ from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.diagnostics import DiagnosticsPublisher, Health
 from hucrl_ros.nodes.learner import REPORT_PERIOD, health_of, strategy_wish
 from hucrl_ros.nodes.parameters import own_parameter, own_run, read_config
-from hucrl_ros.nodes.protocol import AWAY
+from hucrl_ros.nodes.protocol import AWAY, REFUSED
 from hucrl_ros.nodes.runner import run_node
 from hucrl_ros.nodes.setting_parameters import SettingParameters
 from hucrl_ros.nodes.topics import LATCHED, STEADY
@@ -103,7 +103,7 @@ class RemoteLearner(Node):
             }
             return Status(AWAY, episode=episode, away=away)
         if self._exchange.refused:
-            return Status(f"refused: {self._exchange.refused}"[:500], episode=episode)
+            return Status(f"{REFUSED}{self._exchange.refused}"[:500], episode=episode)
         if report is None or report.episode != episode:
             return Status("preparing", episode=episode)  # or done with the episode before
         if report.message in ("idle", "done"):  # What is wanted is on its way.

@@ -10,6 +10,7 @@ from typing import BinaryIO
 from hucrl_ros.config.regular_files import open_regular
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
+from hucrl_ros.errors import HucrlError
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.remote.contract import (
     AWAY_S,
@@ -164,7 +165,9 @@ class Exchange:
     def _refusals_told(self) -> Iterator[None]:
         try:
             yield
-        except RefusedError as error:
+        except (ConnectionError, TimeoutError):
+            raise  # the network
+        except (HucrlError, OSError) as error:  # also of this side's disk or key
             self.refused = str(error)
             raise
         self.refused = ""
