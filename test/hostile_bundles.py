@@ -447,7 +447,10 @@ MANIFESTS = {
     "target_std": ([1e308, 1.0], [float("nan"), 1.0]),
     "hallucination_dim": (10**9, -1),
     "constraints": (["x" * 5000], ["x"] * 500),
-    "files": ({"../x": "0"}, {"x\0y": "0"}, {"x" * 5000: "0"}, {str(k): "0" for k in range(99)}),
+    "files": (
+        *({name: "0"} for name in ("../x", "x\0y", "x" * 5000, "manifest.yaml", "signature.json")),
+        {str(k): "0" for k in range(99)},
+    ),
     "versions": ({"x" * 5000: "x"}, {str(k): "0" for k in range(500)}),
     "report.refused": (10**90, -1),
     "report.complexity": (float("inf"), "x" * 5000, [[]]),

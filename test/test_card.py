@@ -15,8 +15,8 @@ from hucrl_ros.cli import main
 from hucrl_ros.config.schema import PlannerSettings, SafetySettings
 from hucrl_ros.controller import examiner
 from hucrl_ros.controller.bundle import bundle_digest
-from hucrl_ros.controller.manifest import LearningReport
-from hucrl_ros.controller.signature import SIGNATURE, new_key, sign, signer_of
+from hucrl_ros.controller.manifest import SIGNATURE, LearningReport
+from hucrl_ros.controller.signature import new_key, sign, signer_of
 from hucrl_ros.errors import BundleError
 from hucrl_ros.experiments import card_pages
 from hucrl_ros.experiments.card import card_of

@@ -13,8 +13,8 @@ from manifest_factory import write_manifest
 from hucrl_ros.cli import main
 from hucrl_ros.config.schema import Config, ControlSettings
 from hucrl_ros.controller import signature as module
-from hucrl_ros.controller.manifest import MANIFEST, read_manifest
-from hucrl_ros.controller.signature import SIGNATURE, check_signing, new_key, sign, sign_for_run
+from hucrl_ros.controller.manifest import MANIFEST, SIGNATURE, read_manifest
+from hucrl_ros.controller.signature import check_signing, new_key, sign, sign_for_run
 from hucrl_ros.controller.trust import Trust
 from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.learning.export import BundleExporter

@@ -36,6 +36,7 @@ SCHEMA_VERSION = 3
 """Since 3 joints go on at their velocities; older programs would let them stand."""
 READABLE = (2, SCHEMA_VERSION)
 MANIFEST = "manifest.yaml"
+SIGNATURE = "signature.json"
 PLAIN_NAME = re.compile(r"\w[\w.-]{,99}")
 MANIFEST_BYTES = 2**17
 """Largest `manifest.yaml`; to read as much takes half a second already."""
@@ -225,6 +226,8 @@ class Manifest(BundleFields):
         for name in files:
             if not PLAIN_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is not a plain file name")
+            if name in (MANIFEST, SIGNATURE):  # it would be another one once it is signed
+                raise ValueError(f"{name!r} can't be listed, as it changes with the list")
         return files
 
     @property

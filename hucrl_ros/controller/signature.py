@@ -20,10 +20,9 @@ from cryptography.hazmat.primitives.serialization import (
 
 from hucrl_ros.config.regular_files import read_regular
 from hucrl_ros.config.schema import ControlSettings
-from hucrl_ros.controller.manifest import manifest_bytes
+from hucrl_ros.controller.manifest import SIGNATURE, manifest_bytes
 from hucrl_ros.errors import BundleError, ConfigError, shortened
 
-SIGNATURE = "signature.json"
 SIGNATURE_BYTES = 2**12
 PURPOSE = b"hucrl_ros bundle\n"
 """Signed with the manifest, so that nothing else that the key has signed passes for a bundle."""
