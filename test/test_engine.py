@@ -11,7 +11,7 @@ import pytest
 import torch
 from bundle_factory import STRATEGIES, learned, shake
 from bundle_factory import write_bundle as write
-from numba import njit
+from numba import njit, typeof
 from numpy_engine import NumpyEngine
 from touching import touching
 
@@ -21,6 +21,7 @@ from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.engines import compiled, simd
 from hucrl_ros.controller.engines.engine import OnnxEngine, make_engine
 from hucrl_ros.controller.engines.networks import GEOMETRY, from_arrays, to_arrays
+from hucrl_ros.controller.engines.program import compile_program
 from hucrl_ros.controller.timing import PLANNING_THREAD
 from hucrl_ros.errors import BundleError
 from hucrl_ros.learning.export import Parts
@@ -384,6 +385,17 @@ def test_a_process_that_does_not_fit_is_refused(process, key, value, message):
     from_arrays(arrays, process.manifest)
     with pytest.raises(ValueError, match=message):
         from_arrays({**arrays, key: value}, process.manifest)
+
+
+@pytest.mark.parametrize("which", ["arm", "process"])
+def test_for_weights_in_another_order_nothing_is_compiled(which, request):
+    """To compile takes a minute, of which a tick may have to wait for a part."""
+    found = request.getfixturevalue(which)
+    given = {key: np.array(array, order="F") for key, array in to_arrays(found.networks).items()}
+    programs = [
+        compile_program(each) for each in (found.networks, from_arrays(given, found.manifest))
+    ]
+    assert len({typeof(program) for program in programs}) == 1
 
 
 def test_an_unknown_activation_and_a_whitener_of_an_ensemble_are_refused(bundle, fourier):

@@ -156,7 +156,7 @@ def from_arrays(arrays: Arrays, manifest: Manifest) -> Networks:
         period=manifest.spec.period,
         # The first bundles had none.
         geometry={
-            name: np.asarray(arrays.get(name, np.ones(shape)), np.float32)
+            name: np.asarray(arrays.get(name, np.ones(shape)), np.float32, "C")
             for name, shape in GEOMETRY.items()
         },
         process=_process(arrays),
@@ -237,7 +237,9 @@ def _check_geometry(geometry: dict[str, Floats], joints: int, state_dim: int) ->
 def _process(arrays: Arrays) -> Process | None:
     if "process.points" not in arrays:
         return None
-    return Process(*(arrays[f"process.{name}"].astype(np.float64) for name in Process._fields))
+    # In one order whatever the file's: the kernel would be compiled anew for another.
+    found = (np.asarray(arrays[f"process.{name}"], np.float64, "C") for name in Process._fields)
+    return Process(*found)
 
 
 def _check_process(process: Process, inputs: int, outputs: int, heads: int) -> None:
