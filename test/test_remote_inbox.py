@@ -238,6 +238,7 @@ def test_a_sender_that_dies_in_mid_file_leaves_nothing(robot, bundle):
         ({"random_share": 0.5}, "random_share is 0.5, the run's is 1.0"),
         ({"random": False}, "random is False"),
         ({"seed": 7}, "seed is 7"),
+        ({"steps": 10**6}, "steps is 1000000, the run's is "),
         ({"strategy": "greedy"}, "strategy is greedy"),
         ({"episode": 5}, "episode is 5, the run's is 0"),
     ],

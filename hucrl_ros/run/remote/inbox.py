@@ -233,6 +233,7 @@ def require_ours(manifest: Manifest, config: Config, described: Description, ind
     for name, ours in {
         "episode": index,
         "task": config.task,
+        "steps": described.robot.steps,
         "action_penalty": config.action_penalty,
         # One that flies again was perhaps learned under another strategy that was wished for.
         "strategy": config.strategy if manifest.repeats is None else manifest.strategy,
