@@ -2,6 +2,8 @@
 
 import errno
 import shutil
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -367,6 +369,23 @@ def test_a_robot_that_is_away_is_said_to_be(robot, mirror):
     robot.close()
     with pytest.raises(UnreachableError, match=robot.url):
         mirror.fetch()
+
+
+def test_an_answer_that_breaks_off_is_the_networks_doing():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(10_000)
+                connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{"name": "r')
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        client = RobotClient(f"http://127.0.0.1:{server.getsockname()[1]}", TOKEN)
+        with pytest.raises(UnreachableError, match="broke off"):
+            client.listing()
+        thread.join()
 
 
 def test_a_wrong_token_is_no_reason_to_wait(robot):

@@ -155,6 +155,8 @@ class RobotClient:
         limit = LISTING_BYTES if kind is Listing else MESSAGE_BYTES
         with self._response(method, path, content, headers or _HEADERS, timeout_s) as response:
             text = response.read(limit)
+        if response.length and len(text) < limit:  # else it would pass for another program's
+            raise UnreachableError(f"{self.url}: the connection broke off")
         try:
             return kind.model_validate_json(text)
         except ValidationError:
