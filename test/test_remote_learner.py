@@ -50,7 +50,7 @@ class Learning:
     def __init__(self, robot, folder, scripted):
         self.ended = None
         loop = RemoteLearner(robot.client, Mirror(robot.client, folder), None, scripted)
-        self._thread = threading.Thread(target=self._serve, args=(loop,))
+        self._thread = threading.Thread(target=self._serve, args=(loop,), daemon=True)
         self._thread.start()
 
     def _serve(self, loop):
