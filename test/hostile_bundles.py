@@ -383,6 +383,12 @@ GRAPHS = {
         ABOVE,
     ),
     "remainder": (lambda: beside(WHOLE, node("Mod", "two whole", "x"), initializers=[TWO]), ABOVE),
+    "short remainder": (
+        lambda: beside(
+            node("Cast", "state", "short", to=TensorProto.UINT8), node("Mod", "short short", "x")
+        ),
+        ABOVE,
+    ),
     "diagonal": (
         lambda: beside(
             WHOLE,

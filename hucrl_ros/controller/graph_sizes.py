@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 LARGEST_NUMBER = 8
 """[bytes]"""
 PRODUCTS = ("MatMul", "Gemm", "Einsum")
-WHOLE = (6, 7)
-"""Types of whole numbers, as ONNX counts types."""
+WHOLE = (*range(2, 8), 12, 13)
+"""Types of whole numbers, as ONNX counts types: a `Cast` makes any of them."""
 
 
 @dataclass(frozen=True)
