@@ -586,6 +586,10 @@ def test_a_function_that_is_no_reward_is_refused(tmp_path, body, message):
         ),
         ("return torch.as_tensor(state.numpy()[..., 0]) * 1", "ONNX"),
         ("return state[..., 0] * torch.ones(len(state))", "len(x) be x.shape[0]"),
+        (
+            "k = state[..., 0].long()\n    return (k // torch.full_like(k, 3)).float()",
+            "not by numbers above 0 that are known before",
+        ),
     ],
 )
 def test_a_reward_that_is_no_graph_is_refused(tmp_path, body, message):
