@@ -221,6 +221,16 @@ def test_an_object_on_a_ramp_is_where_its_state_says():
         np.testing.assert_allclose(extras.read(data, data.qpos, data.qvel), state, atol=1e-12)
 
 
+def test_a_quarter_turn_that_is_rounded_keeps_no_object_where_it_is():
+    model = mujoco.MjModel.from_xml_string(
+        """<mujoco><compiler angle="radian"/><worldbody><body name="puck" euler="0 1.57 0">
+        <joint type="slide" axis="0 0 1"/><geom size="0.1"/></body></worldbody></mujoco>"""
+    )
+    data, extras = mujoco.MjData(model), Extras(model, ["puck_x", "puck_z"])
+    extras.write(data, np.array([0.3, 0.0]))
+    assert extras.read(data, data.qpos, data.qvel) == pytest.approx([0.3, 0.0], abs=1e-3)
+
+
 def test_a_link_of_the_robot_is_no_observed_body():
     with pytest.raises(ValueError, match="of body 'r_wrist_roll_link': only a mocap body"):
         Extras(make_robot("reacher").model, ("r_wrist_roll_link_x",))

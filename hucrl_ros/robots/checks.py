@@ -21,7 +21,7 @@ MOST_TURNS = 3.0
 """[turns] Range of a joint above which its limits may be meant in degrees."""
 NARROW = np.deg2rad(TURN)
 """[rad] Range of a joint below which its limits may be meant in radians, of an MJCF in degrees."""
-MISPLACED = 1e-6
+MISPLACED = 1e-3
 """By which an object may be elsewhere than where an episode shall begin [the entry's unit]."""
 ENDS = tuple(f"_{axis}" for axis in AXES)
 logger = logging.getLogger(__name__)

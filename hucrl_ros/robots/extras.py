@@ -14,6 +14,9 @@ Array = NDArray[np.float64]
 FLOATING = (mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_BALL)
 TINY = 1e-9
 """What rounding leaves of a direction's part across it."""
+SLANTED = 1e-2
+"""Part of a direction along an axis above which it leads along it. With less, as where an MJCF
+says 1.57 for a quarter turn, what is asked along others would be lost for a little of this one."""
 _COORDINATES = tuple(f"_{axis}" for axis in AXES)
 
 
@@ -195,7 +198,7 @@ def _directions(model: mujoco.MjModel, body: int, axis: int) -> Array:
 def _ways(directions: Array) -> Array:
     """What each joint has to move for 1 along an axis, where no more than they must do so."""
     share = float(directions @ directions)
-    return directions / share if share > TINY else directions
+    return directions / share if share > SLANTED**2 else directions
 
 
 def joints_of(model: mujoco.MjModel, body: int) -> list[int]:
