@@ -79,7 +79,7 @@ def true_bundle(tmp_path_factory):
 
 def alarm(bundle, seed, change=lambda plant: None, late=False, ticks=CHANGE + 2 * SECOND):
     """Ticks after the change until the loop ends the episode; None: it didn't."""
-    loop = build_control_loop(bundle, Guard(SPEC, SafetySettings()), ControlSettings())
+    loop = build_control_loop(bundle, Guard(SPEC, bundle.manifest.safety), ControlSettings())
     loop.player.act = swaying(seed)
     loop.start(seed)
     plant = Plant(make_robot("pendulum"), seed)
