@@ -13,7 +13,7 @@ from foreign_process import driver
 from quick_run import Up, quick_arguments
 
 from hucrl_ros.bags.contents import read_contents
-from hucrl_ros.bags.course import IN_FORCE, REPORTED
+from hucrl_ros.bags.course import IN_FORCE, LEAST_SHARE, REPORTED
 from hucrl_ros.bags.interrupted import sound_part
 from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.reader import read_episode
@@ -121,7 +121,7 @@ def test_what_is_learned_from_is_what_happened(how, words, acted, robots_domain,
         episode, events = learned_from(process.run)
     assert episode.acted == acted or not acted, "at 1 kHz both are the same"
     assert len(episode.actions) > 0.95 * STEPS
-    assert episode.contiguous.mean() > 0.9
+    assert episode.contiguous.mean() >= LEAST_SHARE, "a busy machine's driver is late"
     assert np.ptp(episode.stamps_ns) / 1e9 == pytest.approx(5.0, rel=0.1)
     assert unexplained(episode) < (0.02 if acted == REPORTED else 0.2) * TYPICAL
     assert not any("velocities" in event for event in events)
