@@ -11,7 +11,6 @@ from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from rclpy.client import Client
 from rclpy.node import Node
-from rclpy.subscription import MessageInfo
 from std_msgs.msg import Bool, String
 from std_srvs.srv import SetBool, Trigger
 
@@ -22,6 +21,8 @@ from hucrl_ros.nodes.topics import LATCHED, STREAM
 PEERS = ("simulator", "controller", "watchdog", "recorder", "learner", "homing")
 SILENCE_S = 30.0
 """[s] Without diagnostics, which come every second, a node counts as lost."""
+ECHO_S = 2.0
+"""[s] Within which what a node says itself comes back to it."""
 
 
 @dataclass
@@ -63,8 +64,7 @@ class NodeClients:
         self.stops = 0
         """How often so far; who lets it go on at once has stopped it all the same."""
         self._stop = node.create_publisher(Bool, topics.STOP, STREAM)
-        # When it said so, from and to [ns]; no more are under way.
-        self._said = deque[tuple[bool, int, int]](maxlen=STREAM.depth)
+        self._echoes: deque[tuple[bool, float]] = deque()
         self.activity_count = 0
         """Messages on `controller/active` so far."""
         self.loaded: str | None = None
@@ -151,13 +151,13 @@ class NodeClients:
         """Somebody has stopped the robot whom another node alone has heard."""
         self._set_stopped(True)
 
-    def _on_stop(self, message: Bool, info: MessageInfo) -> None:
+    def _on_stop(self, message: Bool) -> None:
         # Our own word comes back. Behind one that says otherwise and came meanwhile, it would
-        # be taken for news and said once more, for ever. Its stamp tells it from anybody else's.
-        stamp = info["source_timestamp"]
-        if any(
-            message.data == word and begun <= stamp <= ended for word, begun, ended in self._said
-        ):
+        # be taken for news and said once more, for ever. One that was lost hides nobody's later.
+        while self._echoes and time.monotonic() > self._echoes[0][1]:
+            self._echoes.popleft()
+        if self._echoes and self._echoes[0][0] == message.data:
+            self._echoes.popleft()
             return
         self._set_stopped(bool(message.data))
         self._changed()
@@ -168,9 +168,8 @@ class NodeClients:
         self.stopped = stopped
         self.stops += stopped
         # Whoever says it once may have reached this node alone.
-        begun = time.time_ns()
+        self._echoes.append((stopped, time.monotonic() + ECHO_S))
         self._stop.publish(Bool(data=stopped))
-        self._said.append((stopped, begun, time.time_ns()))
 
     def _on_loaded(self, message: String) -> None:
         self.loaded = str(message.data)
