@@ -1,7 +1,6 @@
 """The other nodes as the supervisor sees them: services, topics, signs of life."""
 
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +20,6 @@ from hucrl_ros.nodes.topics import LATCHED, STREAM
 PEERS = ("simulator", "controller", "watchdog", "recorder", "learner", "homing")
 SILENCE_S = 30.0
 """[s] Without diagnostics, which come every second, a node counts as lost."""
-ECHO_S = 2.0
-"""[s] Within which what a node says itself comes back to it."""
 
 
 @dataclass
@@ -64,7 +61,6 @@ class NodeClients:
         self.stops = 0
         """How often so far; who lets it go on at once has stopped it all the same."""
         self._stop = node.create_publisher(Bool, topics.STOP, STREAM)
-        self._echoes: deque[tuple[bool, float]] = deque()
         self.activity_count = 0
         """Messages on `controller/active` so far."""
         self.loaded: str | None = None
@@ -152,13 +148,6 @@ class NodeClients:
         self._set_stopped(True)
 
     def _on_stop(self, message: Bool) -> None:
-        # Our own word comes back. Behind one that says otherwise and came meanwhile, it would
-        # be taken for news and said once more, for ever. One that was lost hides nobody's later.
-        while self._echoes and time.monotonic() > self._echoes[0][1]:
-            self._echoes.popleft()
-        if self._echoes and self._echoes[0][0] == message.data:
-            self._echoes.popleft()
-            return
         self._set_stopped(bool(message.data))
         self._changed()
 
@@ -167,9 +156,10 @@ class NodeClients:
             return
         self.stopped = stopped
         self.stops += stopped
-        # Whoever says it once may have reached this node alone.
-        self._echoes.append((stopped, time.monotonic() + ECHO_S))
-        self._stop.publish(Bool(data=stopped))
+        if stopped:
+            # Whoever says it once may have reached this node alone. Letting go isn't passed on:
+            # our own words come back late, and none that does may undo somebody's stop.
+            self._stop.publish(Bool(data=True))
 
     def _on_loaded(self, message: String) -> None:
         self.loaded = str(message.data)
