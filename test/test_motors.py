@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from own_robots import changed, modelled, refusal, resolved
+import torch
+from own_robots import changed, modelled, refusal, resolved, task_of
 
 from hucrl_ros.robots import MujocoRobot
 from hucrl_ros.robots.measured import elsewhere
@@ -89,6 +90,26 @@ def test_a_joint_that_another_one_moves_starts_where_that_leads_it(tmp_path):
         assert state[3] == pytest.approx(-0.5 * state[2])
     robot.step(np.zeros(1))
     assert robot.state[2:] == pytest.approx([0.4, -0.2], abs=0.02)
+
+
+def test_imagined_states_and_those_that_follow_one_that_follows_are_where_they_are_led(tmp_path):
+    """No data ever tell of others, and a search that begins there learns what can't be."""
+    third = (
+        LINK.format("three")
+        + """<joint name="third" type="revolute"><parent link="two"/>
+    <child link="three"/><axis xyz="0 0 1"/><limit lower="-1" upper="1" effort="5" velocity="2"/>
+    <mimic joint="second" multiplier="2"/></joint></robot>"""
+    )
+    mimic = '<mimic joint="first" multiplier="-0.5" offset="0.1"/>'
+    chain = HAND.format(kind="revolute", mimic=mimic).replace("</robot>", third)
+    task = task_of(tmp_path, modelled(tmp_path, chain))
+    states = task.imagined_states(50, torch.Generator().manual_seed(0))
+    first, second, third, *speeds = states.T.numpy()
+    assert np.ptp(first) > 1.0 and np.ptp(speeds[0]) > 0.1
+    assert second == pytest.approx(0.1 - 0.5 * first, abs=1e-6)
+    assert third == pytest.approx(2.0 * second, abs=1e-6)
+    assert speeds[1:] == [pytest.approx(-0.5 * speeds[0]), pytest.approx(-speeds[0])]
+    assert MujocoRobot(task.described).reset(np.random.default_rng(0))[2] == pytest.approx(0.2)
 
 
 def test_a_planar_joint_is_refused_unless_its_motors_are_named(tmp_path):

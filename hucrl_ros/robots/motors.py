@@ -7,9 +7,10 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.config.robot import UNITS, Command, RobotSettings
+from hucrl_ros.config.robot import UNITS, Command, RobotSettings, RobotSpec
 from hucrl_ros.errors import ConfigError
 
+Array = NDArray[np.float64]
 TOLERANCE = 1e-9
 
 
@@ -82,6 +83,31 @@ def followers(model: mujoco.MjModel) -> set[str]:
         and model.eq_active0[index]
         and (name := model.joint(int(model.eq_obj1id[index])).name)
     }
+
+
+def led(model: mujoco.MjModel, spec: RobotSpec, states: Array) -> Array:
+    """`states` `(..., p)`, or of joints alone `(..., 2 n)`, with followers where they are led.
+
+    Those with a motor, and those whose leader isn't in the state, stay as they are.
+    """
+    states, names = states.copy(), spec.joint_names
+    equalities = np.flatnonzero((model.eq_type == mujoco.mjtEq.mjEQ_JOINT) & model.eq_active0)
+    for k in np.tile(equalities, len(equalities)):  # who is led may lead another one
+        joint, other = model.joint(int(model.eq_obj1id[k])), int(model.eq_obj2id[k])
+        leader = model.joint(other) if other >= 0 else None
+        moved = joint.name in names and joint.name not in spec.actuated_joints
+        if not (moved and (leader is None or leader.name in names)):
+            continue
+        curve = np.polynomial.Polynomial(model.eq_data[k, :5])
+        away, speed = np.zeros((2, *states.shape[:-1]))
+        if leader is not None:
+            place = names.index(leader.name)
+            away = states[..., place] - leader.qpos0[0]
+            speed = states[..., len(names) + place]
+        follower = names.index(joint.name)
+        states[..., follower] = joint.qpos0[0] + curve(away)
+        states[..., len(names) + follower] = curve.deriv()(away) * speed
+    return states
 
 
 def _kind(model: mujoco.MjModel, index: int) -> str:

@@ -14,6 +14,7 @@ from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.body import AS_MODELLED, Drive, alter
 from hucrl_ros.robots.extras import Extras, unseen_joints
 from hucrl_ros.robots.model_files import build_model
+from hucrl_ros.robots.motors import led
 
 Array = NDArray[np.float64]
 ROUNDING = 1e-9
@@ -99,22 +100,7 @@ class MujocoRobot:
 
         Anywhere else the simulator would hurl them there. Joints with a motor stay as they are.
         """
-        state, model, names = state.copy(), self.model, self.spec.joint_names
-        for k in np.flatnonzero(model.eq_type == mujoco.mjtEq.mjEQ_JOINT):
-            joint, other = model.joint(int(model.eq_obj1id[k])), int(model.eq_obj2id[k])
-            leader = model.joint(other) if other >= 0 else None
-            led = joint.name in names and joint.name not in self.spec.actuated_joints
-            if not (led and model.eq_active0[k] and (leader is None or leader.name in names)):
-                continue
-            curve, away, speed = np.polynomial.Polynomial(model.eq_data[k, :5]), 0.0, 0.0
-            if leader is not None:
-                place = names.index(leader.name)
-                away = state[place] - leader.qpos0[0]
-                speed = state[len(names) + place]
-            follower = names.index(joint.name)
-            state[follower] = joint.qpos0[0] + curve(away)
-            state[len(names) + follower] = curve.deriv()(away) * speed
-        return state
+        return led(self.model, self.spec, state)
 
     @property
     def state(self) -> Array:

@@ -234,9 +234,8 @@ class Task(nn.Module):
 
     def _drawn_starts(self, count: int, generator: torch.Generator) -> Tensor:
         robot = self.described.robot
-        return torch.stack(
-            [_drawn(robot.start[entry], count, generator) for entry in robot.entries], dim=-1
-        )
+        drawn = [_drawn(robot.start[entry], count, generator) for entry in robot.entries]
+        return self.view.led(torch.stack(drawn, dim=-1))
 
     def rewards(self, states: Array, actions: Array) -> Array:
         """`reward` for numpy arrays: `(T, p)` and `(T, q)` to `(T,)`."""

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from hucrl_ros.config.reward import Point
 from hucrl_ros.config.robot import AXES, VELOCITY, RobotSettings
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.robots.motors import followers, led
 from hucrl_ros.robots.mujoco_robot import MujocoRobot
 from hucrl_ros.tasks.kinematics import ForwardKinematics
 
@@ -58,7 +59,8 @@ class RobotView(nn.Module):
     def anywhere(self, count: int, generator: torch.Generator) -> Tensor:
         """Positions and velocities `(count, 2 n)` of joints within their limits and moving.
 
-        A joint without limits is up to half a turn, or its scale, from 0.
+        A joint without limits is up to half a turn, or its scale, from 0; one that follows
+        another is where that leads it.
         """
         scales, angles = self.settings.scales, self.settings.angles or ()
         joints = self.spec.joint_names
@@ -70,7 +72,13 @@ class RobotView(nn.Module):
         places = low + (high - low) * torch.rand(count, len(joints), generator=generator)
         speeds = torch.tensor([scales[f"{joint}_velocity"] for joint in joints])
         moving = speeds * torch.randn(count, len(joints), generator=generator)
-        return torch.cat([places, moving], dim=-1)
+        return self.led(torch.cat([places, moving], dim=-1))
+
+    def led(self, states: Tensor) -> Tensor:
+        """`states` `(..., p)`, or `(..., 2 n)`, with joints that follow others where those are."""
+        if not followers(self._model):
+            return states
+        return torch.as_tensor(led(self._model, self.spec, states.double().numpy())).to(states)
 
     def entry(self, state: Tensor, name: str) -> Tensor:
         """One entry `(...)` of the state: `<joint>`, `<joint>_velocity`, `goal_x`."""
