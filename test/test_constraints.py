@@ -386,10 +386,14 @@ def test_the_example_keeps_the_cart_within_a_metre():
             "constraints.0.position: margin = 1.3 leaves no room between low = 0 and high = 2.6",
         ),
         (
-            {"kind": "speed", "joint": "hip", "largest": 1.0},
+            {"kind": "speed", "joint": "elbow", "largest": 1.0, "margin": 1.0},
+            "constraints.0.speed: margin = 1 leaves no room below largest = 1",
+        ),
+        (
+            {"kind": "speed", "joint": "hip", "largest": 2.0},
             "constraints.0 (speed): 'hip' is no joint",
         ),
-        ({"kind": "power", "joint": "hip", "largest": 1.0}, "constraints.0 (power): 'hip' is no"),
+        ({"kind": "power", "joint": "hip", "largest": 2.0}, "constraints.0 (power): 'hip' is no"),
         (
             {"kind": "inside", "of": "toe", "region": BALL},
             "constraints.0 (inside): the model has no site 'toe'; known: ",
@@ -462,7 +466,7 @@ def test_all_drawn_starts_have_to_keep_a_constraint(tmp_path):
 
 
 def test_power_is_of_efforts_alone(folder):
-    limit = {"kind": "power", "joint": "elbow", "largest": 1.0}
+    limit = {"kind": "power", "joint": "elbow", "largest": 2.0}
     servos = {"shoulder": {"kv": 1.0}, "elbow": {"kv": 1.0}}
     document = described(limit, command="velocity", command_limits=[1.0, 1.0], servos=servos)
     assert "constraints.0 (power): robot.command = velocity" in refusal(folder, document)

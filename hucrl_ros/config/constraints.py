@@ -167,6 +167,14 @@ class _LargestConstraint(ConstraintSettings):
     largest: float = Field(gt=0)
     """In either direction."""
 
+    @model_validator(mode="after")
+    def _has_room(self) -> "_LargestConstraint":
+        if self.margin is not None and self.margin >= self.largest:
+            raise ValueError(
+                f"margin = {self.margin:g} leaves no room below largest = {self.largest:g}"
+            )
+        return self
+
     @property
     def usual_margin(self) -> float | None:
         """A share of the largest."""
