@@ -26,6 +26,13 @@ def group(tmp_path):
     group.stop()
 
 
+def test_logs_that_somebody_tidied_away_are_begun_anew(tmp_path):
+    group = ProcessGroup(tmp_path / "logs", os.environ)
+    group.start("one", python("print('here')"))
+    wait_until(lambda: "here" in (tmp_path / "logs" / "one.log").read_text())
+    group.stop()
+
+
 def python(code: str) -> list[str]:
     # -S: the environment's start-up hooks would only slow the test down.
     return [sys.executable, "-S", "-c", code]

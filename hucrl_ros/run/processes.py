@@ -87,6 +87,7 @@ class ProcessGroup:
             foreground: Keep this process's standard output (for a live view) and give it a pipe
                 as standard input, see `tell`. Otherwise all output goes to the log.
         """
+        self._logs.mkdir(exist_ok=True)  # whoever resumes a run may have tidied them away
         path = self._logs / f"{name}.log"
         with path.open("ab") as log:
             start = log.tell()  # before anything is said: a child moves this file's position, too
