@@ -176,7 +176,8 @@ def likely_noise(
     values, vectors = torch.linalg.eigh(features.T @ features)
     values = values.clamp_min(0.0)
     seen = (vectors.T @ (features.T @ targets)) ** 2
-    ratios = torch.logspace(math.log10(least), 0.0, NOISES, dtype=features.dtype)
+    most = max(least, 1.0)  # A search for hyper-parameters may find more noise than signal.
+    ratios = torch.logspace(math.log10(least), math.log10(most), NOISES, dtype=features.dtype)
     squared = ratios.square().unsqueeze(-1)  # `(k, 1)`, before values `(D,)`
     # yᵀ(ΦΦᵀ + ν²I)⁻¹y and ln det(ΦΦᵀ + ν²I), by the eigenvalues of ΦᵀΦ.
     misfit = ((targets**2).sum(dim=0) - (values + squared).reciprocal() @ seen) / squared
