@@ -32,22 +32,12 @@ def test_what_is_no_table_of_returns_is_refused_by_name(tmp_path, text):
         ([0.0, 1.0, 5.0], 2.0),  # a quarter of three is less than one
         ([-1000.0, 1.0, 3.0, 1000.0], 2.0),
         ([1.0, 2.0, 3.0, 4.0, 90.0], 3.0),
-        ([[0.0, 100.0], [1.0, 101.0]], 50.5),  # of all four: the middle two
     ],
 )
 def test_an_interquartile_mean_leaves_out_a_quarter_at_each_end(scores, mean):
     interval = interquartile_interval(np.array(scores))
     assert interval.mean == mean
     assert interval.low <= mean <= interval.high
-
-
-def test_runs_are_drawn_anew_within_their_task():
-    # Each resample holds four zeros and four hundreds, however runs are drawn.
-    scores = np.array([[0.0, 100.0]] * 4)
-    assert tuple(interquartile_interval(scores)) == (50.0, 50.0, 50.0)
-    # Drawn from all eight, it would vary, as it does for a task whose runs differ.
-    low, high = interquartile_interval(scores.ravel())[1:]
-    assert low < 20.0 < 80.0 < high
 
 
 def test_the_interval_of_two_runs_holds_what_four_draws_can_give():

@@ -212,36 +212,34 @@ def mean_interval(values: Array) -> Interval:
 
 
 def interquartile_interval(scores: Array) -> Interval:
-    """Interquartile mean of `scores` `(runs,)` or `(runs, tasks)` with its bootstrap interval.
+    """Interquartile mean of `scores` `(runs,)` of one task with its bootstrap interval.
 
-    The mean of what is left when a quarter of all scores is cut off at each end, rounded down:
-    of three runs of one task nothing is. Runs are drawn anew within each task (stratified), and
-    the interval holds the middle of what that gives (percentiles). Scores of several tasks must
-    have one scale. Those that aren't finite don't count.
+    The mean of what is left when a quarter of the scores is cut off at each end, rounded down: of
+    three runs nothing is. The interval holds the middle of what runs that are drawn anew give
+    (percentiles). Scores that aren't finite don't count.
 
     Source: Agarwal et al., "Deep reinforcement learning at the edge of the statistical
     precipice", 2021; the definitions of their library rliable.
     """
-    of_tasks = (task[np.isfinite(task)] for task in np.atleast_2d(scores.T))
-    tasks = tuple(task for task in of_tasks if len(task))
-    if not tasks:
+    known = scores[np.isfinite(scores)]
+    if not len(known):
         return Interval(math.nan, math.nan, math.nan)
-    mean = _interquartile_mean(*tasks)
-    if all(len(task) == 1 for task in tasks):
-        return Interval(float(mean), float(mean), float(mean))
+    mean = float(_interquartile_mean(known))
+    if len(known) == 1:
+        return Interval(mean, mean, mean)
     interval = scipy.stats.bootstrap(
-        tasks,
+        (known,),
         _interquartile_mean,
         confidence_level=CONFIDENCE,
         n_resamples=RESAMPLES,
         method="percentile",
         rng=np.random.default_rng(0),
     ).confidence_interval
-    return Interval(float(mean), float(interval.low), float(interval.high))
+    return Interval(mean, float(interval.low), float(interval.high))
 
 
-def _interquartile_mean(*tasks: Array, axis: int = -1) -> Array:
-    found: Array = scipy.stats.trim_mean(np.concatenate(tasks, axis=axis), 0.25, axis=axis)
+def _interquartile_mean(scores: Array, axis: int = -1) -> Array:
+    found: Array = scipy.stats.trim_mean(scores, 0.25, axis=axis)
     return found
 
 
