@@ -99,7 +99,8 @@ class ModelSettings(Settings):
     weight_decay: float = Field(0.0, ge=0)
     """AdamW's weight decay [1]."""
     min_aleatoric_std: float = Field(3e-3, gt=0)
-    """Lower bound of the aleatoric standard deviation [standard deviations of the targets]."""
+    """`probabilistic_ensemble`: lower bound of the aleatoric standard deviation; `opax`: of the
+    noise in what it earns, whatever the model [standard deviations of the targets]."""
     from_weight: float = Field(0.1, ge=0, le=1)
     """Weight of a transition of the run that `--from` names, one of the robot's own having 1; 0:
     only its policies are used [1]."""
@@ -153,7 +154,8 @@ class ExplorationSettings(Settings):
     failure_probability: float = Field(0.1, gt=0, lt=1)
     """`confidence`: δ, probability that the dynamics leave the intervals [1]."""
     covariance: Literal["diagonal", "full"] = "diagonal"
-    """Σ of `greedy` and `optimistic`: deviations, or a Cholesky factor of the covariance."""
+    """Σ of `greedy`, `optimistic`, `opax`: deviations, or a Cholesky factor of the covariance;
+    of the information that `opax` earns, deviations."""
     hallucinate: Literal["epistemic", "total", "shared"] = "epistemic"
     """`optimistic`, `opax`; others have no η and ignore it: the deviation that η chooses from; of
     the `total` one, nothing is left to be noise; `shared`: of the epistemic variance, 1 − beta² is
@@ -240,8 +242,8 @@ class SearchSettings(Settings):
     bptt_horizon: int = Field(8, ge=1)
     """`bptt`: imagined steps that the gradient passes [1]."""
     bptt_kl: float = Field(1e-3, ge=0)
-    """`bptt`: λ, weight of the KL divergence from the last episode's policies, for each step
-    [critic's scale, 0.2 / (1 − γ), a nat]."""
+    """`bptt`: λ, weight of the KL divergence from the policies that the search began with, for
+    each step [critic's scale, 0.2 / (1 − γ), a nat]."""
     mpo_epsilon: float = Field(0.1, gt=0)
     """`mpo`: bound on the KL divergence of the E-step [nats]."""
     mpo_epsilon_mean: float = Field(0.1, gt=0)
