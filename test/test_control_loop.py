@@ -310,6 +310,70 @@ def test_who_takes_over_knows_what_the_one_before_did(loop, clock):
     assert other.player.follows is loop.player
 
 
+def test_an_episode_begins_with_nothing_of_the_one_before(clock):
+    """A rate limit that went on from the last effort would let the robot begin with a jolt."""
+    control = ControlSettings(latency_compensation="always", extra_delay=SPEC.period)
+    loop = ControlLoop(
+        SPEC,
+        STEPS,
+        Echo(clock),
+        Guard(SPEC, SafetySettings(effort_rate=0.25)),
+        clock,
+        compensation=DelayCompensation(SPEC.period, 1, control),
+    )
+    loop.start(seed=7)
+    assert [tick(loop, clock, k, position=2.0)[1].action for k in (1, 2)] == [(0.5,), (1.0,)]
+    loop.start(seed=8)
+    heard, clock.now = len(loop.player.passed), clock.now + SPEC.period / 2
+    assert tick(loop, clock, 3, position=2.0)[1].action == (0.5,)
+    assert not any(command.any() for command, _ in loop.player.coming[-1])
+    assert len(loop.player.passed) == heard, "nobody knows what acted between two episodes"
+
+
+def test_no_place_of_the_episode_before_is_held(clock):
+    """Somebody may have moved the robot meanwhile: it would jump to where it was."""
+    spec = dataclasses.replace(SPEC, command="position")
+    loop = ControlLoop(spec, STEPS, Echo(clock), Guard(spec, SafetySettings()), clock)
+    loop.start(seed=7)
+    sent = []
+    loop.answer(reading(1), clock(), sent.append)
+    assert len(sent) == 1
+    loop.start(seed=8)
+    assert loop.finish() is None
+
+
+def test_the_rate_limit_goes_on_where_limits_are_tightened(clock):
+    loop = ControlLoop(
+        SPEC, STEPS, Echo(clock), Guard(SPEC, SafetySettings(effort_rate=0.25)), clock
+    )
+    loop.start(seed=7)
+    for step in (1, 2):
+        tick(loop, clock, step, position=2.0)
+    loop.obey(Guard(SPEC, SafetySettings(effort_rate=0.125)))
+    assert tick(loop, clock, 3, position=2.0)[1].action == (1.25,)
+
+
+def test_a_player_hears_what_a_bad_joint_state_is_answered_by(loop, clock):
+    tick(loop, clock, 1, position=math.nan)
+    assert loop.player.told == [0.0]
+
+
+@pytest.mark.parametrize("how", ["nobody", "before it", "in its place"])
+def test_a_proof_counts_only_where_nobody_else_sends_and_just_that_is_sent(loop, clock, how):
+    told = []
+    loop.others = lambda: told.pop() if told else None
+
+    def act(*unused):
+        if how == "before it":
+            told.append(np.array([0.5]))
+        return Tick(np.array([0.1]), Source.PLANNED, 1, 0.0, 0.0, None, proved=True)
+
+    loop.player.act = act
+    loop.player.sent = lambda *unused, **words: how != "in its place"
+    tick(loop, clock, 1)
+    assert loop.counters.unproved == (how != "nobody")
+
+
 def test_stricter_limits_reach_who_looks_ahead_too(loop):
     strict = SafetySettings(effort_limits=(0.5,))
     loop.obey(Guard(SPEC, strict))
