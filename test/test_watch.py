@@ -76,6 +76,11 @@ def test_nothing_trips_outside_an_episode():
     watch.joint_state(1, 10.0)
     watch.disarm()
     assert watch.check(20.0) == ""
+    watch.arm()
+    watch.joint_state(1, 30.0)
+    assert watch.check(40.0)
+    watch.disarm()
+    assert not watch.tripped, "or the safe command would be sent between two episodes"
 
 
 def test_a_joint_state_from_before_the_episode_needs_an_answer_when_it_is_repeated():
@@ -83,7 +88,11 @@ def test_a_joint_state_from_before_the_episode_needs_an_answer_when_it_is_repeat
     watch.joint_state(1, 0.0)
     watch.arm()
     assert watch.joint_state(1, 10.0)
-    assert watch.check(10.0 + FIRST_PATIENCE)
+    watch.command()
+    watch.disarm()
+    watch.arm()
+    assert watch.joint_state(1, 20.0), "in the next episode as well"
+    assert watch.check(20.0 + FIRST_PATIENCE)
 
 
 def test_an_episode_begins_without_haste():
@@ -94,6 +103,10 @@ def test_an_episode_begins_without_haste():
     watch.command()
     watch.joint_state(2, 20.0)
     assert watch.check(20.031)
+    watch.disarm()
+    watch.arm()
+    watch.joint_state(3, 30.0)
+    assert watch.check(30.0 + 0.9 * FIRST_PATIENCE) == "", "nor does the next one"
 
 
 def test_an_ended_controller_trips_at_once(watch):
