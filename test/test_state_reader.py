@@ -9,15 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hucrl_ros.config.robot import RobotSpec, sources
+from hucrl_ros.config.schema import DriverSettings
 from hucrl_ros.config.task_file import known_tasks
 from hucrl_ros.controller.state_reader import (
+    MOST_JOINTS,
     JointReading,
     JointStateReader,
     Pose,
     PoseBuffer,
     PoseHistory,
     StateReader,
+    velocity_age,
 )
+from hucrl_ros.controller.velocity import VelocityEstimator
 from hucrl_ros.errors import ConfigError, StateError
 from hucrl_ros.robots import make_robot
 from hucrl_ros.robots.mujoco_robot import RESET_PERIODS, Plant
@@ -249,9 +253,10 @@ def test_the_age_that_is_allowed_only_ever_shrinks(reader, around):
 
 
 def test_where_all_is_told_at_once_the_pose_and_the_first_goal_are_waited_for(reader, around):
-    assert reader.lacks(PERIOD_NS)
+    assert reader.lacks(PERIOD_NS) and reader.needs_goal
     around.object.add(place(PERIOD_NS))
     around.goal.add(place(0))
+    assert not reader.needs_goal
     assert reader.lacks(PERIOD_NS), "the goal is that of another episode"
     around.goal.add(place(PERIOD_NS))
     assert not reader.lacks(PERIOD_NS)
@@ -312,6 +317,31 @@ def test_a_renamed_joint_is_named_every_time(joints):
     for stamp in range(2):
         with pytest.raises(StateError, match=r"no joint 'elbow' among .*'ellbow'"):
             joints.read(JointReading(["shoulder", "ellbow", "wrist"], [0.0] * 3, [0.0] * 3, stamp))
+
+
+def test_a_message_of_too_many_joints_is_refused(joints):
+    names = [*NAMES, *(f"joint_{k}" for k in range(MOST_JOINTS - 2))]
+    zeros = [0.0] * len(names)
+    with pytest.raises(StateError, match="1001 joints; at most 1000 are read"):
+        joints.read(JointReading(names, zeros, zeros, 0))
+    joints.read(JointReading(names[:-1], zeros[:-1], zeros[:-1], 1))
+
+
+def test_derived_velocities_are_those_of_the_stamp_and_of_this_episode():
+    joints = JointStateReader(("a",), ("b",), VelocityEstimator(0.01))
+    for k in range(3):
+        found = joints.read(JointReading(("a", "b"), [0.01 * k, 0.02 * k], (), k * PERIOD_NS))
+    np.testing.assert_allclose(found, [0.02, 1.0, 2.0])
+    joints.reset()
+    found = joints.read(JointReading(("a", "b"), [1.0, 1.0], (), 3 * PERIOD_NS))
+    np.testing.assert_array_equal(found, [1.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(("window", "age"), [(0.0, 0.01), (0.1, 0.05)])
+def test_a_slope_is_half_a_window_old(window, age):
+    derived = DriverSettings(velocity="derived", velocity_window=window)
+    assert velocity_age(derived, 0.02) == pytest.approx(age)
+    assert velocity_age(DriverSettings(), 0.02) == velocity_age(None, 0.02) == 0.0
 
 
 def test_a_joint_that_appears_twice_is_named(joints):
