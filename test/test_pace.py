@@ -133,6 +133,16 @@ def test_what_has_passed_is_looked_at_no_more_and_what_has_not_may_get_better():
     assert not any(problems[3 * GAPS :])
 
 
+@pytest.mark.parametrize(("periods", "overtaken"), [(0.5, 1), (1.9, 1), (2.1, 0), (50.0, 0)])
+def test_what_is_older_by_two_periods_was_not_overtaken_but_the_clock_has_started_again(
+    periods, overtaken
+):
+    pace = Pace()
+    pace.see(10**9)
+    assert pace.is_overtaken(10**9 - round(periods * PERIOD_NS), PERIOD) == bool(overtaken)
+    assert pace.overtaken == overtaken
+
+
 def test_stamps_that_are_never_filled_in_are_named():
     pace = followed([0] * (GAPS + 1))[0]
     assert "have the driver fill in header.stamp" in pace.problem(PERIOD)
