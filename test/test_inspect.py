@@ -1,6 +1,7 @@
 """`hucrl inspect` on bundles and bags, good and bad."""
 
 import re
+import shlex
 
 import numpy as np
 import pytest
@@ -87,18 +88,19 @@ def test_bag_outside_a_run_is_described_without_a_return(tmp_path, capsys):
 
 
 def test_cut_off_bag_is_described_and_repaired(tmp_path, capsys):
-    recording = record_episode(tmp_path / "bag", 5)
+    recording = record_episode(tmp_path / "a bag", 5)
     recording.writer.flush()
-    code, out, _ = inspect(capsys, tmp_path / "bag")
+    code, out, _ = inspect(capsys, tmp_path / "a bag")
     assert code == 0
-    assert f"cut off: its recorder was killed; `hucrl inspect {tmp_path / 'bag'} --repair`" in out
+    typed = shlex.quote(str(tmp_path / "a bag"))
+    assert f"cut off: its recorder was killed; `hucrl inspect {typed} --repair`" in out
     assert "! the recording was interrupted" in out
 
-    code, out, _ = inspect(capsys, tmp_path / "bag", "--repair")
-    assert code == 0 and f"Bag {tmp_path / 'bag_repaired'}" in out
+    code, out, _ = inspect(capsys, tmp_path / "a bag", "--repair")
+    assert code == 0 and f"Bag {tmp_path / 'a bag_repaired'}" in out
     assert "whole, of an episode that was interrupted" in out
-    code, _, err = inspect(capsys, tmp_path / "bag", "--repair")
-    assert code == 1 and "bag_repaired: can't record there: File exists" in err
+    code, _, err = inspect(capsys, tmp_path / "a bag", "--repair")
+    assert code == 1 and "a bag_repaired: can't record there: File exists" in err
 
 
 def test_a_whole_bag_is_not_repaired(tmp_path, capsys):

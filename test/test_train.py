@@ -243,10 +243,11 @@ def test_the_command_trains_and_says_what_came_out(tiny_file, tmp_path, monkeypa
 
 def test_where_nobody_judges_the_newest_bundle_is_named(tiny_file, tmp_path, capsys):
     words = ["train", "pendulum", "--config", str(tiny_file), "--no-figures", "--episodes", "1"]
-    words += ["--set", "exploration.validation_episodes=0", "--out", str(tmp_path / "run")]
+    words += ["--set", "exploration.validation_episodes=0", "--out", str(tmp_path / "a run")]
     assert main(words) == 0
     rows = capsys.readouterr().out.splitlines()
-    assert f"newest   {tmp_path}/run/bundles/bundle_001, which has learned" in rows[-2]
+    assert f"newest   {tmp_path}/a run/bundles/bundle_001, which has learned" in rows[-2]
+    assert f"`hucrl teach '{tmp_path}/a run' --out DIR`" in rows[-2]  # can be pasted
 
 
 def test_auto_is_said_at_the_start_kept_and_taken_again(tiny_file, tmp_path, caplog):

@@ -1,5 +1,6 @@
 """What bundles, bags and descriptions of robots hold, as tables."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -140,8 +141,9 @@ def describe_bag(path: Path) -> RenderableType:
 
 def _state(path: Path, contents: BagContents) -> Text:
     if not contents.whole:
+        command = f"hucrl inspect {shlex.quote(str(path))} --repair"
         return Text(
-            f"cut off: its recorder was killed; `hucrl inspect {path} --repair` makes a whole one",
+            f"cut off: its recorder was killed; `{command}` makes a whole one",
             style="yellow",
         )
     if contents.outcome is Outcome.INTERRUPTED:

@@ -1,6 +1,7 @@
 """`hucrl up` and `hucrl train`: a robot learns a task, through ROS 2 or in one process."""
 
 import logging
+import shlex
 import signal
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
@@ -166,6 +167,7 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     for name, path in places.items():
         if path.is_file() or (path.is_dir() and any(path.iterdir())):
             print(f"{name:<8} {root}/{path.relative_to(run_folder.root)}")
+    newest = run_folder.bundle(len(summary.episodes))
     last, period = summary.episodes[-1], read_manifest(run_folder.bundle(0)).period
     ticks, unready = last.tick_ms, 2 * (last.fallbacks or 0) > last.steps
     if ticks is not None and (unready or ticks.p50 > 1e3 * period * ROOMY):
@@ -173,8 +175,8 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
         print(
             f"ticks    {ticks.p50:.1f} ms of the period's {1e3 * period:g} ms (median of the last "
             f"episode), {'and most plans were not ready in time' if unready else slow}; "
-            f"`hucrl tune {root}/bundles/bundle_{len(summary.episodes):03d} --headroom {ROOMY:g}` "
-            "finds plans that fit"
+            f"`hucrl tune {shlex.quote(shown_path(newest))} --headroom {ROOMY:g}` finds plans "
+            "that fit"
         )
     exploration = run_folder.config.exploration
     if held := _held_back(summary.episodes, exploration):
@@ -186,12 +188,11 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
             f"steady   {root}/bundles/bundle_{steady.bundle:03d}, which earned "
             f"{steady.earned:.1f} on average, and {steady.judged:.1f} on a model that it never saw"
         )
-    newest = run_folder.bundle(len(summary.episodes))
     if not exploration.validation_episodes and newest.is_dir():
         print(
-            f"newest   {root}/bundles/{newest.name}, which has learned from all episodes, and has "
-            "played none; where each has another goal a best return says little; "
-            f"`hucrl teach {root} --out DIR` learns once more from them, without exploring"
+            f"newest   {shown_path(newest)}, which has learned from all episodes, and has played "
+            "none; where each has another goal a best return says little; `hucrl teach "
+            f"{shlex.quote(root)} --out DIR` learns once more from them, without exploring"
         )
     optimum = "" if summary.optimum is None else f" of {summary.optimum:g} possible"
     player = "" if best.bundle is None else f", by {root}/{best.bundle}"
