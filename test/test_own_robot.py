@@ -812,6 +812,21 @@ def test_a_site_may_have_any_name(tmp_path, name):
     check_export(task)
 
 
+def test_goals_beside_the_plane_of_a_flat_arm_are_worth_a_warning(tmp_path, caplog):
+    hand = {"hand": {"body": "forearm", "position": [0.3, 0.0, 0.1]}}
+    task_of(tmp_path, changed(ARM, sites=hand))
+    (line,) = caplog.messages
+    assert (
+        "501 of 501 starts have goal out of reach: its z is 0 m, that of 'hand' always 0.1 m"
+        in line
+    )
+    caplog.clear()
+    named = {"context": ["goal_x", "goal_y", "goal_z"]}
+    start = {"goal_x": 0.3, "goal_y": 0.2, "goal_z": 0.1}
+    task_of(tmp_path, changed(ARM, sites=hand, start=start, **named))
+    assert caplog.messages == []
+
+
 def test_goals_that_nobody_can_meet_are_worth_a_warning(tmp_path, caplog):
     far = changed(ARM, start={"goal_x": {"low": 0.5, "high": 1.0}, "goal_y": 0.0})
     task_of(tmp_path, far)

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hucrl_ros.config.robot import Draw, RobotSpec
+from hucrl_ros.config.reward import SuccessSettings
+from hucrl_ros.config.robot import AXES, Draw, RobotSpec
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.mujoco_robot import Array, MujocoRobot
@@ -30,6 +31,8 @@ from hucrl_ros.tasks.view import (
 logger = logging.getLogger(__name__)
 
 Bound = float | tuple[float, float]
+LEVEL = 1e-4
+"""[m] A coordinate that varies by less, wherever the joints are, is that of a plane."""
 STARTS = 500
 """Drawn starts that constraints have to hold in."""
 RANGE_SAMPLES = 4096
@@ -333,12 +336,30 @@ class Task(nn.Module):
                 f"{int(far.sum())} of {len(goals)} starts have {success.to} out of reach: "
                 f"{success.of!r} gets no further than {length:.3g} m from its first joint"
             )
+        yield from self._levels_apart(success, goals)
         for name, room in self._constraints.rooms_at(success.of, success.to, starts):
             if (closed := room < -within).any():
                 count = int(closed.sum())
                 yield (
                     f"{count} of {len(goals)} starts have {success.to} where {success.of!r} "
                     f"mustn't be: {name}"
+                )
+
+    def _levels_apart(self, success: SuccessSettings, goals: Tensor) -> Iterator[str]:
+        """Goals `(N, 3)` [m] beside the plane that an arm moves in, such as below a flat one."""
+        states = self.starts.clone()
+        joints = self.view.anywhere(len(states), torch.Generator().manual_seed(0))
+        states[:, : joints.shape[-1]] = joints
+        places = self.view.point(states, success.of)
+        for axis, always, seen in zip(AXES, places.T, goals.T, strict=True):
+            stays = float(always.max() - always.min()) < LEVEL
+            apart = (seen - always[0]).abs() > success.within
+            if stays and apart.any() and f"{success.to}_{axis}" not in self.spec.observed:
+                yield (
+                    f"{int(apart.sum())} of {len(goals)} starts have {success.to} out of reach: "
+                    f"its {axis} is {float(seen[apart][0]):.3g} m, that of {success.of!r} always "
+                    f"{float(always[0]):.3g} m; a {axis} of {success.to} that robot.context "
+                    "doesn't name is the model's, or 0"
                 )
 
     def _range_of_rewards(self) -> float:
