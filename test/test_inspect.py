@@ -186,6 +186,16 @@ def test_constraints_are_told_with_the_room_at_the_start(capsys):
     assert re.search(" +".join(map(re.escape, cells)), shown)
 
 
+def test_a_start_at_a_joint_limit_is_told(tmp_path, capsys):
+    """A closed gripper rests at its stop."""
+    for elbow, told in ((2.59, True), (2.4, False)):
+        start = {"elbow": elbow, "goal_x": 0.3, "goal_y": 0.2}
+        code, shown, _ = inspect(capsys, write(tmp_path, changed(ARM, start=start)))
+        assert code == 0
+        line = r"! start +position of elbow -2\.6 … 2\.6: episodes start 0\.1 margins from the"
+        assert bool(re.search(line, shown)) == told
+
+
 def test_constraints_of_a_bundle_are_told(tmp_path, capsys):
     code, shown, _ = inspect(capsys, write_bundle(tmp_path / "bundle_001", task=SHORT_RAIL))
     assert code == 0

@@ -21,6 +21,7 @@ from hucrl_ros.bags.messages import deserialize
 from hucrl_ros.bags.reader import read_episode
 from hucrl_ros.config.robot import RobotSettings, RobotSpec
 from hucrl_ros.config.schema import Config, ControlSettings, DriverSettings, SafetySettings
+from hucrl_ros.config.task_file import read_description
 from hucrl_ros.controller.admission import check_robot
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import load_bundle
@@ -31,10 +32,11 @@ from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.surprise import Level
 from hucrl_ros.controller.ticks import Source, Tick
 from hucrl_ros.controller.timing import DelayCompensation, InForce
-from hucrl_ros.errors import BundleError, OutageError
+from hucrl_ros.errors import BundleError, ConfigError, OutageError
 from hucrl_ros.experiments.train import train
 from hucrl_ros.learning.from_bags import _record
 from hucrl_ros.robots.mujoco_robot import MujocoRobot, Plant
+from hucrl_ros.robots.resolve import resolve
 from hucrl_ros.run.asked import RunOptions
 from hucrl_ros.run.prepare import prepare_run
 
@@ -191,6 +193,25 @@ def test_a_urdf_gets_servos_from_the_description(command, tmp_path):
     assert state[0] > 0.2 > -0.2 > state[1]
     robot.substep(np.array([100.0, 100.0]))
     assert np.abs(robot.data.qfrc_actuator).max() <= 2.0, "the URDF's effort limit"
+
+
+def test_velocities_beyond_those_of_a_urdf_are_refused(tmp_path):
+    """MuJoCo doesn't know them; the arm's are 15 rad/s."""
+    faster = of_urdf("velocity", command_limits=[15.0, 20.0], servos=SERVOS["velocity"])
+    message = refusal(tmp_path, faster)
+    assert "20 for joint 'elbow' exceeds the limit of planar_arm.urdf, 15" in message
+    at_most = of_urdf("velocity", command_limits=[15.0, 15.0], servos=SERVOS["velocity"])
+    assert resolved(tmp_path, at_most).robot.command_limits == (15.0, 15.0)
+    # Changes of position in a period are no velocities.
+    steps = of_urdf("position", command_limits=[20.0, 20.0], servos=SERVOS["position"])
+    assert resolved(tmp_path, steps).robot.command_limits == (20.0, 20.0)
+    path, urdf = write(tmp_path, faster), tmp_path / "planar_arm.urdf"
+    text = urdf.read_text()
+    urdf.write_text(text.replace('velocity="15.0"', 'velocity="0"'))  # None is told.
+    assert resolve(read_description(path)).robot.command_limits == (15.0, 20.0)
+    urdf.write_text(text.replace('velocity="15.0"', 'velocity="15 rad/s"'))
+    with pytest.raises(ConfigError, match="velocity = '15 rad/s'; expected a number"):
+        resolve(read_description(path))
 
 
 @pytest.mark.parametrize(

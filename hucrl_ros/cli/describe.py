@@ -19,6 +19,7 @@ from hucrl_ros.bags.messages import RawMessage, deserialize
 from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import Episode, read_episode
 from hucrl_ros.cli.functions import say_functions
+from hucrl_ros.config.constraints import PositionConstraint
 from hucrl_ros.config.robot import Draw, RobotSpec, StateBound, plural, sources
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description, dump_description, known_tasks
@@ -267,6 +268,7 @@ def describe_robot(path: Path) -> RenderableType:
         ),
         **{f"topic {name}": other for name, other in robot.topics.items()},
         **_light_joints(task),
+        **_tight_starts(task),
     }
     return Group(
         Text(f"Robot {described.name}", style="bold"),
@@ -313,6 +315,31 @@ def _light_joints(task: Task) -> dict[str, str]:
         "rotors' inertia (an MJCF's armature; a URDF has none) help"
     )
     return {"! light": "; ".join([*lines, hint])}
+
+
+def _tight_starts(task: Task) -> dict[str, str]:
+    """Position limits that episodes start at, as a closed gripper does at its stop."""
+    if not task.constraint_names:
+        return {}
+    lines = [
+        f"{limit.subject} {limit.limit}: episodes start {room:.1f} margins from the limit"
+        for limit, room in zip(task.described.constraints, _least_rooms(task), strict=True)
+        if isinstance(limit, PositionConstraint) and room < 1.0
+    ]
+    if not lines:
+        return {}
+    hint = (
+        "the safety filter changes actions for it, and states count as outside: start further "
+        "inside, or leave a joint that the task doesn't need out of robot.joints"
+    )
+    return {"! start": "; ".join([*lines, hint])}
+
+
+def _least_rooms(task: Task) -> list[float]:
+    """`(K,)` room that starts leave to each constraint at least [margins]."""
+    starts = task.starts
+    rooms = task.room(starts, torch.zeros(len(starts), task.spec.action_dim))
+    return [float(room) for room in rooms.amin(dim=0)]
 
 
 def _reward(described: Description) -> dict[str, str]:
@@ -364,10 +391,7 @@ def _entries(described: Description, task: Task) -> Table:
 def _constraints(task: Task) -> Table:
     """What must never happen, and how far from it episodes start at least."""
     table = Table("must stay", "", "margin", "least margins at the start", "about", box=None)
-    starts = task.starts
-    rooms = task.room(starts, torch.zeros(len(starts), task.spec.action_dim))
-    least = rooms.amin(dim=0).tolist()
-    for limit, room in zip(task.described.constraints, least, strict=True):
+    for limit, room in zip(task.described.constraints, _least_rooms(task), strict=True):
         cells = (limit.subject, limit.limit, f"{limit.margin:g}", f"{room:.1f}", limit.about)
         table.add_row(*map(Text, cells))
     return table

@@ -12,7 +12,7 @@ from hucrl_ros.config.robot import RobotSettings
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.robots.checks import require_known
-from hucrl_ros.robots.model_files import urdf_kinds
+from hucrl_ros.robots.model_files import urdf_kinds, urdf_velocities
 from hucrl_ros.robots.motors import Motor, followers, read_motors
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ def with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel)
             f"{found.path}: robot.{key} = {list(given)}: expected {len(actuated)}, one "
             f"for each of {', '.join(actuated)}"
         )
+    fastest = urdf_velocities(found.model) if robot.command == "velocity" else {}
     limits = []
     for k, joint in enumerate(actuated):
         most = motors[joint].limit if joint in motors else None
@@ -60,6 +61,8 @@ def with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel)
                 f"symmetric limit for joint {joint!r}{at_most}"
             )
         most = both_ways if uneven else most
+        if joint in fastest:  # the least of both
+            most = min(fastest[joint], np.inf if most is None else most)
         if given and most is not None and given[k] > most + 1e-9:
             raise ConfigError(
                 f"{found.path}: robot.{key}: {given[k]:g} for joint {joint!r} exceeds the "

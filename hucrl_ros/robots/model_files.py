@@ -53,6 +53,26 @@ def urdf_kinds(path: Path) -> dict[str, str]:
     return {joint.get("name", ""): joint.get("type", "") for joint in joints}
 
 
+def urdf_velocities(path: Path) -> dict[str, float]:
+    """By name, a URDF's velocity limits [rad/s or m/s], which MuJoCo doesn't know; 0 is none.
+
+    Raises:
+        ConfigError: one is no number.
+    """
+    root, limits = _urdf(path), {}
+    for joint in [] if root is None else root.findall("joint"):
+        if (limit := joint.find("limit")) is not None:
+            name, told = joint.get("name", ""), limit.get("velocity", "0")
+            try:
+                limits[name] = float(told)
+            except ValueError:
+                raise ConfigError(
+                    f"{path}: joint {name!r}: <limit> has velocity = {told!r}; expected a number "
+                    "[rad/s or m/s]"
+                ) from None
+    return {joint: limit for joint, limit in limits.items() if limit > 0.0}
+
+
 def check_urdf_limits(path: Path) -> None:
     """Refuse limits of a URDF that MuJoCo would drop without a word; nothing for an MJCF.
 
