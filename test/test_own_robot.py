@@ -816,10 +816,17 @@ def test_goals_beside_the_plane_of_a_flat_arm_are_worth_a_warning(tmp_path, capl
     hand = {"hand": {"body": "forearm", "position": [0.3, 0.0, 0.1]}}
     task_of(tmp_path, changed(ARM, sites=hand))
     (line,) = caplog.messages
-    assert (
-        "501 of 501 starts have goal out of reach: its z is 0 m, that of 'hand' always 0.1 m"
-        in line
-    )
+    assert "501 of 501 starts have goal out of reach: its z is 0 m, that of 'hand' always" in line
+    assert line.endswith("0.1 m; robot.context names no goal_z")
+    caplog.clear()
+    fixed = {
+        "reward": {
+            **ARM["reward"],
+            "success": {"of": "hand", "to": [0.3, 0.2, 0.3], "within": 0.03},
+        }
+    }
+    task_of(tmp_path, {**changed(ARM, sites=hand), **fixed})
+    assert caplog.messages[0].endswith("its z is 0.3 m, that of 'hand' always 0.1 m")
     caplog.clear()
     named = {"context": ["goal_x", "goal_y", "goal_z"]}
     start = {"goal_x": 0.3, "goal_y": 0.2, "goal_z": 0.1}

@@ -355,11 +355,13 @@ class Task(nn.Module):
             stays = float(always.max() - always.min()) < LEVEL
             apart = (seen - always[0]).abs() > success.within
             if stays and apart.any() and f"{success.to}_{axis}" not in self.spec.observed:
+                named = {f"{success.to}_{x}" for x in AXES} & {*self.spec.context}
+                stays_put = named and f"{success.to}_{axis}" not in named
+                hint = f"; robot.context names no {success.to}_{axis}" if stays_put else ""
                 yield (
                     f"{int(apart.sum())} of {len(goals)} starts have {success.to} out of reach: "
                     f"its {axis} is {float(seen[apart][0]):.3g} m, that of {success.of!r} always "
-                    f"{float(always[0]):.3g} m; a {axis} of {success.to} that robot.context "
-                    "doesn't name is the model's, or 0"
+                    f"{float(always[0]):.3g} m{hint}"
                 )
 
     def _range_of_rewards(self) -> float:
