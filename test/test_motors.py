@@ -68,6 +68,15 @@ HAND = f"""<robot name="hand"><link name="base"/>{LINK.format("one")}{LINK.forma
   <limit lower="-1" upper="1" effort="5" velocity="2"/>{{mimic}}</joint></robot>"""
 
 
+def test_a_link_without_inertia_is_told_what_it_lacks(tmp_path):
+    light = HAND.format(kind="revolute", mimic="").replace(
+        LINK.format("two"), '<link name="two"/>'
+    )
+    found = refusal(tmp_path, modelled(tmp_path, light))
+    assert "Element name 'two'" in found
+    assert found.endswith("above 0: in a URDF an <inertial> in each <link>")
+
+
 def test_a_joint_that_another_one_moves_gets_no_motor(tmp_path):
     hand = HAND.format(kind="revolute", mimic='<mimic joint="first" multiplier="-1"/>')
     found = resolved(tmp_path, modelled(tmp_path, hand)).robot

@@ -198,7 +198,9 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     player = "" if best.bundle is None else f", by {root}/{best.bundle}"
     if best.flown < exploration.random_episodes:
         player = ", by random efforts"
-    print(f"best return {best.return_:.1f}{optimum}, in episode {best.index}{player}")
+    print(
+        f"best return {round(best.return_, 1) + 0.0:.1f}{optimum}, in episode {best.index}{player}"
+    )
 
 
 def _held_back(

@@ -222,7 +222,11 @@ def train(sweep: "Sweep", workers: int | None, ray: str | None) -> list[str]:
     def report(cell: "Cell", failure: "Exit | None") -> None:
         if failure is None:
             summary = read_summary(sweep.run_of(cell).summary)
-            best = "no episode" if summary.best_return is None else f"{summary.best_return:.1f}"
+            best = (
+                "no episode"
+                if summary.best_return is None
+                else f"{round(summary.best_return, 1) + 0.0:.1f}"
+            )
             result = f"best return {best}, {summary.wall_s:.0f} s"
         else:
             result = f"failed: {failure.description}"

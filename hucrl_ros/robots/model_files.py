@@ -217,7 +217,10 @@ def _hint(path: Path) -> str:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    line = " ".join(str(error).split()).split(" The visual elements of the spec")[0]
+    if "mjMINVAL" in line:
+        line += "; expected masses and inertias above 0: in a URDF an <inertial> in each <link>"
+    return line
 
 
 def _listed(names: Iterable[str]) -> str:
