@@ -204,7 +204,7 @@ def test_a_run_that_never_ends_is_a_defect_and_its_folder_stays(tmp_path, monkey
 
     monkeypatch.setattr(kills, "_kill_and_resume", kill_and_fail)
     monkeypatch.setattr(kills, "remains_of", lambda run: {})
-    monkeypatch.setattr(Workshop, "undisturbed", lambda workshop, name: (None, 1.0))
+    monkeypatch.setattr(Workshop, "undisturbed", lambda workshop: (None, 1.0))
     wish = Wish([], kills=1, commands=0, episodes=1, seed=0, browsers=0, port=8089)
     campaign = Campaign(wish, Output(False, tmp_path / "page", "hucrl fault", "here"))
     try:

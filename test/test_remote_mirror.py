@@ -16,9 +16,9 @@ from hucrl_ros.config.files import override
 from hucrl_ros.controller.manifest import MANIFEST
 from hucrl_ros.errors import ConfigError, RunError
 from hucrl_ros.run.prior import keep_prior
-from hucrl_ros.run.remote.client import RobotClient, UnreachableError
+from hucrl_ros.run.remote.client import ATTEMPTS, RobotClient, UnreachableError
 from hucrl_ros.run.remote.contract import Listing
-from hucrl_ros.run.remote.mirror import ATTEMPTS, Mirror
+from hucrl_ros.run.remote.mirror import Mirror
 
 
 @pytest.fixture

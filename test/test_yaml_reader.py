@@ -18,7 +18,7 @@ from hucrl_ros.config.yaml_reader import (
     parse_value,
     read_mapping,
 )
-from hucrl_ros.errors import BagError, BundleError, ConfigError
+from hucrl_ros.errors import BundleError, ConfigError
 from hucrl_ros.run.asked import parse_setting
 
 SOURCE = Path("/robot/a.yaml")
@@ -157,7 +157,7 @@ def test_a_file_is_read_through_a_link_and_its_kind_and_size_come_first(tmp_path
         ("x" * 300, "File name too long"),
         ("x/" * 3000, "File name too long"),
     ):
-        with pytest.raises(BagError) as info:
-            read_mapping(tmp_path / name, BagError)
+        with pytest.raises(ConfigError) as info:
+            read_mapping(tmp_path / name)
         assert problem in str(info.value)
         assert len(str(info.value)) < 400 and str(info.value).isprintable()

@@ -97,21 +97,13 @@ class _SettingsReader(_Reader):
     aliases = True
 
 
-def read_mapping(
-    path: Path, error: type[HucrlError] = ConfigError, limit: int = LARGEST
-) -> dict[str, Any]:
+def read_mapping(path: Path) -> dict[str, Any]:
     """Keys and values of a file that a user wrote; it may be a link, and have aliases.
 
-    Args:
-        path: The file.
-        error: What to raise.
-        limit: Largest size [bytes].
-
     Raises:
-        HucrlError: it can't be read, isn't YAML, or holds something else.
+        ConfigError: it can't be read, isn't YAML, or holds something else.
     """
-    content = read_regular(path, limit, error, links=True)
-    return parse_mapping(content, path, error, aliases=True)
+    return parse_mapping(read_regular(path, LARGEST, ConfigError, links=True), path, aliases=True)
 
 
 def parse_mapping(
@@ -138,22 +130,21 @@ def parse_mapping(
     return document
 
 
-def parse_value(text: str, source: str, error: type[HucrlError] = ConfigError) -> object:
+def parse_value(text: str, source: str) -> object:
     """A value in YAML that a user typed.
 
     Args:
         text: The value.
         source: Where it is from, and what it stands for there.
-        error: What to raise.
 
     Raises:
-        HucrlError: it isn't YAML.
+        ConfigError: it isn't YAML.
     """
     try:
         return _parse(text, aliases=False)
     except Exception as problem:  # PyYAML lets out many.
         line = f"{shortened(source)}: the value is not YAML: {shortened(problem)}"
-        raise error(line) from None
+        raise ConfigError(line) from None
 
 
 def _parse(text: str, aliases: bool) -> object:

@@ -22,10 +22,10 @@ class VelocityEstimator:
     (`controller.timing.DelayCompensation`).
     """
 
-    def __init__(self, window: float, kept: int | None = KEPT) -> None:
-        """Slopes over `window` [s] of the newest `kept` positions; None: of all."""
+    def __init__(self, window: float) -> None:
+        """Slopes over `window` [s] of the newest positions."""
         self._least, self._most = (round(1e9 * share * window) for share in SPAN)
-        self._samples: deque[tuple[int, Array]] = deque(maxlen=kept)
+        self._samples: deque[tuple[int, Array]] = deque(maxlen=KEPT)
 
     def reset(self) -> None:
         """Forget all positions: the clock may start again."""

@@ -12,8 +12,6 @@ from hucrl_ros.page.tube import tube
 from hucrl_ros.robots.shapes import shapes
 
 Array = NDArray[np.float64]
-GOAL_RADIUS = 0.03
-"""[m]"""
 WIDEST = 0.12
 """Radius of a tube that is drawn, as a share of the robot's size."""
 NOWHERE = np.zeros((2, 3))

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 Colour = tuple[int, int, int]
 
 ORANGE: Colour = (230, 159, 0)
-SKY: Colour = (86, 180, 233)
 GREEN: Colour = (0, 158, 115)
 BLUE: Colour = (0, 114, 178)
 VERMILION: Colour = (213, 94, 0)

@@ -49,11 +49,11 @@ def measure(robot: MujocoRobot, steps: int) -> Measured:
     return Measured(np.quantile(values, USUAL, axis=0), values.max(axis=0))
 
 
-def round_up(value: float, digits: int = 2) -> float:
-    """The next larger number of so many decimal digits."""
+def round_up(value: float) -> float:
+    """The next larger number of two decimal digits."""
     if value <= 0.0:
         return 0.0
-    power = digits - 1 - math.floor(math.log10(value))
+    power = 1 - math.floor(math.log10(value))
     return float(f"{math.ceil(round(value * 10.0**power, 9)) / 10.0**power:.12g}")
 
 

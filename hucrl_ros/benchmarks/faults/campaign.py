@@ -85,7 +85,7 @@ class Campaign:
         with self._workshop(mode) as workshop:
             expected: dict[str, str] = {}
             if mode == LOCKSTEP:  # in real time no two runs are equal
-                run, duration = workshop.undisturbed("undisturbed")
+                run, duration = workshop.undisturbed()
                 expected = remains_of(run)
                 say(f"without a fault: {duration:.0f} s, {len(expected)} results to compare")
             for case in (case for case in wish.cases if case.mode == mode):

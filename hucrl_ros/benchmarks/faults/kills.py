@@ -38,7 +38,7 @@ def random_kills(
     Raises:
         RunError: a run doesn't end as it should; its kills are told before.
     """
-    reference, duration = workshop.undisturbed("undisturbed")
+    reference, duration = workshop.undisturbed()
     expected = remains_of(reference)
     say(f"without a fault: {duration:.0f} s, {len(expected)} results to compare")
     done = number = 0

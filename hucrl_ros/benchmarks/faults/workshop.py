@@ -150,13 +150,13 @@ class Workshop(AbstractContextManager["Workshop"]):
                 begin, size = time.monotonic(), len(played.output)
         return end
 
-    def undisturbed(self, name: str) -> tuple[RunFolder, float]:
+    def undisturbed(self) -> tuple[RunFolder, float]:
         """A whole run without a fault, and how long it took [s].
 
         Raises:
             RunError: it doesn't end as it should.
         """
-        run = self.new_run(name)
+        run = self.new_run("undisturbed")
         begin = time.monotonic()
         with self.play(run) as played:
             end = played.wait(WHOLE_S)

@@ -30,6 +30,8 @@ TIMEOUT_S = 20.0
 """[s] For the robot's side to answer, and between two parts of a file."""
 EXAMINED_S = 90.0
 """[s] For it to examine a bundle, in a process that has a minute for it."""
+ATTEMPTS = 3
+"""Times that a file is fetched, or a bundle sent, before damage is taken for no accident."""
 logger = logging.getLogger(__name__)
 _HEADERS = {"Content-Type": "application/json"}
 
@@ -224,17 +226,17 @@ def _written(path: Path) -> Iterator[None]:
         raise RunError(f"{path}: can't be written: {_reason(error)}") from None
 
 
-def patiently(attempts: int, job: Callable[[], Done]) -> Done:
+def patiently(job: Callable[[], Done]) -> Done:
     """Do a transfer again where something came damaged; returns what it does.
 
     Raises:
         RunError: it came damaged each time.
     """
-    for left in reversed(range(attempts)):
+    for left in reversed(range(ATTEMPTS)):
         try:
             return job()
         except DamagedError as error:
             if not left:
-                raise RunError(f"{attempts} times in a row: {error}") from None
+                raise RunError(f"{ATTEMPTS} times in a row: {error}") from None
             logger.warning("%s; again", error)
     raise AssertionError("no attempt")

@@ -11,8 +11,6 @@ from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.remote.client import RobotClient, patiently
 from hucrl_ros.run.remote.contract import Digests, FileEntry, Order, unit_of
 
-ATTEMPTS = 3
-"""Times that a file is fetched, or a bundle sent, before damage is taken for no accident."""
 MAY_CHANGE = {"episodes", "device"}
 """Settings that may change when a run is resumed."""
 ORDER = ("config.yaml", "robot", "prior", "episodes", "checkpoints", "bundles")
@@ -53,7 +51,7 @@ class Mirror:
             RunError: it was refused again and again.
             UnreachableError: the robot's side doesn't answer.
         """
-        return patiently(ATTEMPTS, lambda: self._send(index))
+        return patiently(lambda: self._send(index))
 
     def _send(self, index: int) -> Order:
         run, bundle = self.run, self.run.bundle(index)
@@ -73,7 +71,7 @@ class Mirror:
         for path, entry in files.items():
             part = incoming / path
             part.parent.mkdir(parents=True, exist_ok=True)
-            patiently(ATTEMPTS, partial(self._client.fetch, path, entry, part))
+            patiently(partial(self._client.fetch, path, entry, part))
         if unit == self.run.config_path.name and self.run.config_path.is_file():
             self._require_same_settings(incoming / unit)
         to_disk(*(incoming / path for path in files))
