@@ -1,9 +1,19 @@
 """Errors that a user can cause. Each message names the bad value, its origin, what is accepted."""
 
 
+def one_line(value: object) -> str:
+    """Its text, with a blank for each line's end."""
+    return " ".join(str(value).split())
+
+
+def quoted(value: object) -> str:
+    """A name or value that somebody else wrote, as Python writes it, in at most 80 letters."""
+    return shortened(repr(value), 80)
+
+
 def shortened(value: object, limit: int = 200) -> str:
     """What somebody else wrote as a part of one line: printable, at most `limit` letters."""
-    text = " ".join(str(value).split())
+    text = one_line(value)
     if len(text) > limit:
         text = f"{text[: limit // 2]}…{text[-(limit - limit // 2 - 1) :]}"
     # Half a surrogate pair can't be published, a control character can dress up a terminal.

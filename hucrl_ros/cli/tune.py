@@ -1,6 +1,6 @@
 """`hucrl tune`: the largest planning tick that this machine manages in the control period."""
 
-import os
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +8,7 @@ from typer import Option
 
 from hucrl_ros.cli.options import Bundle
 from hucrl_ros.cli.parsing import above_zero
-from hucrl_ros.errors import ConfigError
+from hucrl_ros.errors import ConfigError, one_line
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
@@ -89,7 +89,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"--out {path}: {error.strerror}") from None
     except (YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--out {path}: not YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"--out {path}: not YAML: {one_line(error)}") from None
     except (TypeError, KeyError, AttributeError):
         raise ConfigError(
             f"--out {path}: holds other things; expected '/**:' with 'ros__parameters:' below it, "
@@ -102,16 +102,16 @@ def _write(
     path: Path, settings: dict[str, Any], groups: dict[str, dict[str, int]], task: str
 ) -> None:
     """Put groups into the settings; nothing else changes, and no half of a file is left."""
+    from hucrl_ros.config.files import write_atomically
+
     settings = settings or {"/**": {"ros__parameters": {"task": task}}}
     for name, values in groups.items():
         settings["/**"]["ros__parameters"].setdefault(name, {}).update(values)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    text = io.StringIO()
+    _yaml().dump(settings, text)
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            _yaml().dump(settings, file)
-        temporary.replace(path)
+        write_atomically(path, text.getvalue())
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise ConfigError(f"--out {path}: {error.strerror}") from None
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import yaml
 
 from hucrl_ros.config.files import PARAMETERS, SETTINGS, merge, write_atomically
-from hucrl_ros.errors import ConfigError
+from hucrl_ros.errors import ConfigError, one_line
 
 INDENT = "  "
 
@@ -56,9 +56,8 @@ def put_settings(path: Path, settings: Sequence[NewSetting]) -> str:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (ValueError, AttributeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
         raise ConfigError(
-            f"{path}: can't put settings in ({reason}); do so by hand: "
+            f"{path}: can't put settings in ({one_line(error)}); do so by hand: "
             + ", ".join(f"{setting.key}: {setting.value}" for setting in settings)
         ) from None
     return end.join(lines) + end

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from hucrl_ros.config.regular_files import read_regular
-from hucrl_ros.errors import ConfigError, HucrlError, shortened
+from hucrl_ros.errors import ConfigError, HucrlError, quoted, shortened
 
 LARGEST = 2**20
 """[bytes] Largest YAML that is read."""
@@ -82,7 +82,7 @@ class _Reader(yaml.SafeLoader):
             # What int, datetime and others raise; of lists only what is in them tells.
             if not isinstance(node, yaml.ScalarNode):
                 raise
-            shown, kind = shortened(repr(node.value), 80), node.tag.rpartition(":")[2]
+            shown, kind = quoted(node.value), node.tag.rpartition(":")[2]
             raise _refused(node, f"{shown} is no {shortened(kind, 40)}") from None
 
     def _add(self, values: int, event: yaml.Event) -> None:

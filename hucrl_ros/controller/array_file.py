@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from hucrl_ros.errors import shortened
+from hucrl_ros.errors import quoted, shortened
 
 MOST_ARRAYS = 1000
 """[1] In a file."""
@@ -54,9 +54,9 @@ def _check_directory(members: list[zipfile.ZipInfo], room: int) -> None:
     for member in members:
         name = member.filename
         if not name.endswith(".npy") or len(name) > LONGEST_NAME:
-            raise ValueError(f"{_shown(name)} is no array of at most {LONGEST_NAME} letters")
+            raise ValueError(f"{quoted(name)} is no array of at most {LONGEST_NAME} letters")
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
-            raise ValueError(f"{_shown(name)} is compressed or encrypted; neither is accepted")
+            raise ValueError(f"{quoted(name)} is compressed or encrypted; neither is accepted")
         room -= max(member.file_size, member.compress_size)
     if room < 0:
         raise ValueError("its directory claims more bytes than it has")
@@ -71,16 +71,12 @@ def _parse_array(name: str, raw: bytes, is_text: bool) -> NDArray[np.generic]:
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, transposed, kind = read(file)  # type: ignore[no-untyped-call]
     except Exception as error:  # numpy's parser of headers lets out many.
-        raise ValueError(f"{_shown(name)}: {shortened(error)}") from None
+        raise ValueError(f"{quoted(name)}: {shortened(error)}") from None
     letters = kind.kind == "U" and kind.itemsize <= 4 * LONGEST_TEXT and prod(shape) == 1
     if not (letters if is_text else kind.kind in "biuf" and kind.itemsize <= 8):
-        raise ValueError(f"{_shown(name)} has the type {_shown(kind)}, which is not accepted")
+        raise ValueError(f"{quoted(name)} has the type {quoted(kind)}, which is not accepted")
     if min(shape, default=0) < 0 or prod(shape) * kind.itemsize != len(raw) - file.tell():
-        raise ValueError(f"{_shown(name)} is {_shown(shape)}, and has no such data")
+        raise ValueError(f"{quoted(name)} is {quoted(shape)}, and has no such data")
     values = np.frombuffer(raw, kind, prod(shape), file.tell())
     # A copy, which has its own alignment and may be written to, as one that numpy reads.
     return values.reshape(shape, order="F" if transposed else "C").copy("K")
-
-
-def _shown(value: object) -> str:
-    return shortened(repr(value), 80)

@@ -13,7 +13,7 @@ from hucrl_ros.controller.graph_tensors import (
     constant_of,
     find_value,
 )
-from hucrl_ros.errors import shortened
+from hucrl_ros.errors import quoted, shortened
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -77,7 +77,7 @@ class _Walk:
         for node in graph.node:
             for name in node.input:
                 if name and name not in tensors.shapes:
-                    raise ValueError(f"{node.op_type} takes {_shown(name)}, which is not there")
+                    raise ValueError(f"{node.op_type} takes {quoted(name)}, which is not there")
             if node.op_type == LOOP:
                 self._loop(node, tensors)
             elif node.op_type == "Constant":
@@ -86,7 +86,7 @@ class _Walk:
                 self._operator(node, tensors, times)
         for value in graph.output:
             if value.name not in tensors.shapes:
-                raise ValueError(f"the output {_shown(value.name)} is not there")
+                raise ValueError(f"the output {quoted(value.name)} is not there")
 
     def _operator(self, node: "NodeProto", tensors: Tensors, times: int) -> None:
         from onnx.shape_inference import infer_node_outputs
@@ -113,7 +113,7 @@ class _Walk:
                 or dims is None
                 or not all(d.HasField("dim_value") and d.dim_value >= 0 for d in dims)
             ):
-                raise ValueError(f"how large {_shown(name)} of {node.op_type} is can't be told")
+                raise ValueError(f"how large {quoted(name)} of {node.op_type} is can't be told")
             self._add(node, name, kind.elem_type, [d.dim_value for d in dims], tensors, times)
 
     def _add(
@@ -141,7 +141,7 @@ class _Walk:
         ):
             if found > most:
                 raise ValueError(
-                    f"{node.op_type} with a result of {_shown(list(shape))}: the graph takes more "
+                    f"{node.op_type} with a result of {quoted(list(shape))}: the graph takes more "
                     f"than the {most} {what} accepted"
                 )
 
@@ -165,7 +165,7 @@ class _Walk:
                 steps.add(shape.pop(axis))
             inner.add(value.name, tensors.types[name], shape)
         if len(steps) != 1:
-            raise ValueError(f"{LOOP} takes inputs of {_shown(sorted(steps))} steps")
+            raise ValueError(f"{LOOP} takes inputs of {quoted(sorted(steps))} steps")
         (count,) = steps
         self.graph(body, inner, count)
         results = [value.name for value in body.output]
@@ -178,7 +178,7 @@ class _Walk:
                 place = out[index - kept]
                 shape.insert(place if place >= 0 else len(shape) + 1 + place, count)
             elif inner.shapes[result] != tensors.shapes[node.input[index]]:
-                raise ValueError(f"{LOOP} changes the shape of its state {_shown(result)}")
+                raise ValueError(f"{LOOP} changes the shape of its state {quoted(result)}")
             self._add(node, name, inner.types[result], shape, tensors, 1)
 
 
@@ -217,7 +217,3 @@ def _type(kind: int, shape: Sequence[int]) -> object:
     from onnx import helper
 
     return helper.make_tensor_type_proto(kind, shape)
-
-
-def _shown(value: object) -> str:
-    return shortened(repr(value), 80)

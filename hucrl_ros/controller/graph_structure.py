@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
-from hucrl_ros.errors import shortened
+from hucrl_ros.errors import quoted, shortened
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -102,7 +102,7 @@ def declared_shapes(values: Iterable["ValueInfoProto"]) -> dict[str, tuple[int |
     for value in values:
         kind = value.type.tensor_type
         if kind.elem_type != 1 or value.name in found:
-            raise ValueError(f"{shortened(repr(value.name), 80)} is no tensor of float, or is two")
+            raise ValueError(f"{quoted(value.name)} is no tensor of float, or is two")
         found[value.name] = tuple(dim.dim_param or dim.dim_value for dim in kind.shape.dim)
     return found
 
@@ -125,9 +125,9 @@ def _check_graph(graph: "GraphProto", loop: bool) -> None:
         kind = node.op_type
         is_loop = loop and kind == LOOP
         if node.domain not in ("", "ai.onnx") or not (kind in OPERATORS or is_loop):
-            raise ValueError(f"operator {shortened(repr(kind), 80)} is not accepted")
+            raise ValueError(f"operator {quoted(kind)} is not accepted")
         for attribute in node.attribute:
-            shown = f"attribute {shortened(repr(attribute.name), 80)} of {kind}"
+            shown = f"attribute {quoted(attribute.name)} of {kind}"
             if is_loop and attribute.name == "body":
                 _only(attribute, {"name", "type", "g"}, shown)
                 _check_graph(attribute.g, loop=False)
@@ -138,7 +138,7 @@ def _check_graph(graph: "GraphProto", loop: bool) -> None:
 
 
 def _check_tensor(tensor: "TensorProto") -> None:
-    name = shortened(repr(tensor.name), 80)
+    name = quoted(tensor.name)
     if tensor.data_location or tensor.external_data:
         raise ValueError("weights are in another file, which no hash covers")
     if tensor.HasField("segment") or tensor.data_type not in TYPES:

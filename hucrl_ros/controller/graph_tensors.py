@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from hucrl_ros.errors import shortened
+from hucrl_ros.errors import quoted, shortened
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -40,7 +40,7 @@ class Tensors:
     def add(self, name: str, kind: int, shape: Sequence[int]) -> None:
         """A tensor of a type, as ONNX counts types."""
         if name in self.shapes:
-            raise ValueError(f"two tensors are called {shortened(repr(name), 80)}")
+            raise ValueError(f"two tensors are called {quoted(name)}")
         self.shapes[name], self.types[name] = tuple(shape), kind
 
 

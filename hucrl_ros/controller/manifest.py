@@ -30,7 +30,7 @@ from hucrl_ros.config.schema import (
     StrategyName,
 )
 from hucrl_ros.config.yaml_reader import parse_mapping
-from hucrl_ros.errors import BundleError, shortened
+from hucrl_ros.errors import BundleError, quoted, shortened
 
 SCHEMA_VERSION = 3
 """Since 3 joints go on at their velocities; older programs would let them stand."""
@@ -46,7 +46,7 @@ LARGEST_VALUE = 1e30
 
 def _printable(text: str) -> str:
     if not text.isprintable():
-        raise ValueError(f"{shortened(repr(text), 80)} has letters that can't be shown")
+        raise ValueError(f"{quoted(text)} has letters that can't be shown")
     return text
 
 

@@ -13,7 +13,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hucrl_ros.errors import ConfigError, RunError
+from hucrl_ros.errors import ConfigError, RunError, one_line
 from hucrl_ros.run.processes import Exit, ProcessGroup
 
 TRAIN = "hucrl_ros.experiments.train"
@@ -135,8 +135,8 @@ class RayWorkers:
         try:
             ray.init(address, **quiet, **(own if address == LOCAL else {}))
         except (ConnectionError, ValueError, RuntimeError) as error:
-            reason = " ".join(str(error).split())
-            raise RunError(f"--ray {address}: no Ray cluster there: {reason}") from None
+            line = f"--ray {address}: no Ray cluster there: {one_line(error)}"
+            raise RunError(line) from None
         logs.mkdir(parents=True, exist_ok=True)
         # A worker for each training: nothing that one leaves behind reaches the next.
         self._train = ray.remote(num_cpus=1, max_calls=1, max_retries=RETRIES)(train_packed)

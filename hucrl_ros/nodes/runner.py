@@ -22,7 +22,7 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
-from hucrl_ros.errors import ConfigError, HucrlError
+from hucrl_ros.errors import ConfigError, HucrlError, one_line
 from hucrl_ros.nodes.middleware_health import EventThread, end_deaf
 from hucrl_ros.nodes.transport import avoid_shared_memory
 
@@ -115,7 +115,7 @@ def _initialise(arguments: list[str]) -> None:
         unknown = remove_ros_args(["node", *arguments])[1:]
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:  # the base of what rcl raises
-        raise ConfigError(f"ROS arguments {' '.join(arguments)!r}: {_line(error)}") from None
+        raise ConfigError(f"ROS arguments {' '.join(arguments)!r}: {one_line(error)}") from None
     if unknown:
         raise ConfigError(
             f"unknown argument {unknown[0]!r}; settings are passed as "
@@ -127,11 +127,11 @@ def _build(factory: Callable[[], RunnableNode]) -> RunnableNode:
     try:
         return factory()
     except InvalidParameterException as error:
-        raise ConfigError(_line(error)) from None
+        raise ConfigError(one_line(error)) from None
     except RuntimeError as error:  # the base of what rcl raises
         if os.environ.get("ROS_SECURITY_ENABLE") != "true":
             raise
-        raise ConfigError(f"ROS_SECURITY_ENABLE=true: {_line(error)}") from None
+        raise ConfigError(f"ROS_SECURITY_ENABLE=true: {one_line(error)}") from None
     except ValueError as error:
         if "PARAMETER_NOT_SET" not in str(error):
             raise
@@ -157,8 +157,4 @@ def _spin(node: RunnableNode, executor: Executor, stop: _StopSignal, parent: str
 
 def _complain(factory: Callable[[], RunnableNode], error: Exception) -> None:
     name = getattr(factory, "__name__", "node").lower()
-    sys.stderr.write(f"{name}: {_line(error)}\n")
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    sys.stderr.write(f"{name}: {one_line(error)}\n")

@@ -19,7 +19,7 @@ from rclpy.parameter import Parameter
 from hucrl_ros.config.defaults import Accepted, accepted, docstrings
 from hucrl_ros.config.schema import Config, Settings
 from hucrl_ros.controller.admission import LIMITS
-from hucrl_ros.errors import HucrlError, MessageError, shortened
+from hucrl_ros.errors import HucrlError, MessageError, one_line, shortened
 from hucrl_ros.nodes.parameters import plain
 
 BUNDLES = ("planner", "safety", "driver")
@@ -135,7 +135,7 @@ class SettingParameters:
         try:
             self._tighten(changes)
         except HucrlError as error:
-            return SetParametersResult(successful=False, reason=" ".join(str(error).split()))
+            return SetParametersResult(successful=False, reason=one_line(error))
         return SetParametersResult(successful=True)
 
 

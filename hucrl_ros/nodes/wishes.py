@@ -73,8 +73,7 @@ class Wishes:
                     raise ConfigError(f"{parameter.name} = {value!r}: accepted: {wish.rule}")
                 wish.judge(value)
             except HucrlError as error:
-                reason = shortened(" ".join(str(error).split()), LINE)
-                return SetParametersResult(successful=False, reason=reason)
+                return SetParametersResult(successful=False, reason=shortened(error, LINE))
         return SetParametersResult(successful=True)
 
 

@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 
 from hucrl_ros.config.robot import RobotSettings
-from hucrl_ros.errors import ConfigError
+from hucrl_ros.errors import ConfigError, one_line
 from hucrl_ros.robots.motors import read_motors, replace_motors
 
 GOAL_SIZE = 0.02
@@ -24,7 +24,7 @@ def model_dependencies(path: Path) -> list[Path]:
     try:
         names = mujoco.mju_getXMLDependencies(str(path))
     except (ValueError, mujoco.FatalError) as error:
-        raise ConfigError(f"{path}: MuJoCo can't read it: {_line(error)}{_hint(path)}") from None
+        raise ConfigError(f"{path}: MuJoCo can't read it: {_why(error, path)}") from None
     names += _urdf_meshes(path)
     others = [Path(name) if Path(name).is_absolute() else path.parent / name for name in names]
     return [path, *(other for other in others if other.resolve() != path.resolve())]
@@ -189,15 +189,14 @@ def _read(path: Path) -> mujoco.MjSpec:
     try:
         return mujoco.MjSpec.from_file(str(path))
     except (ValueError, mujoco.FatalError) as error:
-        raise ConfigError(f"{path}: MuJoCo can't read it: {_line(error)}{_hint(path)}") from None
+        raise ConfigError(f"{path}: MuJoCo can't read it: {_why(error, path)}") from None
 
 
 def _compile(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
     try:
         return spec.compile()
     except (ValueError, mujoco.FatalError) as error:
-        line = f"{_line(error)}{_hint(path)}"
-        raise ConfigError(f"{path}: MuJoCo can't compile it: {line}") from None
+        raise ConfigError(f"{path}: MuJoCo can't compile it: {_why(error, path)}") from None
 
 
 def _hint(path: Path) -> str:
@@ -216,11 +215,11 @@ def _hint(path: Path) -> str:
     return ""
 
 
-def _line(error: Exception) -> str:
-    line = " ".join(str(error).split()).split(" The visual elements of the spec")[0]
+def _why(error: Exception, path: Path) -> str:
+    line = one_line(error).split(" The visual elements of the spec")[0]
     if "mjMINVAL" in line:
         line += "; expected masses and inertias above 0: in a URDF an <inertial> in each <link>"
-    return line
+    return f"{line}{_hint(path)}"
 
 
 def _listed(names: Iterable[str]) -> str:

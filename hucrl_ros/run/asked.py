@@ -26,7 +26,7 @@ from hucrl_ros.config.task_file import (
 )
 from hucrl_ros.config.yaml_reader import parse_value, read_mapping
 from hucrl_ros.controller.guard import Guard
-from hucrl_ros.errors import ConfigError, shortened
+from hucrl_ros.errors import ConfigError, quoted, shortened
 from hucrl_ros.run.combination import check_combination
 from hucrl_ros.run.on_robot import GENTLE
 
@@ -126,9 +126,9 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """
     key, equals, value = text.partition("=")
     if not key.strip() or not equals:
-        shown = shortened(repr(text), 80)
+        shown = quoted(text)
         raise ConfigError(f"{COMMAND_LINE}: {shown}: expected KEY=VALUE, e.g. planner.horizon=30")
-    return key.strip(), parse_value(value, f"{COMMAND_LINE}: {shortened(repr(text), 80)}")
+    return key.strip(), parse_value(value, f"{COMMAND_LINE}: {quoted(text)}")
 
 
 def flag(name: str, text: str) -> bool:
