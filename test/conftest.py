@@ -13,7 +13,7 @@ import long_tests
 import pytest
 
 from hucrl_ros.config.schema import Config
-from hucrl_ros.controller import bundle
+from hucrl_ros.controller import bundle as loading
 from hucrl_ros.controller.graph_check import checked_graph
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.session import Domain
@@ -42,7 +42,7 @@ def checked_once(content, *mappings, loop):
     return _judged(content, loop, *(tuple(mapping.items()) for mapping in mappings))
 
 
-bundle.checked_graph = checked_once
+loading.checked_graph = checked_once
 
 
 def pytest_configure(config):
@@ -103,6 +103,15 @@ def ros_domain(monkeypatch, tmp_path_factory):
         monkeypatch.setenv("ROS_LOG_DIR", str(tmp_path_factory.mktemp("ros_log")))
         monkeypatch.delenv("ROS_LOCALHOST_ONLY", raising=False)
         yield domain.number
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    """A small optimistic one of the pendulum, loaded; many modules have another."""
+    from bundle_factory import learned, shake, write_bundle  # torch: not every test needs it
+
+    shake(learned("optimistic"), seed=1)
+    return loading.load_bundle(write_bundle(tmp_path_factory.mktemp("bundles") / "bundle"))
 
 
 @pytest.fixture

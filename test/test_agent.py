@@ -13,7 +13,6 @@ from bundle_factory import (
     STRATEGIES,
     fields,
     learned,
-    shake,
     write_bundle,
 )
 from hypothesis import given
@@ -29,12 +28,6 @@ from hucrl_ros.controller.ticks import LATE, Source
 from hucrl_ros.controller.timing import REMEMBERED_ITERATIONS, Budget, DeadlinePlanner
 
 STATE = np.array([3.0, 0.5])
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    shake(learned("optimistic"), seed=1)
-    return load_bundle(write_bundle(tmp_path_factory.mktemp("bundles") / "bundle"))
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from linear_system import PushedMass, transitions
+from searching import generator
 
 from hucrl_ros.config.files import parse_config
 from hucrl_ros.config.schema import Config, ModelSettings
@@ -18,10 +19,6 @@ from hucrl_ros.models.fit import (
     epistemic_scale,
     held_out,
 )
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def gaussian(count, truth, claimed, aleatoric=0.0):

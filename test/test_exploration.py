@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from linear_system import PushedMass
+from searching import generator
 
 from hucrl_ros.config.schema import ExplorationSettings, ModelSettings, SearchSettings
 from hucrl_ros.models import Ensemble, make_model
@@ -38,10 +39,6 @@ class ShortRail(FarMass):
 
     def room(self, state, action):
         return torch.stack([(1.0 - state[..., 0]) / 0.1, (0.5 - action[..., 0]) / 0.2], dim=-1)
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def model_of(task):

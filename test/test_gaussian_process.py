@@ -7,6 +7,7 @@ import pytest
 import torch
 from linear_system import PushedMass, transitions
 from scipy.stats import multivariate_normal
+from searching import generator
 
 from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.errors import ConfigError, LearningError
@@ -21,10 +22,6 @@ from hucrl_ros.models.kernel import (
 from hucrl_ros.tasks import make_task
 
 RATIO, LENGTH = 0.1, 1.5
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def settings(kind="gp", **changes):

@@ -2,15 +2,12 @@
 
 import pytest
 import torch
+from searching import generator
 
 from hucrl_ros.search.actor_critic import Policy
 from hucrl_ros.tasks import make_task
 
 TASK = make_task("pendulum", 0.2)
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def grown(lipschitz, layers=(16, 16)):

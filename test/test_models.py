@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from linear_system import LIMIT, PushedMass, next_state, transitions
+from searching import generator
 
 from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.models import Ensemble, Transitions, evaluate, fit
@@ -14,10 +15,6 @@ from hucrl_ros.models.fit import evaluate_episode, held_out
 from hucrl_ros.tasks import make_task
 
 NOISE = 0.05
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def ensemble(task=None, seed=0, **settings):

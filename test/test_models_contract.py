@@ -10,6 +10,7 @@ from bundle_factory import fields, imagined_episode
 from linear_system import LIMIT, PushedMass, next_state, transitions
 from numpy_engine import NumpyEngine
 from safetensors.torch import load_file, save_file
+from searching import generator
 
 from hucrl_ros.config.files import load_config, task_config_files
 from hucrl_ros.config.schema import (
@@ -56,10 +57,6 @@ def _one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def model_of(kind, task=None, seed=0, **changes):

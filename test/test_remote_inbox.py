@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from remote_pair import CONFIG, TOKEN, files_in, new_run, pair, play, write_bundle
+from test_inspect import CRASHES
 from waiting import wait_until
 
 from hucrl_ros.config.constraints import SpeedConstraint
@@ -281,14 +282,6 @@ def test_a_bundle_whose_graphs_are_not_what_they_say_is_deleted(robot, bundle, t
     assert "policy.onnx" in json.loads(answer)["error"]
     assert not robot.run.bundle(0).exists()
     assert list(robot.run.incoming.iterdir()) == []
-
-
-CRASHES = """
-import os, signal
-from hucrl_ros.controller import examiner
-examiner.load_bundle = lambda path, **known: os.kill(os.getpid(), signal.SIGSEGV)
-examiner.main()
-"""
 
 
 def test_a_bundle_that_ends_the_process_that_loads_it_ends_no_other(robot, bundle, monkeypatch):

@@ -9,12 +9,11 @@ from threading import Event
 import numpy as np
 import pytest
 from bench import PERIOD, Bench, Process, short_bundle
-from bundle_factory import PLANNER, learned, shake, write_bundle
+from bundle_factory import PLANNER
 from waiting import PATIENCE
 
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.agent import GRACE, Agent
-from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.state_reader import JointReading
@@ -24,12 +23,6 @@ from hucrl_ros.controller.timing import DeadlinePlanner, Planned
 ITERATION_S = 0.002
 BUDGET_S = 0.7 * PERIOD
 P, O = Source.PLANNED, Source.PREVIOUS  # noqa: E741
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    shake(learned("optimistic"), seed=1)
-    return load_bundle(write_bundle(tmp_path_factory.mktemp("bundles") / "bundle"))
 
 
 class Clock:

@@ -5,12 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from bundle_factory import learned, shake, write_bundle
 from pydantic import ValidationError
 
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.agent import Agent
-from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.manifest import LearningReport
 from hucrl_ros.controller.passage import Transition
 from hucrl_ros.controller.surprise import FLOOR, LARGEST, MEMORY, WARY, Level, Surprise
@@ -19,12 +17,6 @@ STATE, ACTION = np.array([0.3, -0.5]), np.array([0.2])
 EPISTEMIC, ALEATORIC = np.array([0.03, 0.3], "f"), np.array([0.04, 0.4], "f")
 DEVIATION = np.array([0.05, 0.5])
 MEAN = np.array([0.31, -0.4], "f")
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    shake(learned("optimistic"), seed=1)
-    return load_bundle(write_bundle(tmp_path_factory.mktemp("bundles") / "bundle"))
 
 
 def changed(bundle, **changes):

@@ -5,13 +5,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from bundle_factory import learned, shake, write_bundle
 from linear_system import A, B, optimal_gain
 
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import ControlSettings, SafetySettings
 from hucrl_ros.controller.agent import Agent
-from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.passage import Passage
@@ -202,12 +200,6 @@ class Graph:
 
     def run(self, _, inputs):
         return self._function(**inputs)
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    shake(learned("optimistic"), seed=1)
-    return load_bundle(write_bundle(tmp_path_factory.mktemp("bundles") / "bundle"))
 
 
 def linear(bundle):

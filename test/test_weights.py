@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 from linear_system import PushedMass
+from searching import generator
+from test_gaussian_process import problem
 
 from hucrl_ros.config.schema import ModelSettings
 from hucrl_ros.models import Transitions, evaluate, fit, make_model
@@ -13,10 +15,6 @@ from hucrl_ros.models.ensemble import Heads
 RATIO, LENGTH = 0.1, 1.5
 KERNELS = ["gp", "rff", "qff"]
 ALL = [*KERNELS, "probabilistic_ensemble", "deterministic_ensemble"]
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def model_of(kind, **changes):
@@ -34,13 +32,6 @@ def model_of(kind, **changes):
         "fit_steps": 20,
     }
     return make_model(PushedMass(0.0), ModelSettings(**{**values, **changes}), generator())
-
-
-def problem(count, seed=1):
-    """Normalised inputs `(n, 3)` and targets `(n, 2)`."""
-    inputs = 2.0 * torch.rand(count, 3, generator=generator(seed)) - 1.0
-    targets = torch.stack([torch.sin(2.0 * inputs.sum(-1)), inputs[:, 0] * inputs[:, 2]], dim=-1)
-    return inputs, targets + 0.05 * torch.randn(count, 2, generator=generator(seed + 1))
 
 
 def learned(kind, inputs, targets, weights=None, **changes):
