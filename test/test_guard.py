@@ -75,6 +75,10 @@ def test_only_brakes_above_a_velocity_limit():
     assert limited.check(np.array([2.0]), state(0, 3.1)).action == 0.0
     assert limited.check(np.array([-2.0]), state(0, 3.1)).action == -2.0
     assert limited.check(np.array([-2.0]), state(0, -3.1)).action == 0.0
+    limited, full = guard(ARM, velocity_limits=(3.0, 1.0, 5.0)), np.array([1.0, 4.0])
+    slow, fast = np.array([0, 0, 0, 2.9, 9, 4.9]), np.array([0, 0, 0, 3.1, 0, 5.1])
+    np.testing.assert_array_equal(limited.check(full, slow).action, full)
+    np.testing.assert_array_equal(limited.check(full, fast).action, [0.0, 0.0])
 
 
 def test_position_limits_win_over_the_rate_limit():
@@ -82,6 +86,12 @@ def test_position_limits_win_over_the_rate_limit():
     for _ in range(10):
         limited.check(np.array([2.0]), state(0.0, 0.0))
     assert limited.check(np.array([2.0]), state(1.0, 0.0)).action == 0.0
+
+
+def test_a_larger_effort_of_somebody_else_is_no_excuse():
+    limited = guard(effort_rate=0.1)
+    assert limited.hear(np.array([9.0]))
+    assert limited.check(np.array([9.0]), state(0.0, 0.0)).action == 2.0
 
 
 def test_the_safe_command_damps_the_actuated_joints_within_limits():
@@ -92,10 +102,22 @@ def test_the_safe_command_damps_the_actuated_joints_within_limits():
     np.testing.assert_array_equal(effort, [1.0, 4.0])
 
 
+def test_damping_pushes_nothing_outward():
+    damped = guard(safe_command="damping", damping=1.0, position_limits=(-1.0, 1.0))
+    assert damped.safe_command(state(1.1, -0.5)) == 0.0
+    assert damped.safe_command(state(1.1, 0.5)) == -0.5
+
+
+def test_where_nobody_follows_up_nothing_is_damped():
+    damped = guard(safe_command="damping", damping=1.0)
+    assert damped.last_command(state(0.0, 5.0)) == 0.0
+
+
 def test_the_safe_command_is_zero_where_the_state_is_unknown():
     damped = guard(safe_command="damping", damping=0.5)
     assert damped.safe_command(None) == 0.0
     assert damped.safe_command(state(0.0, math.nan)) == 0.0
+    assert not guard(ARM, safe_command="damping", damping=0.5).safe_command(np.ones(5)).any()
     assert guard().safe_command(state(0.0, 5.0)) == 0.0
 
 
@@ -106,9 +128,10 @@ def test_an_action_that_makes_no_sense_becomes_the_safe_command(action):
     assert command.action == 0.0
 
 
-@pytest.mark.parametrize("bad", [[math.nan, 0.0], [0.0, math.inf], [0.0], [0.0] * 3])
+@pytest.mark.parametrize("bad", [[math.nan, 0.0], [0.0, math.inf], [0.0], [1.0] * 3])
 def test_a_state_that_makes_no_sense_becomes_the_safe_command(bad):
-    command = guard().check(np.array([1.0]), np.array(bad))
+    damped = guard(safe_command="damping", damping=1.0)
+    command = damped.check(np.array([1.0]), np.array(bad))
     assert command.safe
     assert command.action == 0.0
 
@@ -162,6 +185,8 @@ def test_effort_limits_of_the_settings_only_tighten_the_robot_s():
     limited = guard(ARM, effort_limits=(0.5, 100.0))
     effort, clamped, _, _ = limited.check(np.array([9.0, 9.0]), np.zeros(6))
     assert clamped and effort.tolist() == [0.5, 4.0]
+    slow = guard(ARM, effort_limits=(0.5, 100.0), effort_rate=0.1)
+    assert slow.check(np.array([9.0, 9.0]), np.zeros(6)).action.tolist() == [0.05, 0.4]
     with pytest.raises(ConfigError, match=r"effort_limits.*1 numbers, expected 2"):
         guard(ARM, effort_limits=(1.0,))
 

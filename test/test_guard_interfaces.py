@@ -188,6 +188,7 @@ def test_nothing_is_sent_where_no_position_is_known():
     assert limited.safe_command(None) is None
     made = limited.check(np.array([0.1]), state(math.nan))
     assert made.safe and made.command is None
+    assert limited.safe_command(state(0.3)) == 0.3, "it holds only now"
     limited.check(np.array([0.1]), state(0.0))
     limited.reset()  # the robot has been moved elsewhere since
     assert limited.safe_command(None) is None
@@ -206,6 +207,14 @@ def test_a_guard_holds_what_somebody_else_has_sent():
     for nonsense in ([math.nan], [1.0, 2.0], []):
         limited.hear(np.array(nonsense))
     assert limited.safe_command(None) == 0.7
+    limited.hear(np.array([0.8]))
+    assert limited.safe_command(state(0.9)) == 0.9, "it moved since"
+
+
+def test_a_position_that_somebody_else_has_sent_is_no_way():
+    limited = guard("position", effort_rate=0.2)
+    limited.hear(np.array([7.0]))
+    assert limited.check(np.array([0.5]), state(7.0)).action == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("command", ["effort", "velocity"])
@@ -226,6 +235,9 @@ def test_a_guard_goes_on_where_another_one_stood():
     third = guard("position")
     third.reset(second)
     assert third.safe_command(None) == pytest.approx(7.2)
+    fourth = guard("position")
+    fourth.reset(third)
+    assert fourth.safe_command(state(7.0)) == pytest.approx(7.2), "it holds already"
 
 
 @given(settings, ticks)
@@ -251,6 +263,8 @@ def test_whatever_comes_in_a_position_that_goes_out_is_near_and_within_its_limit
         with np.errstate(over="ignore"):
             slack = 1e-9 * (1 + np.abs(before))
         assert (np.abs(command - before) <= reach + slack).all()
+        if known:
+            np.testing.assert_array_equal(made.action, command - position)
         assert (np.abs(command) <= np.maximum(outer, np.abs(before)) + slack).all()
         if not known:
             np.testing.assert_array_equal(command, before)
