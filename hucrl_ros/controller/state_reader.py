@@ -140,7 +140,6 @@ class JointStateReader:
 
     def _learn_order(self, names: tuple[str, ...]) -> None:
         """Where each joint of the task stands in the message; kept until the names change."""
-        self._names = None
         if len(names) > MOST_JOINTS:
             _refuse(JOINT_STATES, f"{len(names)} joints; at most {MOST_JOINTS} are read")
         if len(set(names)) != len(names):

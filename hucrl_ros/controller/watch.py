@@ -75,8 +75,6 @@ class Watch:
             return False
         if not self._pace.see(stamp_ns):
             return False
-        if self._pace.outage:
-            self._pace.start()  # or nothing would be due until the clock is there again
         self._newest_ns = stamp_ns
         if period is None or self._pace.is_due(stamp_ns, period):
             self._expect(stamp_ns)
