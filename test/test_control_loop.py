@@ -254,6 +254,7 @@ def test_another_bundle_takes_over_in_the_middle_of_an_episode(loop, clock):
     other = ControlLoop(SPEC, STEPS, Echo(clock), Guard(SPEC, limited), clock)
     other.take_over(loop, seed=9)
     assert other.answer(reading(1), clock(), refuse) is None, "the stamp was answered before"
+    assert other.state is loop.state
     _, record = tick(other, clock, 2, position=-2.0)
     assert record.action == (1.5,), "the rate limit starts from the command sent last"
     assert record.step == 1
@@ -267,6 +268,16 @@ def test_who_takes_over_lets_an_object_be_no_older_than_it_may(loop, clock):
     loop.reader.limit_age = limits.append
     other.take_over(loop, seed=9)
     assert limits == [1.5]
+
+
+def test_an_agent_plans_from_places_as_old_as_their_derived_velocities(clock):
+    control = ControlSettings(latency_compensation="always", extra_delay=SPEC.period)
+    delay = DelayCompensation(SPEC.period, 1, control, age=SPEC.period / 2)
+    loop = ControlLoop(SPEC, STEPS, Echo(clock), Guard(SPEC, SafetySettings()), clock, delay)
+    loop.start(seed=7)
+    moving = JointReading(("hinge",), [1.0], [4.0], PERIOD_NS)
+    record = loop.answer(moving, clock(), lambda command: None).record
+    assert record.action == pytest.approx((0.98,))
 
 
 @pytest.mark.parametrize("velocity", ["measured", "derived"])
@@ -300,7 +311,9 @@ def test_who_takes_over_reads_the_robot_its_own_way_from_the_next_episode_on(clo
     assert speed(first) == true[other]
     second.take_over(first, seed=9)
     assert second.reader is first.reader, "as it was, as long as the episode lasts"
+    second.obey(Guard(SPEC, SafetySettings(stale_periods=1.5)))
     second.start(2)
+    assert second.reader._oldest_ns == 1.5 * PERIOD_NS
     assert speed(second) == true[velocity]
 
 
@@ -472,8 +485,9 @@ def test_silence_is_answered_by_the_safe_command_until_it_is_an_outage(watched, 
         for _ in range(round(2 * OUTAGE_S / SPEC.period)):
             clock.now += SPEC.period
             watched.stale()
+            assert watched.state is None
     assert clock.now - began == pytest.approx(OUTAGE_S, abs=2 * SPEC.period)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and watched.state is None
     with pytest.raises(OutageError):
         watched.answer(reading(60), clock(), refuse)  # not after it either
 
@@ -482,6 +496,7 @@ def test_an_episode_does_not_go_on_after_its_process_was_stopped_between_two_tic
     clock.now += 2.0
     with pytest.raises(OutageError, match="the controller was held up for 2000 ms"):
         watched.answer(reading(161), clock(), refuse)
+    assert watched.state is None, "a place of before is nothing to hold"
 
 
 def test_a_command_that_was_being_planned_when_the_process_was_stopped_is_not_sent(watched, clock):
@@ -531,13 +546,16 @@ def test_what_somebody_else_has_sent_acts_until_the_next_command_does(clock):
     loop.others = lambda: others.pop() if others else None
     tick(loop, clock, 5, position=2.0)
     assert {float(command[0]) for command, _ in loop.player.coming[-1]} == {-0.5}
-    assert [float(command[0]) for _, command in passage._commands] == [1.0, -0.5, 2.0]
+    loop.stale()
+    assert [float(command[0]) for _, command in passage._commands] == [1.0, -0.5, 2.0, 0.0]
 
 
 def test_an_outage_goes_on_over_a_swap_of_bundles(watched, clock):
     guard = Guard(SPEC, SafetySettings())
     other = ControlLoop(SPEC, STEPS, Echo(clock), guard, clock, outage_s=OUTAGE_S)
+    assert watched.stale() == 0.0
     other.take_over(watched, seed=9)
+    assert tick(other, clock, 3)[0].decided == {"silences": 1.0}
     clock.now += 2.0
     with pytest.raises(OutageError):
         other.stale()
@@ -545,6 +563,7 @@ def test_an_outage_goes_on_over_a_swap_of_bundles(watched, clock):
 
 def test_no_outage_spoils_an_episode_after_its_last_tick_or_the_next_one(watched, clock):
     for step in range(2, STEPS + 1):
+        clock.now += 0.6 * OUTAGE_S  # together longer than one may be
         tick(watched, clock, step)
     clock.now += 2.0
     assert watched.answer(reading(200), clock(), refuse).record is None
