@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.robot import RobotSpec
-from hucrl_ros.controller.braking import BrakingRule
+from hucrl_ros.controller.braking import SHARE, BrakingRule, Kept
 from hucrl_ros.controller.motors import Motors
 from hucrl_ros.controller.random_efforts import RandomEfforts
 from hucrl_ros.controller.timing import InForce
@@ -134,7 +134,44 @@ def test_no_load_is_learned_from_a_speed_that_nobody_saw_coming():
         mass.step(action[0])
     assert rule._load == pytest.approx([0.7], abs=1e-3)
     other.go_on_from(rule)
-    np.testing.assert_array_equal(other._load, rule._load)
+    for known in ("_load", "_speed", "_sent", "_acting"):
+        np.testing.assert_array_equal(getattr(other, known), getattr(rule, known))
+
+
+def test_a_load_that_is_known_is_held_and_no_push():
+    rule, edge = rule_of(spec_of(), walls(1.0, 0.1)), np.array([0.8999, 0.0])
+    for wanted, passes in ((0.5, True), (0.6, False)):
+        rule.reset()
+        rule._load = np.array([0.5])
+        checked = rule.check(edge, np.array([wanted]))
+        assert checked.action == 0.5 and checked.constraint == (-1 if passes else 0)
+
+
+def test_what_a_limited_rate_leaves_of_an_effort_is_what_is_reckoned_with():
+    rule, edge = rule_of(spec_of(), walls(1.0, 0.1), rate=0.1), np.array([0.8999, 0.0])
+    assert rule.check(edge, np.array([2.0])).overruled
+    rule.obey(np.array([-2.0]))
+    assert not rule.check(edge, np.array([2.0])).overruled, "-1.8 is sent"
+
+
+@pytest.mark.parametrize("sent", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("rate", [0.05, 0.2])
+def test_an_effort_whose_rate_is_limited_ends_no_further_than_is_reckoned(rate, sent):
+    """It falls as fast as it may, to the share of the motor's that is counted on."""
+    rule, mass = rule_of(spec_of(0.01), walls(9.0, 0.1), rate=rate), Mass(0.01, 0.0)
+    places, _, _ = rule._stopped(np.zeros(1), np.zeros(1), np.array([[sent]]))
+    effort = sent
+    mass.step(effort)
+    while mass.velocity > 0.0:
+        effort = max(effort - 2.0 * rate, -2.0 * SHARE)
+        mass.step(effort)
+    assert mass.position <= places.max()
+
+
+def test_room_that_was_there_is_kept_but_for_a_rounding():
+    kept = Kept(1.0)
+    rooms = [kept.of(np.array([room]))[0] for room in (5.0, 4.5, 3.0, 3.5, np.nan, 9.0)]
+    assert rooms == [5.0, 5.0, 4.0, 4.0, 4.0, 9.0]
 
 
 @settings(deadline=None, max_examples=25)
@@ -225,8 +262,10 @@ def test_up_to_the_speed_for_which_braking_is_promised():
     motors = Motors((2.0,), (2.0,), (1.0,))
     rule = rule_of(spec_of(), walls(100.0, 0.1), motors)
     assert not rule.check(np.array([0.0, 0.5]), np.array([2.0])).overruled
-    checked = rule.check(np.array([0.0, 0.89]), np.array([2.0]))
-    assert checked.action[0] < 0.0 and checked.constraint == 1
+    for sign in (1.0, -1.0):
+        checked = rule.check(np.array([0.0, sign * 0.89]), np.array([sign * 2.0]))
+        assert sign * checked.action[0] < 0.0 and checked.constraint == 1
+        rule.reset()
 
 
 # Drives that take velocities or positions
