@@ -26,16 +26,19 @@ def expect(states, shares):
     return following
 
 
-def found(state=STATE, home=(0.0, 0.0), model=expect, spec=SPEC):
-    return backups(spec, JOINTS, state, np.array(home), model, LIMITS)
+def found(state=STATE, home=(0.0, 0.0), model=expect, spec=SPEC, rate=np.inf):
+    return backups(spec, JOINTS, state, np.array(home), model, LIMITS, rate)
 
 
-def test_braking_takes_the_share_of_the_speed_that_it_should_and_holds_against_gravity():
-    brake = found()[-1]
+@pytest.mark.parametrize(("rate", "share"), [(np.inf, BRAKING), (0.3, 0.3)])
+def test_braking_takes_the_share_of_the_speed_that_it_should_and_holds_against_gravity(
+    rate, share
+):
+    brake = found(rate=rate)[-1]
     shares = JOINTS.shares(brake, STATE)
     after = expect(STATE[None], shares[None])[0]
     before = STATE[[5, 3]]
-    np.testing.assert_allclose(after[[5, 3]], (1.0 - BRAKING) * before, atol=1e-3)
+    np.testing.assert_allclose(after[[5, 3]], (1.0 - share) * before, atol=1e-3)
 
 
 def test_homing_does_not_overshoot():
@@ -79,11 +82,12 @@ def test_of_a_model_that_knows_no_way_to_brake_nothing_is_asked(model):
     np.testing.assert_array_equal(JOINTS.shares(still, STATE), [0.0, 0.0])
 
 
+@pytest.mark.parametrize("rate", [np.inf, 0.3])
 @pytest.mark.parametrize(("command", "share"), [("velocity", BRAKING), ("position", 1.0)])
-def test_what_takes_no_efforts_is_sent_to_a_place_and_held_there(command, share):
+def test_what_takes_no_efforts_is_sent_to_a_place_and_held_there(command, share, rate):
     """A position is the place itself; a velocity leads a share of the way there in a period."""
     spec = replace(SPEC, command=command)
-    to_home, stay = found(home=(0.7, 0.5), spec=spec)
+    to_home, stay = found(home=(0.7, 0.5), spec=spec, rate=rate)
     np.testing.assert_array_equal(JOINTS.shares(stay, STATE), [0.0, 0.0])
     for backup, place in ((to_home, [0.7, 0.5]), (stay, STATE[[2, 0]])):
         away = STATE + 0.1
@@ -91,7 +95,7 @@ def test_what_takes_no_efforts_is_sent_to_a_place_and_held_there(command, share)
         left[0] = np.sin(left[0])  # a joint that turns
         way = JOINTS.shares(backup, away) * LIMITS
         way *= SPEC.period if command == "velocity" else 1.0
-        np.testing.assert_allclose(way, share * left)
+        np.testing.assert_allclose(way, min(share, rate) * left)
 
 
 def test_a_joint_that_nothing_moves_is_not_braked_by_the_others():
@@ -138,6 +142,7 @@ def test_what_has_to_be_held_is_no_action_left_to_brake():
     brake, speeds = found()[-1], np.array([80.0, 40.0])
     told = [float(brake.periods_to_rest(speeds, np.full(2, load))) for load in (0.0, 0.5, 0.9)]
     assert told[0] < told[1] < told[2] < np.inf
+    assert brake.periods_to_rest(speeds, np.full(2, -0.5)) == told[1]
     assert np.isinf(brake.periods_to_rest(speeds, np.array([0.0, 1.0])))
     assert np.isfinite(brake.periods_to_rest(np.zeros(2), np.ones(2))), "it is at rest"
 
