@@ -395,6 +395,19 @@ def test_whoever_takes_over_knows_the_proof_and_where_the_episode_began():
     assert not let.proved
     assert let.action < 0.0
     assert found._backup.place == pytest.approx(before._backup.place)
+    for rate in (np.inf, 0.5):
+        found = filter_of(slide, wall(-1.0, 1.0, MARGIN), rate=rate)
+        found.go_on_from(before)
+        assert found._sure == (rate == np.inf), "who may change less proves less"
+
+
+def test_an_episode_begins_with_no_proof_and_no_load_of_the_one_before():
+    found = filter_of(Slide(), wall(-1.0, 1.0, MARGIN), promised=1.0)
+    assert found.check(np.array([0.1, 0.2]), np.array([0.3])).proved
+    found.start_episode()
+    known = found._home, found._backup, found._sure, found._rule._speed
+    assert known == (None, None, False, None)
+    assert not found._sent.any() and not found._rule._sent.any()
 
 
 def test_who_is_kept_by_an_old_proof_stays_where_it_came_to_rest():
@@ -921,6 +934,7 @@ def test_what_was_sent_under_wider_limits_is_cut_at_once():
         0.1,
     )
     stricter.go_on_from(found)
+    assert found._backup is not None and stricter._backup is None, "it was in other shares"
     fans = stricter._fans
     stricter._fans = lambda *asked: fan_of.append(asked[1]) or fans(*asked)
     stricter.check(np.zeros(2), np.array([0.25]))
@@ -1053,12 +1067,13 @@ def test_without_time_to_look_the_backup_acts_that_was_proved_before():
     assert 0.8 < most <= 1.0 - MARGIN + 1e-3
 
 
-def test_time_is_asked_for_before_each_fan_and_never_again_after_a_no():
+@pytest.mark.parametrize("yes", [1, 2])
+def test_time_is_asked_for_before_each_fan_and_never_again_after_a_no(yes):
     slide = Slide()
     found = filter_of(slide, wall(-1.0, 1.0, MARGIN))
     fans, happened = found._fans, []
     found._fans = lambda *told: happened.append("fan") or fans(*told)
-    answers = iter([True, True, False])
+    answers = iter([True] * yes + [False])
 
     def go_on():
         happened.append("ask")
@@ -1070,7 +1085,7 @@ def test_time_is_asked_for_before_each_fan_and_never_again_after_a_no():
     found.start_episode()
     happened.clear()
     found.check(state, np.ones(1), go_on=go_on)
-    assert happened == ["ask", "fan", "ask", "fan", "ask"]
+    assert happened == ["ask", "fan"] * yes + ["ask"]
 
 
 @given(
@@ -1181,6 +1196,21 @@ def test_a_backup_does_no_more_than_the_guard_lets_pass(tmp_path, compiled):
         let = [found.check(state, wanted, wary=True) for state in states]
         assert max(abs(each.action[0]) for each in let) <= factor * limit * (1.0 + 1e-9)
         assert any(each.overruled for each in let)
+        shares = np.ones((20, 1))
+        _, *doubts = bundle.run(
+            "dynamics", state=states.astype("f"), action=(shares * wanted).astype("f")
+        )
+        np.testing.assert_allclose(found._doubts._deviate(states, shares), sum(doubts), rtol=1e-5)
+
+
+def test_a_filter_that_is_off_is_none_and_a_limited_rate_has_it_look_further(tmp_path):
+    bundle = untrained_bundle(tmp_path / "bundle", "cartpole", ModelSettings(kind="gp"))
+    assert make_safety_filter(bundle, SafetySettings(filter=False), False) is None
+    ahead = [
+        make_safety_filter(bundle, SafetySettings(filter=True, effort_rate=rate), False)._ahead
+        for rate in (0.0, 0.25)
+    ]
+    assert ahead[1] == ahead[0] + 8, "periods from one limit to the other"
 
 
 @pytest.fixture(scope="module")
