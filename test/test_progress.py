@@ -11,7 +11,7 @@ from hucrl_ros.controller.state_reader import JointReading
 from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.run import live_view
 from hucrl_ros.run.live_view import LineView, LiveView, make_view, render
-from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress, describe_phase
+from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress, describe_phase, format_number
 from hucrl_ros.run.summary import EpisodeSummary, TickStatistics
 from hucrl_ros.tasks import make_task
 
@@ -206,3 +206,9 @@ def test_tick_times_and_misses_are_those_of_this_episode(monitor):
     monitor.start()
     assert monitor.tick_quantiles() is None
     assert (monitor.misses, monitor.steps) == (0, 0)
+
+
+def test_no_number_of_a_table_is_minus_zero():
+    numbers = (-0.04, 0.0, -0.06, 12.34, float("nan"), float("-inf"), None)
+    shown = [format_number(number) for number in numbers]
+    assert shown == ["0.0", "0.0", "-0.1", "12.3", "nan", "-inf", "–"]

@@ -147,6 +147,7 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     """
     from hucrl_ros.controller.manifest import read_manifest
     from hucrl_ros.run.flights import steadiest
+    from hucrl_ros.run.progress import format_number
     from hucrl_ros.run.session import shown_path
     from hucrl_ros.run.summary import read_summary
 
@@ -198,9 +199,7 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     player = "" if best.bundle is None else f", by {root}/{best.bundle}"
     if best.flown < exploration.random_episodes:
         player = ", by random efforts"
-    print(
-        f"best return {round(best.return_, 1) + 0.0:.1f}{optimum}, in episode {best.index}{player}"
-    )
+    print(f"best return {format_number(best.return_)}{optimum}, in episode {best.index}{player}")
 
 
 def _held_back(

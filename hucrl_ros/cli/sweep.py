@@ -210,6 +210,7 @@ def train(sweep: "Sweep", workers: int | None, ray: str | None) -> list[str]:
     It runs with so many workers on this machine, or on the Ray cluster with the address `ray`.
     """
     from hucrl_ros.experiments.workers import LocalWorkers, RayWorkers
+    from hucrl_ros.run.progress import format_number
     from hucrl_ros.run.summary import read_summary
 
     if ray is not None and workers is not None:
@@ -222,12 +223,7 @@ def train(sweep: "Sweep", workers: int | None, ray: str | None) -> list[str]:
     def report(cell: "Cell", failure: "Exit | None") -> None:
         if failure is None:
             summary = read_summary(sweep.run_of(cell).summary)
-            best = (
-                "no episode"
-                if summary.best_return is None
-                else f"{round(summary.best_return, 1) + 0.0:.1f}"
-            )
-            result = f"best return {best}, {summary.wall_s:.0f} s"
+            result = f"best return {format_number(summary.best_return)}, {summary.wall_s:.0f} s"
         else:
             result = f"failed: {failure.description}"
         print(f"[{total - len(sweep.missing)}/{total}] {cell.name}: {result}", flush=True)

@@ -149,8 +149,8 @@ def format_ticks(episode: EpisodeSummary) -> tuple[str, str]:
 
 
 def format_number(value: float | None, digits: int = 1) -> str:
-    """A number for a table; a dash where there is none."""
-    return "–" if value is None else f"{value:.{digits}f}"
+    """A number for a table, none of them -0.0; a dash where there is none."""
+    return "–" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 if TYPE_CHECKING:
