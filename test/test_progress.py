@@ -49,7 +49,7 @@ def test_the_table_shows_the_present_episode_and_the_finished_ones():
 
 def test_the_columns_are_aligned_and_fit_a_small_terminal():
     episodes = [
-        finished(i, -1234.5 * i, misses=400, fallbacks=400, fit_s=1, search_s=99) for i in range(2)
+        finished(i, -1234.5 - i, misses=400, fallbacks=400, fit_s=1, search_s=99) for i in range(2)
     ]
     lines = drawn(running(finished=episodes), width=80).splitlines()
     table = lines[lines.index("") + 1 :]
