@@ -360,7 +360,8 @@ def test_what_is_missing_is_named_by_its_step(tmp_path):
     episode = read_episode(tmp_path / "bag", SPEC, STEPS, settings())
     lost = np.flatnonzero(~episode.contiguous).tolist()
     assert lost == [15, 16, 17, 18]
-    expected = [f"step {k}: joint states are missing in it; left out" for k in lost]
+    why = "joint states are missing around it, or were recorded too late to tell what acted"
+    expected = [f"step {k}: {why}; left out" for k in lost]
     assert [event for event in episode.events if "missing" in event] == expected
 
 

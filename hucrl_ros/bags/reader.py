@@ -146,7 +146,7 @@ def _read_episode(
         *(remarks.rough_velocities(course, spec) if rough else []),
         *decode_trips(select(contents.messages, TRIPPED)),
         *refused,
-        *remarks.gaps(course.stamps_ns, course.contiguous, ticks),
+        *remarks.gaps(course.stamps_ns, course.contiguous, spec.period, ticks),
         *(["the recording was interrupted"] if interrupted else []),
         *([remarks.cut(reached, steps, surprise)] if cut else []),
     ]

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from hucrl_ros.bags.course import Course, Heard, drift, roughness
+from hucrl_ros.bags.course import Course, Heard, contiguous, drift, roughness
 from hucrl_ros.config.robot import RobotSpec
 
 MOST_GAPS = 1000
@@ -60,22 +60,22 @@ def rough_velocities(course: Course, spec: RobotSpec) -> list[str]:
 
 
 def gaps(
-    stamps: NDArray[np.int64], contiguous: NDArray[np.bool_], ticks: NDArray[np.void]
+    stamps: NDArray[np.int64], sound: NDArray[np.bool_], period: float, ticks: NDArray[np.void]
 ) -> list[str]:
-    """What is missing between states, and between ticks."""
+    """What is missing between states, `period` [s] apart where they are sound, and ticks."""
     events = []
-    on_grid = len(stamps) > 2 and np.ptp(np.diff(stamps)) <= 1  # [ns], by rounding
-    gaps = np.flatnonzero(~contiguous)
+    near = contiguous(stamps, period)
+    gaps = np.flatnonzero(~sound)
     for k in gaps[:MOST_GAPS]:
         gap = (stamps[k + 1] - stamps[k]) / 1e6
         what = (
-            "joint states are missing in it"
-            if on_grid
+            "joint states are missing around it, or were recorded too late to tell what acted"
+            if near[k]
             else f"{gap:.1f} ms until the next joint state"
         )
         events.append(f"step {k}: {what}; left out")
     if len(gaps) > MOST_GAPS:
-        events.append(f"{len(gaps) - MOST_GAPS} more steps over gaps; left out")
+        events.append(f"{len(gaps) - MOST_GAPS} more steps; left out")
     if ticks["step"][0] != 0:
         events.append(f"the first recorded tick is that of step {ticks['step'][0]}")
     jumps = np.flatnonzero(np.diff(ticks["step"]) != 1)

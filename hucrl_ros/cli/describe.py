@@ -205,7 +205,7 @@ def _episode(episode: Episode, spec: RobotSpec, task: Task | None) -> dict[str, 
     largest_surprise = float(np.fmax.reduce(ticks["surprise"]))
     values = {
         "robot": spec.name,
-        "steps": f"{len(episode.actions)}{of}" + (f", {gaps} of them over a gap" if gaps else ""),
+        "steps": f"{len(episode.actions)}{of}" + (f", {gaps} of them left out" if gaps else ""),
         "ticks": f"{len(ticks)}: p50 {p50:.2f}, p99 {p99:.2f}, max {largest:.2f} ms",
         "answered by": ", ".join(f"{name} {count}" for name, count in sources.most_common()),
         "missed": f"{np.count_nonzero(ticks['missed'])} (period {1e3 * spec.period:g} ms)",
