@@ -266,8 +266,10 @@ def test_a_run_that_lies_there_is_kept(tmp_path, capsys):
     before = run.config_path.read_bytes()
     assert main(["train", "pendulum", "--out", str(run.root)]) == 1
     error = capsys.readouterr().err
-    lies_there = f"{run.root}: a run lies there already; continue it with --resume"
-    assert error == f"hucrl train: {lies_there}\n"
+    assert error == (
+        f"hucrl train: {run.root}: a run lies there already; `hucrl up` and `hucrl train` "
+        "continue it with --resume; or take another --out DIR\n"
+    )
     assert run.config_path.read_bytes() == before
 
 

@@ -82,7 +82,10 @@ class RunFolder:
         """
         run = cls(root)
         if run.config_path.exists():
-            raise RunError(f"{root}: a run lies there already; continue it with --resume")
+            raise RunError(
+                f"{root}: a run lies there already; `hucrl up` and `hucrl train` continue it with "
+                "--resume; or take another --out DIR"
+            )
         left = (run.episodes, run.bundles, run.checkpoints, run.robot)
         if run.prior.exists() or run.summary.exists() or any(any(x.glob("*")) for x in left):
             raise RunError(
