@@ -542,7 +542,14 @@ def test_a_wrong_reward_is_refused_in_one_line(tmp_path, changes, message):
         ([{"term": "speed", "joints": "hip"}], "joint is missing; is it the unknown key 'jo"),
         ([{"term": "speed", "joint": "hip"}], "reward.terms.0 (speed): "),
         ([{"term": "effort"}, {"term": "height", "of": "toe"}], "reward.terms.1 (height): "),
-        ([{"term": "effort", "scal": 1}], "unknown key 'reward.terms.0.effort.scal'"),
+        (
+            [{"term": "effort", "scal": 1}],
+            "unknown key 'reward.terms.0.effort.scal'; did you mean 'scale'? known here: ",
+        ),
+        (
+            [{"term": "product", "factors": [{"term": "position", "joint": "hip", "length": 1}]}],
+            "factors.0.position.length'; known here: joint, target, term, weight",
+        ),
     ],
 )
 def test_a_wrong_term_is_refused_by_its_number(tmp_path, terms, message):

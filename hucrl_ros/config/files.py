@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -101,14 +101,27 @@ def _misspelt(error: ValidationError, missing: tuple[int | str, ...]) -> str:
 
 
 def _known_keys(schema: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Keys of a group in `schema`; none where the group is an entry of a list or a union."""
-    for part in location:
-        field = schema.model_fields.get(str(part))
-        group = field.annotation if field else None
-        if not (isinstance(group, type) and issubclass(group, BaseModel)):
-            return []
-        schema = group
-    return sorted(schema.model_fields)
+    """Keys of a group in `schema`; none where it isn't clear which group is meant."""
+    groups = [schema]
+    for part in map(str, location):
+        tagged = [group for group in groups if part in _tags(group)]
+        fields = [group.model_fields[part] for group in groups if part in group.model_fields]
+        inner = [group for field in fields for group in _groups_in(field.annotation)]
+        groups = tagged or inner or groups  # the same of a number or a name in a collection
+    return sorted(groups[0].model_fields) if len(groups) == 1 else []
+
+
+def _tags(group: type[BaseModel]) -> set[object]:
+    """What tells that a member of a union is meant, as the kind of a constraint."""
+    literals = [field.annotation for field in group.model_fields.values()]
+    return {get_args(each)[0] for each in literals if get_origin(each) is Literal}
+
+
+def _groups_in(annotation: object) -> list[type[BaseModel]]:
+    """The groups that a field, or the entries of its collection, may be."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [group for each in get_args(annotation) for group in _groups_in(each)]
 
 
 def write_atomically(path: Path, text: str) -> None:
