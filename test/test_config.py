@@ -87,7 +87,11 @@ def test_a_key_that_resembles_nothing_gets_the_list_of_known_ones():
         ({"model": {"heads": 2.5}}, "model.heads = 2.5"),
         ({"model": {"layers": []}}, "model.layers = "),
         ({"action_penalty": float("nan")}, "action_penalty = nan"),
-        ({"planner": 3}, "planner = 3"),
+        ({"planner": 3}, "planner = 3: expected keys and values"),
+        (
+            {"safety": {"velocity_limits": 15}},
+            "safety.velocity_limits = 15: expected a list, e.g. ",
+        ),
         ({"planner": {"particles": 4, "elites": 5}}, "planner: elites (5) must not exceed"),
     ],
 )

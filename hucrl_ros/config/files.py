@@ -36,6 +36,13 @@ def share_directory() -> Path:
 
 Schema = TypeVar("Schema", bound=BaseModel)
 
+_IN_YAML = {
+    "tuple_type": "expected a list, e.g. [1, 2]",
+    "dict_type": "expected keys and values",
+    "model_type": "expected keys and values",
+}
+"""What is said of types that Python calls otherwise, by pydantic's names of errors."""
+
 
 def checked(
     schema: type[Schema],
@@ -86,7 +93,8 @@ def explain(error: ValidationError, schema: type[BaseModel], section: str = "") 
         return f"{key}: unknown {shortened(repr(tag), 70)}; {hint}known here: {known}"
     has_value = not key or problem["type"].startswith("union_tag")  # the message, then
     shown = "" if has_value else f" = {shortened(repr(problem['input']), 100)}"
-    return f"{key}{shown}: {problem['msg']}".removeprefix(": ")
+    message = _IN_YAML.get(problem["type"], problem["msg"])
+    return f"{key}{shown}: {message}".removeprefix(": ")
 
 
 def _misspelt(error: ValidationError, missing: tuple[int | str, ...]) -> str:
