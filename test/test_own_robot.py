@@ -738,6 +738,16 @@ def test_a_joint_that_loses_its_motor_is_worth_a_warning(tmp_path, caplog, name)
     assert len(caplog.messages) == 1, "it was asked for"
 
 
+def test_a_joint_without_a_servo_is_told_so_whatever_its_effort_limit(tmp_path, caplog):
+    arm = changed(ARM, command="velocity", command_limits=[1.0], servos={"shoulder": {"kv": 30}})
+    assert resolve(read_description(write(tmp_path, arm))).robot.actuated == ("shoulder",)
+    (line,) = caplog.messages
+    assert "joint 'elbow' has no motor, as robot.servos doesn't name it" in line
+    none = changed(ARM, command="velocity", command_limits=[1.0, 1.0])
+    expected = "has no <velocity>, and robot.servos names none of its joints; joints: shoulder, "
+    assert expected in refusal(tmp_path, none)
+
+
 def test_a_start_where_no_joint_leads_an_object_is_worth_a_warning(tmp_path, caplog):
     puck = pushing(tmp_path, '<geom size="0.05"/>')
     resolved(tmp_path, changed(puck, start={"puck_x": {"low": 0.1, "high": 0.3}}))

@@ -32,15 +32,18 @@ def with_motors(found: Description, robot: RobotSettings, model: mujoco.MjModel)
         present or (joint for joint in motors if joint not in moved)
     )
     if not actuated:
+        lacks = "neither motors nor effort limits"
+        if robot.command != "effort":
+            lacks = f"no <{robot.command}>, and robot.servos names none of its joints"
         raise ConfigError(
-            f"{found.path}: robot.actuated is missing: {found.model.name} has neither motors nor "
-            f"effort limits; joints: {', '.join(robot.joints)}"
+            f"{found.path}: robot.actuated is missing: {found.model.name} has {lacks}; joints: "
+            f"{', '.join(robot.joints)}"
         )
     require_known(found, "actuated", actuated, robot.joints, "one of robot.joints")
     if urdf_kinds(found.model) and not robot.actuated:
         limp = [joint for joint in robot.joints if joint not in actuated and joint not in moved]
         for joint in limp:
-            _warn_of_limp_joint(found.model, joint)
+            _warn_of_limp_joint(found.model, joint, robot.command)
     _check_servos(found, robot, actuated, motors)
     given, key = robot.action_limits, robot.limits_key
     if given and len(given) != len(actuated):
@@ -93,12 +96,12 @@ def _both_ways(
 
 
 @cache
-def _warn_of_limp_joint(model: Path, joint: str) -> None:
-    logger.warning(
-        "%s: joint %r has no motor, as the file gives it no effort limit; if it has one: "
-        '<limit effort="..."/>, or robot.actuated and robot.effort_limits',
-        *(model, joint),
-    )
+def _warn_of_limp_joint(model: Path, joint: str, command: str) -> None:
+    why, what = "robot.servos doesn't name it", f"robot.servos.{joint}"
+    if command == "effort":
+        why = "the file gives it no effort limit"
+        what = '<limit effort="..."/>, or robot.actuated and robot.effort_limits'
+    logger.warning("%s: joint %r has no motor, as %s; if it has one: %s", model, joint, why, what)
 
 
 def _check_servos(
