@@ -203,6 +203,22 @@ def test_without_a_driver_a_run_does_not_begin(robots_domain, tmp_path):
     assert "nobody publishes on /joint_states; start the robot's driver first" in process.stderr
 
 
+def test_a_driver_by_the_usual_names_is_named_where_the_description_has_others(
+    robots_domain, tmp_path
+):
+    robot = yaml.safe_load(describe("pendulum").path.read_text())
+    robot["robot"]["model"] = str(describe("pendulum").model)
+    robot["robot"]["topics"] = {"joint_states": "/arm/joint_states", "commands": "/arm/commands"}
+    robot["task"] = {}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(robot))
+    with driver():
+        code, shown = check(str(tmp_path / "mine.yaml"))
+    assert code == 1
+    told = "but on {0}: name it in the description: topics: {{{1}: {0}}}"
+    assert told.format("/joint_states", "joint_states") in shown
+    assert told.format("/controller/commands", "commands") in shown
+
+
 @slow
 def test_velocities_of_an_encoder_are_derived_or_complained_about(robots_domain, tmp_path):
     how = {"rate": 500, "velocity": "difference", "counts": 4096, "best_effort": True}

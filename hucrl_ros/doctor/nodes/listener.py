@@ -34,6 +34,14 @@ class Listener(Node):
 
     def __init__(self) -> None:
         super().__init__("hucrl_check", automatically_declare_parameters_from_overrides=True)
+        # Of the same graph, but not renaming what it asks for: the default name of a topic that
+        # the description gives another one would be taken for that.
+        self._graph = Node(
+            "hucrl_check_graph",
+            use_global_arguments=False,
+            enable_rosout=False,
+            start_parameter_services=False,
+        )
         self._patience = own_parameter(self, "patience", 3.0)
         self._listen = own_parameter(self, "listen", 2.0)
         self._begin = time.monotonic()
@@ -47,7 +55,8 @@ class Listener(Node):
         self.create_timer(LOOK_PERIOD, self._look, clock=STEADY)
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Leave the graph."""
+        self._graph.destroy_node()
 
     def _on_joint_state(self, message: JointState) -> None:
         now = time.monotonic()
@@ -125,11 +134,11 @@ class Listener(Node):
                             "node": found.node_name,
                             "reliability": found.qos_profile.reliability.name,
                         }
-                        for found in self.get_publishers_info_by_topic(topic)
+                        for found in self._graph.get_publishers_info_by_topic(topic)
                     ],
                     "subscribers": [
                         found.node_name
-                        for found in self.get_subscriptions_info_by_topic(topic)
+                        for found in self._graph.get_subscriptions_info_by_topic(topic)
                         if found.node_name != self.get_name()
                     ],
                 }
