@@ -203,6 +203,15 @@ def test_a_run_that_could_never_be_played_is_not_learned(tmp_path, capsys):
         assert not (tmp_path / "run").exists()
 
 
+def test_a_bag_that_is_given_twice_is_refused(tmp_path, capsys):
+    record(tmp_path / "bag", seconds=1.0)
+    bags = ["--from", str(tmp_path / "bag"), str(tmp_path / "bag") + "/"]
+    words = ["learn", "pendulum", *bags, "--set", "safety.velocity_limits=[15.0]"]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 1
+    assert "bag: given 2 times; each bag counts once" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_bags_that_are_not_all_in_make_no_run(tmp_path, capsys, monkeypatch):
     record(tmp_path / "bag", seconds=SECONDS)
     out = tmp_path / "run"

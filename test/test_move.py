@@ -16,6 +16,7 @@ import yaml
 from foreign_process import driver
 from waiting import PATIENCE, wait_until
 
+from hucrl_ros.cli import main
 from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
@@ -349,3 +350,9 @@ def test_a_driver_that_dies_ends_the_motion(log):
         shown = process.communicate(timeout=PATIENCE)[0]
     assert process.returncode == 1
     assert "no joint state for" in shown
+
+
+def test_what_belongs_to_a_motion_is_refused_where_nothing_is_to_move(capsys):
+    for words in (["--yes"], ["--write"], ["--effort-share", "0.1"], ["--effort-cap", "0.1"]):
+        assert main(["check", "pendulum", *words]) == 2
+        assert "belong to --move" in capsys.readouterr().err

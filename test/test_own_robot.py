@@ -380,6 +380,7 @@ def test_the_name_is_that_of_the_file_and_the_settings_lie_next_to_it(tmp_path):
         ),
         ({"name": "a b"}, "robot.name: 'a b': expected letters"),
         ({"model": "none.xml"}, "robot.model = 'none.xml': no such file"),
+        ({"model": "."}, "robot.model = '.': a folder, not a file: "),
         ({"model": "mine.yaml"}, "MuJoCo can't read it"),
         ({"joints": ["hip_x"]}, "robot.joints: 'hip_x' is no revolute or prismatic joint"),
         ({"joints": ["elbow"]}, "reward: "),

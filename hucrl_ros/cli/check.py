@@ -27,11 +27,17 @@ def run(
         bool, Option("--move", help="then move each joint a little by tiny efforts, and measure")
     ] = False,
     effort_share: Annotated[
-        float, Option(metavar="SHARE", min=0.001, max=1, help="of the effort limit, at first")
-    ] = 0.05,
+        float | None,
+        Option(
+            metavar="SHARE", min=0.001, max=1, help="of the effort limit, at first; usually 0.05"
+        ),
+    ] = None,
     effort_cap: Annotated[
-        float, Option(metavar="SHARE", min=0.001, max=1, help="of the effort limit, at most")
-    ] = 0.2,
+        float | None,
+        Option(
+            metavar="SHARE", min=0.001, max=1, help="of the effort limit, at most; usually 0.2"
+        ),
+    ] = None,
     yes: Annotated[bool, Option("--yes", help="move without asking")] = False,
     write: Annotated[
         bool, Option("--write", help="put what was measured into the YAML without asking")
@@ -52,10 +58,11 @@ def run(
     from hucrl_ros.run.asked import RunOptions
 
     require_ros()
-    if (yes or write) and not move:
-        raise ConfigError("--yes and --write belong to --move")
-    if effort_share > effort_cap:
-        raise ConfigError(f"--effort-share {effort_share:g}: at most --effort-cap {effort_cap:g}")
+    if not move and (yes or write or effort_share is not None or effort_cap is not None):
+        raise ConfigError("--yes, --write, --effort-share and --effort-cap belong to --move")
+    efforts = effort_share or 0.05, effort_cap or 0.2
+    if efforts[0] > efforts[1]:
+        raise ConfigError(f"--effort-share {efforts[0]:g}: at most --effort-cap {efforts[1]:g}")
     if move:
         check_consent(yes)
     asked = RunOptions(task, config=config, overrides=options.parse_settings(settings))
@@ -71,8 +78,7 @@ def run(
         raise typer.Exit(1)
     if move:
         path = config or (Path(asked.task) if is_description(asked.task) else None)
-        environment, efforts = environment_of(robots_domain()), (effort_share, effort_cap)
-        if move_robot(robot, environment, efforts, path, yes, write):
+        if move_robot(robot, environment_of(robots_domain()), efforts, path, yes, write):
             raise typer.Exit(1)
     typed = ["--config", str(config)] if config else []
     typed += [word for setting in settings or () for word in ("--set", setting)]

@@ -320,4 +320,5 @@ def _section(schema: type[Section], document: Mapping[str, Any], name: str, path
 
 def _require_file(path: Path, origin: str) -> None:
     if not path.is_file():
-        raise ConfigError(f"{origin}: no such file: {path}")
+        what = "a folder, not a file" if path.is_dir() else "no such file"
+        raise ConfigError(f"{origin}: {what}: {path}")

@@ -1,6 +1,7 @@
 """A run whose episodes come from bags that somebody else recorded, and its first bundle."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from hucrl_ros.config.robot import AXES, VELOCITY, RobotSpec, object_speeds, sou
 from hucrl_ros.controller.state_reader import FRAME, SPEED_PERIODS
 from hucrl_ros.controller.ticks import NANOSECONDS, Source, TickRecord
 from hucrl_ros.controller.topics import ACTIVE, COMMANDS, GOAL, JOINT_STATES, OBJECT_POSE, TICKS
+from hucrl_ros.errors import BagError
 from hucrl_ros.learning.learner import Learner, Progress
 from hucrl_ros.run.asked import AskedRun, RunOptions, asked_run
 from hucrl_ros.run.folder import RunFolder
@@ -51,7 +53,7 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progres
         progress: Is told how far learning is.
 
     Raises:
-        BagError: a bag can't be read, or holds nothing to learn from.
+        BagError: a bag can't be read, is given twice, or holds nothing to learn from.
         ConfigError: a setting is wrong, or nothing limits the robot.
         RunError: a run lies in the folder already, or what is left of one.
         LearningError: nothing finite came out.
@@ -61,6 +63,9 @@ def learn_from_bags(bags: Sequence[Path], options: RunOptions, progress: Progres
     check_to_play(asked)
     require_limits(*asked)  # or the run could never have any: it keeps its settings
     robot = asked.described.robot
+    bag, times = Counter(path.resolve() for path in bags).most_common(1)[0]
+    if times > 1:
+        raise BagError(f"{bag}: given {times} times; each bag counts once")
     recovered = [read_foreign(bag, robot, asked.config) for bag in bags]
     courses = [course for each in recovered for course in each.courses]
     _draw_goals(courses, asked)
