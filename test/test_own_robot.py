@@ -529,7 +529,7 @@ def test_a_wrong_reward_is_refused_in_one_line(tmp_path, changes, message):
 @pytest.mark.parametrize(
     ("terms", "message"),
     [
-        ([{"term": "nearr"}], "terms.0: unknown 'nearr'; did you mean 'near'? known here: "),
+        ([{"term": "nearr"}], "terms.0: 'nearr' is unknown; did you mean 'near'? known: "),
         ([{"term": "near", "of": "hand", "to": "goal"}], "reward.terms.0.near.length is missing"),
         (
             [{"term": "near", "of": "hand", "to": [0, 0], "length": 1}],

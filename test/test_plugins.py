@@ -149,9 +149,11 @@ def test_a_planner_loads_no_torch(packages):
 def test_an_unknown_name_is_refused_with_those_that_are_known(packages):
     with pytest.raises(ConfigError) as error:
         parse_config({"planner": {"algorithm": "their_plannr"}}, "f.yaml")
-    message = str(error.value)
-    assert message.startswith("f.yaml: planner.algorithm: 'their_plannr' is unknown; known: ")
-    assert "policy, their_planner; or a planner of another package" in message
+    hint = "'their_plannr' is unknown; did you mean 'their_planner'? known: "
+    assert str(error.value).startswith(f"f.yaml: planner.algorithm: {hint}")
+    assert "policy, their_planner; or a planner of another package" in str(error.value)
+    with pytest.raises(ValueError, match=r"'stilll' is unknown; did you mean 'still'.*, still; "):
+        RewardSettings.model_validate({"terms": [{"term": "stilll"}]})
 
 
 def test_a_bundle_without_its_planner_is_refused(packages, tmp_path, monkeypatch):

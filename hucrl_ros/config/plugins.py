@@ -8,6 +8,7 @@ A package offers, say, a planner by two lines in its `pyproject.toml`:
 Entry points are looked up where a name isn't one of ours, and loaded where it is used.
 """
 
+import difflib
 from collections.abc import Collection
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
@@ -99,7 +100,9 @@ def names_of(kind: str, ours: Collection[str]) -> WrapValidator:
 
 
 def _unknown(kind: str, name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
     return (
-        f"{name!r} is unknown; known: {', '.join(known)}; or a {KINDS[kind]} of another package "
-        f"that is installed here (entry points hucrl_ros.{kind})"
+        f"{name!r} is unknown; {hint}known: {', '.join(known)}; or a {KINDS[kind]} of another "
+        f"package that is installed here (entry points hucrl_ros.{kind})"
     )

@@ -218,8 +218,6 @@ def _plugin_or_ours(value: object, handler: ValidatorFunctionWrapHandler) -> obj
     if not isinstance(name, str) or name in OURS:
         return handler(value)
     try:
-        if name not in plugins.installed("reward_terms", OURS):
-            return handler(value)
         term = plugins.load("reward_terms", name, OURS, TermSettings)
     except ConfigError as error:
         raise ValueError(str(error)) from None
