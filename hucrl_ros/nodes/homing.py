@@ -19,7 +19,7 @@ from hucrl_ros.controller.pace import Pace
 from hucrl_ros.controller.state_reader import JointReading, JointStateReader, velocity_estimator
 from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.controller.timing import STOPPED, outage_limit
-from hucrl_ros.errors import MessageError, StateError
+from hucrl_ros.errors import MessageError, StateError, shortened
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import to_reading
 from hucrl_ros.nodes.delivery import UNKNOWN
@@ -220,8 +220,10 @@ class Homing(Node):
     def _meet(self, now: float) -> None:
         ready = self._stopper is None or self._stopper.ready
         heard = self._heard > self._begin and self._commands.get_subscription_count() > 0
-        self._moving = ready and heard
-        if not self._moving and now - self._begin > MEET_S:
+        if ready and heard:
+            self._look_around()  # No command beside somebody else's, not even the first one.
+            self._moving = self._answer is not None
+        elif now - self._begin > MEET_S:
             self._end(f"nobody was met on the topics within {MEET_S:g} s; run `hucrl doctor`")
 
     def _look_around(self) -> None:
@@ -231,7 +233,8 @@ class Homing(Node):
         known = (self.get_name(), *SPEAKERS, UNKNOWN[0])
         found = self.get_publishers_info_by_topic(self._commands.topic_name)
         if others := {str(each.node_name) for each in found} - {*known}:
-            self._end(f"{', '.join(sorted(others))} publishes commands, too; stop it first")
+            names = shortened(", ".join(sorted(others)))
+            self._end(f"{names} publishes commands, too; stop it first", not self._moving)
 
     def _send(self, command: Array | None) -> None:
         if command is not None:
