@@ -31,9 +31,12 @@ class Stopper:
     made: ClassVar[list] = []
 
     def __init__(self, efforts):
-        self.efforts, self.ready, self.there, self.end = efforts, True, True, ""
+        self.efforts, self.met, self.there, self.end = efforts, 9, True, ""
         self.held = 0
         self.made.append(self)
+
+    def meets(self, listeners):
+        return 0 < listeners <= self.met
 
     def hold(self):
         self.held += 1
@@ -318,25 +321,23 @@ def test_in_a_silence_it_halts_and_goes_on_afterwards(scene):
     assert scene.said is None
 
 
-def test_it_waits_for_the_stopper_and_for_somebody_who_hears(scene):
-    listeners = 0
-    scene.node._commands.get_subscription_count = lambda: listeners
+def test_it_waits_until_all_who_hear_it_hear_the_stopper_too(scene):
     scene.ask()
-    scene.stopper.ready = False
-    for lacks in ("stopper", "listener", ""):
+    for listeners, met in ((0, 0), (2, 1), (2, 2)):
+        scene.node._commands.get_subscription_count = lambda number=listeners: number
+        scene.stopper.met = met
         for _ in range(40):
             scene.now += PERIOD
             scene.state()
             scene.look()
-        assert bool(scene.commands) is not bool(lacks)
-        scene.stopper.ready, listeners = True, int(lacks == "listener")
+        assert bool(scene.commands) is (met == 2)
 
 
 @pytest.mark.parametrize("lacks", ["stopper", "listener", "joint state"])
 def test_whom_it_does_not_meet_it_does_not_wait_for_for_ever(scene, lacks):
     scene.node._commands.get_subscription_count = lambda: int(lacks != "listener")
     scene.ask()
-    scene.stopper.ready = lacks != "stopper"
+    scene.stopper.met = int(lacks != "stopper")
     for _ in range(round((module.MEET_S + 0.1) / PERIOD)):
         assert not any(scene.commands)
         scene.now += PERIOD

@@ -218,9 +218,9 @@ class Homing(Node):
             self._send(self._guard.safe_command(None))
 
     def _meet(self, now: float) -> None:
-        ready = self._stopper is None or self._stopper.ready
-        heard = self._heard > self._begin and self._commands.get_subscription_count() > 0
-        if ready and heard:
+        listeners = self._commands.get_subscription_count()
+        ready = self._stopper is None or self._stopper.meets(listeners)
+        if ready and listeners > 0 and self._heard > self._begin:
             self._look_around()  # No command beside somebody else's, not even the first one.
             self._moving = self._answer is not None
         elif now - self._begin > MEET_S:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import rclpy
 from rclpy.node import Node
@@ -50,12 +51,14 @@ class Stopper:
         )
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)
+        self._met = 0
 
-    @property
-    def ready(self) -> bool:
-        """Whether the robot would hear it."""
+    def meets(self, listeners: int) -> bool:
+        """Whether so many would hear it, the robot among them: as many as hear the mover."""
         assert self._process.stdout is not None
-        return bool(select.select([self._process.stdout], [], [], 0.0)[0])
+        if select.select([self._process.stdout], [], [], 0.0)[0]:
+            self._met += len(os.read(self._process.stdout.fileno(), 4096))
+        return 0 < listeners <= self._met
 
     def hold(self) -> bool:
         """Keep it from acting for a moment; False: it has ended."""
@@ -92,15 +95,16 @@ def main() -> int:
     node = Node(NAME)
     publisher = node.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
     zero = Float64MultiArray(data=[0.0] * int(sys.argv[1]))
-    met, limit = False, AGAIN_S
+    met, limit = 0, AGAIN_S
     while True:
         heard = select.select([sys.stdin], [], [], limit)[0]
         if heard and not os.read(sys.stdin.fileno(), 4096):
             break
-        if not met and publisher.get_subscription_count():
-            met, limit = True, PATIENCE_S
-            sys.stdout.write("ready\n")
-            sys.stdout.flush()
+        found = publisher.get_subscription_count()
+        if found > met:
+            with suppress(OSError):  # The mover may have ended just now.
+                os.write(sys.stdout.fileno(), b"." * (found - met))
+            met, limit = found, PATIENCE_S
         elif met and heard:
             limit = PATIENCE_S
         elif met:

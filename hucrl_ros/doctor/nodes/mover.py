@@ -156,7 +156,7 @@ class Mover(Node):
             )
 
     def _meet(self, now: float) -> None:
-        met = self._commands.get_subscription_count() > 0 and self._stopper.ready
+        met = self._stopper.meets(self._commands.get_subscription_count())
         known = sorted(self._speakers()) == sorted(self._ours)
         self._moving = met and known and len(self._record.positions) >= HEARD
         if not self._moving and now - self._began > MEET_S:
