@@ -244,7 +244,12 @@ def test_a_random_bundle_predicts_nothing(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "named"),
-    [("{", "JSON"), ("[]", "object"), ('{"task": 3}', "task"), (None, "No such")],
+    [
+        ("{", "JSON"),
+        ("[]", "expected keys and values"),
+        ('{"task": 3}', "task"),
+        (None, "No such"),
+    ],
 )
 def test_what_is_no_summary_is_refused_in_one_line(tmp_path, text, named):
     path = tmp_path / "summary.json"
