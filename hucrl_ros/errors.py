@@ -1,9 +1,18 @@
 """Errors that a user can cause. Each message names the bad value, its origin, what is accepted."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 def one_line(value: object) -> str:
     """Its text, with a blank for each line's end."""
     return " ".join(str(value).split())
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """Before a list of what is known: whether the nearest of it was meant; empty if none is."""
+    near = get_close_matches(str(name), known, n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def quoted(value: object) -> str:

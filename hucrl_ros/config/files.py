@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from hucrl_ros.config.schema import Config, Settings
 from hucrl_ros.config.yaml_reader import read_mapping
-from hucrl_ros.errors import ConfigError, HucrlError, shortened
+from hucrl_ros.errors import ConfigError, HucrlError, meant, shortened
 
 
 def share_directory() -> Path:
@@ -81,15 +81,13 @@ def explain(error: ValidationError, schema: type[BaseModel], section: str = "") 
         name, known = shortened(repr(key), 70), _known_keys(schema, location[:-1])
         if not known:
             return f"unknown key {name}; docs/reference.md lists what is known there"
-        near = difflib.get_close_matches(str(location[-1]), known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = meant(location[-1], known)
         return f"unknown key {name}; {hint}known here: {', '.join(known)}"
     if problem["type"] == "value_error":
         return f"{key + ': ' if key else ''}{problem['ctx']['error']}"
     if problem["type"] == "union_tag_invalid":
         tag, known = problem["ctx"]["tag"], problem["ctx"]["expected_tags"]
-        near = difflib.get_close_matches(str(tag), known.replace("'", "").split(", "), n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = meant(tag, known.replace("'", "").split(", "))
         return f"{key}: unknown {shortened(repr(tag), 70)}; {hint}known here: {known}"
     has_value = not key or problem["type"].startswith("union_tag")  # the message, then
     shown = "" if has_value else f" = {shortened(repr(problem['input']), 100)}"

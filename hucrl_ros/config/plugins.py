@@ -8,14 +8,13 @@ A package offers, say, a planner by two lines in its `pyproject.toml`:
 Entry points are looked up where a name isn't one of ours, and loaded where it is used.
 """
 
-import difflib
 from collections.abc import Collection
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
 
 from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from hucrl_ros.errors import ConfigError
+from hucrl_ros.errors import ConfigError, meant
 
 KINDS = {
     "planners": "planner",
@@ -100,9 +99,7 @@ def names_of(kind: str, ours: Collection[str]) -> WrapValidator:
 
 
 def _unknown(kind: str, name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
     return (
-        f"{name!r} is unknown; {hint}known: {', '.join(known)}; or a {KINDS[kind]} of another "
-        f"package that is installed here (entry points hucrl_ros.{kind})"
+        f"{name!r} is unknown; {meant(name, known)}known: {', '.join(known)}; or a "
+        f"{KINDS[kind]} of another package that is installed here (entry points hucrl_ros.{kind})"
     )

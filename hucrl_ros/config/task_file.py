@@ -1,6 +1,5 @@
 """What a task is: a YAML with `robot:`, `reward:` and `task:`, of the paper or a user's own."""
 
-import difflib
 import logging
 import os
 import shutil
@@ -18,7 +17,7 @@ from hucrl_ros.config.reward import RewardSettings, TaskSettings
 from hucrl_ros.config.robot import RobotSettings, RobotSpec
 from hucrl_ros.config.schema import Settings
 from hucrl_ros.config.yaml_reader import read_mapping
-from hucrl_ros.errors import ConfigError
+from hucrl_ros.errors import ConfigError, meant
 
 ROBOT = "robot"
 """Folder in a run's folder: the complete description of its task."""
@@ -140,11 +139,9 @@ def read_description(path: Path) -> Description:
     document = read_mapping(path)
     for key in document:
         if key not in (*SECTIONS, SETTINGS):
-            near = difflib.get_close_matches(str(key), SECTIONS, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
             raise ConfigError(
-                f"{path}: unknown section {key!r}; {hint}expected {', '.join(SECTIONS)} and "
-                f"{SETTINGS!r} with settings"
+                f"{path}: unknown section {key!r}; {meant(key, SECTIONS)}expected "
+                f"{', '.join(SECTIONS)} and {SETTINGS!r} with settings"
             )
     robot = _robot(document, path)
     reward = _section(RewardSettings, document, "reward", path)

@@ -100,16 +100,14 @@ def main() -> int:
         heard = select.select([sys.stdin], [], [], limit)[0]
         if heard and not os.read(sys.stdin.fileno(), 4096):
             break
-        found = publisher.get_subscription_count()
-        if found > met:
-            with suppress(OSError):  # The mover may have ended just now.
-                os.write(sys.stdout.fileno(), b"." * (found - met))
-            met, limit = found, PATIENCE_S
-        elif met and heard:
-            limit = PATIENCE_S
-        elif met:
+        before, met = met, max(met, publisher.get_subscription_count())
+        with suppress(OSError):  # The mover may have ended just now.
+            os.write(sys.stdout.fileno(), b"." * (met - before))
+        if before and not heard:
             publisher.publish(zero)
             limit = AGAIN_S
+        elif met:
+            limit = PATIENCE_S
     for _ in range(LAST):
         publisher.publish(zero)
         time.sleep(AGAIN_S)
