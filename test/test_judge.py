@@ -142,6 +142,9 @@ def test_episodes_that_miss_the_goal_are_counted(bundles, monkeypatch):
     monkeypatch.setattr(judge._task, "distance", lambda state: state[0].abs())
     assert judge.play(bundles / "optimal").missed == 0
     assert judge.play(bundles / "idle").missed == 2
+    assert judge.play(bundles / "optimal", 0) == judge.play(bundles / "optimal")
+    assert judge.play(bundles / "idle", 1) == judge.play(bundles / "idle")
+    assert judge.play(bundles / "idle", 0).missed == 1, "one more than that decides"
 
 
 def test_the_agent_is_told_what_the_guard_lets_through_instead(bundles, tmp_path, monkeypatch):
@@ -194,11 +197,12 @@ class Flights:
         paths = new, self.bundle(1), self.bundle(2)
         found = {paths[k]: Judged(scores[k], scores[k], missed[k]) for k in range(3)}
 
-        def play(path):
+        def play(path, most=None):
             self.played += 1
+            self.most.append(most)
             return found[path]
 
-        self.played = 0
+        self.played, self.most = 0, []
         self._patch.setattr(judge, "play", play)
         judge.choose(new, self.bundle(3), earned, self.bundle, promised, span=100.0)
         assert not new.exists()
@@ -282,6 +286,7 @@ def test_who_reaches_the_goal_flies_though_another_may_earn_more(flights, missed
     flying = flights.choose((50.0, 60.0, 40.0), {1: 61.0, 2: 39.0}, 45.0, missed)
     assert flying.repeats == repeats
     assert flying.report.judged_misses == missed[repeats or 0]
+    assert flights.most == [None, missed[0], min(missed[:2])]
 
 
 def test_a_new_bundle_that_misses_meets_the_old_ones_though_it_earns_enough(flights):

@@ -104,8 +104,8 @@ class Judge(torch.nn.Module):
         self._draws = torch.randint(most, (count,), generator=generator).tolist()
 
     @torch.no_grad()
-    def play(self, bundle: Path) -> Judged:
-        """Play a bundle's episodes."""
+    def play(self, bundle: Path, most: int | None = None) -> Judged:
+        """Play a bundle's episodes, until more than `most` of them have missed the goal."""
         loaded, task = load_bundle(bundle, self._task.spec), self._task
         agent, guard = Agent(loaded, None), Guard(task.spec, loaded.manifest.safety)
         totals, missed = [], 0
@@ -127,6 +127,8 @@ class Judge(torch.nn.Module):
             totals.append(float(task.rewards(np.stack(states), np.stack(efforts)).sum()))
             if task.success_distance < math.inf:
                 missed += int(task.distance(state) > task.success_distance)
+            if most is not None and missed > most:
+                break
         return Judged(float(np.mean(totals)), min(totals), missed)
 
     def choose(
@@ -143,7 +145,7 @@ class Judge(torch.nn.Module):
         The new one flies if it misses the task's goal no more often than the bundle that earned
         most and the last one that flew, and does no worse, but for `TOLERANCE`, than they; or if
         it promises a gain that is worth an exploration. The others play only where it misses, or
-        does worse than the better one of them has earned.
+        does worse than the better one of them has earned, and until they have missed more often.
 
         Args:
             new: The new bundle, which is moved or removed.
@@ -157,8 +159,9 @@ class Judge(torch.nn.Module):
         played = list(dict.fromkeys((max(earned, key=lambda k: earned[k]), list(earned)[-1])))
         rivals, judged = [new], [self.play(new)]
         if judged[0].missed or judged[0].score < max(earned.values()) - TOLERANCE * span:
-            rivals += map(bundle_of, played)
-            judged += map(self.play, rivals[1:])
+            for episode in played:
+                rivals.append(bundle_of(episode))
+                judged.append(self.play(rivals[-1], min(each.missed for each in judged)))
         best = max(range(len(rivals)), key=lambda i: judged[i].rank)
         no_worse = judged[0].score >= judged[best].score - TOLERANCE * span
         if judged[0].missed <= judged[best].missed and no_worse:
