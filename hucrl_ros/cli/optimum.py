@@ -12,9 +12,13 @@ from hucrl_ros.cli.options import LARGEST_SEED
 from hucrl_ros.cli.parsing import file_to_write
 from hucrl_ros.errors import ConfigError
 
-PANELS = {method: f"With --method {method}" for method in ("grid", "planner")}
-_of_grid = partial(Option, metavar="N", rich_help_panel=PANELS["grid"])
-_of_planner = partial(Option, metavar="N", rich_help_panel=PANELS["planner"])
+GRID, PLANNER, ILQR = (f"With --method {method}" for method in ("grid", "planner", "ilqr"))
+EPISODES = "With --method planner or ilqr"
+PANELS = {"grid": (GRID,), "planner": (PLANNER, EPISODES), "ilqr": (ILQR, EPISODES)}
+_of_grid = partial(Option, metavar="N", rich_help_panel=GRID)
+_of_planner = partial(Option, metavar="N", rich_help_panel=PLANNER)
+_of_ilqr = partial(Option, metavar="N", rich_help_panel=ILQR)
+_of_episodes = partial(Option, metavar="N", rich_help_panel=EPISODES)
 
 
 def run(
@@ -30,7 +34,8 @@ def run(
         Option(metavar="RHO...", help="weight of efforts; default: as in the settings"),
     ] = None,
     method: Annotated[
-        Literal["grid", "planner"], Option(help="dynamic programming, or planning")
+        Literal["grid", "planner", "ilqr"],
+        Option(help="dynamic programming, planning, or all of an episode's efforts at once"),
     ] = "grid",
     grid: Annotated[int, _of_grid(help="grid points of each state entry")] = 401,
     torques: Annotated[int, _of_grid(help="torques to choose from, odd")] = 41,
@@ -44,15 +49,19 @@ def run(
     tail: Annotated[
         int, _of_planner(min=0, help="control periods that the last state's reward counts for")
     ] = 0,
-    episodes: Annotated[int, _of_planner(min=1, help="how many of each")] = 1,
-    seed: Annotated[int, _of_planner(min=0, max=LARGEST_SEED, help="of the first episode")] = 0,
     noise: Annotated[
         float, _of_planner(metavar="SHARE", help="of the efforts tried, relative to the limit")
     ] = 0.5,
-    threads: Annotated[int | None, _of_planner(min=1, help="default: all cores")] = None,
+    refinements: Annotated[int, _of_ilqr(min=1, help="of an episode, at most")] = 100,
+    tries: Annotated[
+        int, _of_ilqr(min=1, help="beginnings: no effort, then smooth random efforts")
+    ] = 5,
+    episodes: Annotated[int, _of_episodes(min=1, help="how many of each")] = 1,
+    seed: Annotated[int, _of_episodes(min=0, max=LARGEST_SEED, help="of the first episode")] = 0,
+    threads: Annotated[int | None, _of_episodes(min=1, help="default: all cores")] = None,
     csv: Annotated[
         Path | None,
-        _of_planner(metavar="FILE", callback=file_to_write, help="append a row for each episode"),
+        _of_episodes(metavar="FILE", callback=file_to_write, help="append a row for each episode"),
     ] = None,
 ) -> None:
     """Compute a task's best achievable return.
@@ -60,7 +69,9 @@ def run(
     A task is solved by dynamic programming on its equation of motion, and the solution is played
     in MuJoCo; or it is planned anew in each control period on MuJoCo's dynamics themselves, which
     tells what a learned return can be compared with in any task; it keeps within the task's
-    constraints where it can. There is a line for each action penalty, or for each planned episode.
+    constraints where it can. Where rewards slope and nothing strikes anything, all efforts of an
+    episode improved at once by iLQR come nearer to the optimum; constraints are only counted.
+    There is a line for each action penalty, or for each planned episode.
     """
     from hucrl_ros.config.files import parse_config
     from hucrl_ros.run.asked import RunOptions, asked_config
@@ -69,8 +80,8 @@ def run(
         panel, name = getattr(param, "rich_help_panel", None), str(param.name)
         if (
             ctx.params[name] != param.default
-            and panel in PANELS.values()
-            and panel != PANELS[method]
+            and panel in (GRID, PLANNER, ILQR, EPISODES)
+            and panel not in PANELS[method]
         ):
             raise ConfigError(f"{param.opts[0]}: not with --method {method}")
     told = [{}] if action_penalty is None else [{"action_penalty": rho} for rho in action_penalty]
@@ -82,6 +93,7 @@ def run(
         find_optimum,
         plan_episode,
     )
+    from hucrl_ros.experiments.trajectory_optimum import optimise_episode
     from hucrl_ros.tasks import make_task  # SciPy and torch take seconds.
 
     values = {
@@ -108,7 +120,12 @@ def run(
     settings = parse_config({"planner": values}, "hucrl optimum").planner
     for penalty, episode in product(penalties, range(seed, seed + episodes)):
         played = make_task(task, penalty)
-        planned = plan_episode(played, settings, tail, episode, threads)
+        if method == "ilqr":
+            of_all = {"algorithm": "ilqr", "horizon": played.steps, "iterations": refinements}
+            settings = settings.model_copy(update={**of_all, "particles": tries, "noise": 0.0})
+            planned = optimise_episode(played, refinements, tries, episode, threads)
+        else:
+            planned = plan_episode(played, settings, tail, episode, threads)
         row = OracleRow.of(played, settings, tail, episode, planned)
         if csv is not None:
             append_row(csv, row)

@@ -1,6 +1,7 @@
 """The best achievable return: by dynamic programming, or by planning on the true dynamics.
 
-Dynamic programming needs a task whose equation of motion is known; a planner needs none.
+Dynamic programming needs a task whose equation of motion is known; a planner needs none. A third
+way is in `trajectory_optimum.py`.
 """
 
 import csv
@@ -251,8 +252,13 @@ def plan_episode(
     states, actions = roll_out(robot, task.steps, np.random.default_rng(seed), choose)
     imagine.close()
     total = float(task.rewards(states[:-1], actions).sum())
-    outside = int((_rooms(task, states, actions) < 0).any(axis=-1).sum())
+    outside = count_outside(task, states, actions)
     return Planned(states, actions, total, outside, time.perf_counter() - began)
+
+
+def count_outside(task: Task, states: Array, actions: Array) -> int:
+    """How many of `states` `(T + 1, p)` are beyond a constraint, under `actions` `(T, q)`."""
+    return int((_rooms(task, states, actions) < 0).any(axis=-1).sum())
 
 
 def _rooms(task: Task, states: Array, actions: Array) -> Array:

@@ -118,6 +118,12 @@ class MujocoRobot:
         joints = [qpos[..., self._qpos], qvel[..., self._qvel]]
         return np.concatenate([*joints, self._extras.read(self.data, qpos, qvel)], axis=-1)
 
+    def write_joints(self, states: Array, coordinates: Array) -> None:
+        """Write joints of `states` `(..., p)` into MuJoCo's coordinates `(..., ≥ nq + nv)`."""
+        joints = len(self.spec.joint_names)
+        coordinates[..., self._qpos] = states[..., :joints]
+        coordinates[..., self.model.nq + self._qvel] = states[..., joints : 2 * joints]
+
     def set_state(self, state: Array) -> None:
         """Put the robot into `state` `(p,)`, under the command of no action."""
         mujoco.mj_resetData(self.model, self.data)
