@@ -103,7 +103,6 @@ class HomeMotion:
         if self._place is None:
             self._place = positions[self._motors].copy()
             self._begin = self._last = now
-            self._nearer[:] = now
         step = min(now - self._last, LONGEST_STEP * self._spec.period)
         self._last = now
         away = self._away(positions)
