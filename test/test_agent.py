@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,8 +25,9 @@ from hucrl_ros.config.schema import ModelSettings, SafetySettings
 from hucrl_ros.controller.agent import LOOKING, REMEMBERED_CHECKS, Agent, BundleSystem
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.safety_filter import Filtered
+from hucrl_ros.controller.surprise import Level
 from hucrl_ros.controller.ticks import LATE, Source
-from hucrl_ros.controller.timing import REMEMBERED_ITERATIONS, Budget, DeadlinePlanner
+from hucrl_ros.controller.timing import REMEMBERED_ITERATIONS, Budget, DeadlinePlanner, InForce
 
 STATE = np.array([3.0, 0.5])
 
@@ -174,17 +176,23 @@ def with_planner(bundle, **changes):
     return dataclasses.replace(bundle, manifest=manifest.model_copy(update={"planner": planner}))
 
 
+def weaker(bundle):
+    """What a plan has is a share of this limit."""
+    manifest = bundle.manifest.model_copy(update={"effort_limits": (0.4,)})
+    return dataclasses.replace(bundle, manifest=manifest)
+
+
 def test_the_policy_planner_sends_pi(bundle):
-    agent = Agent(with_planner(bundle, algorithm="policy"), None)
+    agent = Agent(weaker(with_planner(bundle, algorithm="policy")), None)
     tick = agent.act(STATE)
     (pi,) = bundle.run("policy", state=STATE[None].astype("f"))
-    np.testing.assert_allclose(tick.action, pi[0], atol=1e-6)
+    np.testing.assert_allclose(tick.action, 0.4 * pi[0], atol=1e-6)
     assert tick.source is Source.POLICY
     assert agent.fallbacks == 0
 
 
 def test_the_expected_plan_follows_the_mean_without_hallucination(bundle):
-    agent = Agent(bundle, None)
+    agent = Agent(weaker(bundle), None)
     assert agent.expected_plan() is None
     tick = agent.act(STATE)
     expected = agent.expected_plan()
@@ -240,6 +248,60 @@ def test_out_of_budget_the_previous_plan_is_shifted_and_then_the_policy_acts(bun
     agent.start_episode(0)
     assert agent.fallbacks == 0
     assert agent.act(STATE, spent_s=2.0).source is Source.POLICY
+
+
+class Rule:
+    """A filter or a braking rule that lets nothing through, and writes down what it hears."""
+
+    def __init__(self, overruled=True):
+        self.overruled, self.heard, self.asked = overruled, [], []
+
+    def start_episode(self):
+        self.heard.append("new")
+
+    reset = start_episode
+
+    def miss(self):
+        self.heard.append("missed")
+
+    def obey(self, *told):
+        self.heard.append(told)
+        return False
+
+    def check(self, *told):
+        self.asked.append(told)
+        return Filtered(np.array([-0.25]), self.overruled, 1, False)
+
+
+def test_what_the_safety_filter_says_is_sent_and_it_hears_all_that_it_goes_by(bundle):
+    agent = Agent(bundle, None)
+    rule = agent._filter = Rule()
+    tick = agent.act(STATE)
+    assert (tick.action.tolist(), tick.filtered, tick.proved) == ([-0.25], 2, False)
+    assert not agent.sent(tick.action)
+    assert rule.heard == [(tick.action,)]
+    agent.act(STATE, periods=2)
+    assert rule.heard[1:] == ["missed"]
+    agent.start_episode(0)
+    assert rule.heard[2:] == ["new"]
+    rule.overruled = False
+    tick = agent.act(STATE)
+    assert tick.action.tolist() != [-0.25]
+    assert (tick.filtered, tick.proved) == (0, False)
+    agent.surprise = SimpleNamespace(level=Level.WARY)
+    agent.act(STATE)
+    assert [told[2] for told in rule.asked] == [False, False, False, True]
+
+
+def test_what_the_braking_rule_says_is_sent_and_it_hears_all_that_it_goes_by(random_bundle):
+    agent, coming = Agent(random_bundle, None), [InForce(np.ones(1), 1.0)]
+    rule = agent._braking = Rule()
+    tick = agent.act(STATE, coming=coming, periods=2)
+    assert (tick.action.tolist(), tick.filtered, tick.source) == ([-0.25], 2, Source.RANDOM)
+    assert rule.asked[0][2] == coming
+    agent.sent(tick.action, coming)
+    agent.start_episode(0)
+    assert rule.heard == ["missed", (tick.action, coming), "new"]
 
 
 class Hesitant:

@@ -10,6 +10,7 @@ import time
 import mujoco
 import numpy as np
 from mujoco.rollout import Rollout
+from numpy.typing import NDArray
 
 from hucrl_ros.config.schema import PlannerSettings
 from hucrl_ros.errors import ConfigError
@@ -34,7 +35,8 @@ class TrueSystem:
     """A robot in MuJoCo as what iLQR plans on: `planners.base.System`, and `Imagine`."""
 
     discount = 1.0
-    angles = ()
+    angles: tuple[int, ...] = ()
+    state_bounds: NDArray[np.float32]
 
     def __init__(self, task: Task, robot: MujocoRobot, begin: Array, threads: int) -> None:
         """Plan from where `robot` is now.
@@ -47,7 +49,7 @@ class TrueSystem:
         """
         self.steps = task.steps
         self.state_bounds = np.full((2, robot.spec.predicted_dim), np.inf, np.float32)
-        self.state = robot.state
+        self.state = robot.state.astype(np.float32)
         self._task, self._robot, self._begin = task, robot, begin
         self._limits = np.asarray(robot.spec.effort_limits)
         self._rollout = Rollout(nthread=threads)
@@ -56,7 +58,9 @@ class TrueSystem:
         self._physics = np.empty(mujoco.mj_stateSize(robot.model, kind))
         mujoco.mj_getState(robot.model, robot.data, self._physics, kind)
 
-    def __call__(self, offsets: Array, noise: Array, feedback: float) -> Rollouts:
+    def __call__(
+        self, offsets: NDArray[np.float32], noise: NDArray[np.float32], feedback: float
+    ) -> Rollouts:
         """Of the particles iLQR asks for the actions of its first trajectory alone."""
         none = np.empty(0, np.float32)
         return Rollouts(none, none, self._begin[None].astype(np.float32))
@@ -117,7 +121,9 @@ def optimise_episode(
     robot.reset(np.random.default_rng(seed))
     settings = PlannerSettings(algorithm="ilqr", horizon=task.steps, iterations=AGAIN)
     nothing = np.zeros((task.steps, spec.action_dim))
-    best, states, actions = -np.inf, np.empty(0), np.empty(0)
+    best = -np.inf
+    states: Array = np.empty(0)
+    actions: Array = np.empty(0)
     for number in range(tries):
         begin = _smooth(rng, task.steps, spec.action_dim) if number else nothing
         system = TrueSystem(task, robot, begin, threads or len(os.sched_getaffinity(0)))
