@@ -46,6 +46,7 @@ class LoneNode:
         self.context = SimpleNamespace(get_domain_id=os.getpid)
         self.executor = None
         self.heard, self.kinds, self.sent, self.answered = {}, {}, {}, {}
+        self.delivery = {}
         self.asked, self.timers, self.lines, self.judges = [], [], [], []
 
     def get_name(self):
@@ -99,6 +100,7 @@ class LoneNode:
 
     def create_publisher(self, kind, topic, qos):
         sent = self.sent.setdefault(topic, [])
+        self.delivery.setdefault(topic, []).append(qos)
         return SimpleNamespace(
             publish=lambda message: sent.append(copy.deepcopy(message)),
             topic_name=topic,
@@ -108,6 +110,7 @@ class LoneNode:
 
     def create_subscription(self, kind, topic, callback, qos, raw=False):
         self.heard[topic], self.kinds[topic] = callback, None if raw else kind
+        self.delivery.setdefault(topic, []).append(qos)
         return subscription(f"/{topic}", kind, raw)
 
     def create_timer(self, period, callback, clock):
