@@ -288,6 +288,7 @@ def test_where_an_episode_begins_not_even_a_zero_is_sent(scene):
     scene.node.heard["controller/active"](Bool(data=True))
     scene.hear_answer()
     assert scene.said.message == "an episode began"
+    assert "an episode began; nothing more is sent" in str(scene.node.lines)
     scene.now += PERIOD
     scene.state()
     scene.look()

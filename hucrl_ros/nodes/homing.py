@@ -262,7 +262,8 @@ class Homing(Node):
         self._moving = False
         self._trouble = Health(Level.WARN, problem) if problem else Health()
         if problem:
-            self.get_logger().error(f"{problem}; the robot was stopped")
+            done = "nothing more is sent" if silent else "the robot was stopped"
+            self.get_logger().error(f"{problem}; {done}")
         answer.set_result(problem)
 
     def _health(self) -> Health:
