@@ -22,12 +22,19 @@ from hypothesis import strategies as st
 
 from hucrl_ros.benchmarks.synthetic import untrained_bundle
 from hucrl_ros.config.schema import ModelSettings, SafetySettings
-from hucrl_ros.controller.agent import LOOKING, REMEMBERED_CHECKS, Agent, BundleSystem
+from hucrl_ros.controller.agent import GRACE, LOOKING, REMEMBERED_CHECKS, Agent, BundleSystem
 from hucrl_ros.controller.bundle import load_bundle
+from hucrl_ros.controller.passage import Transition
 from hucrl_ros.controller.safety_filter import Filtered
 from hucrl_ros.controller.surprise import Level
 from hucrl_ros.controller.ticks import LATE, Source
-from hucrl_ros.controller.timing import REMEMBERED_ITERATIONS, Budget, DeadlinePlanner, InForce
+from hucrl_ros.controller.timing import (
+    REMEMBERED_ITERATIONS,
+    Budget,
+    DeadlinePlanner,
+    InForce,
+    Planned,
+)
 
 STATE = np.array([3.0, 0.5])
 
@@ -248,6 +255,10 @@ def test_out_of_budget_the_previous_plan_is_shifted_and_then_the_policy_acts(bun
     agent.start_episode(0)
     assert agent.fallbacks == 0
     assert agent.act(STATE, spent_s=2.0).source is Source.POLICY
+    agent.act(STATE)
+    tick = agent.act(STATE, spent_s=2.0, periods=2)
+    assert tick.action[0] == pytest.approx(agent._plan.actions[2, 0])
+    assert agent._tick(np.array([1.5], np.float32), Source.POLICY).action.tolist() == [1.0]
 
 
 class Rule:
@@ -302,6 +313,98 @@ def test_what_the_braking_rule_says_is_sent_and_it_hears_all_that_it_goes_by(ran
     agent.sent(tick.action, coming)
     agent.start_episode(0)
     assert rule.heard == ["missed", (tick.action, coming), "new"]
+
+
+def of_positions(bundle):
+    manifest = bundle.manifest.model_copy(update={"command": "position"})
+    return dataclasses.replace(bundle, manifest=manifest)
+
+
+def test_a_position_is_a_way_from_where_it_takes_effect(bundle):
+    agent, coming = Agent(of_positions(bundle), 1.0, Clock()), [InForce(np.array([3.2]), 1.0)]
+    for spent in (0.0, 2.0):  # The second time it is the plan of before, which began elsewhere.
+        rule = agent._filter = Rule()
+        state = STATE + spent
+        tick = agent.act(state, spent_s=spent, coming=coming)
+        ahead, _, _, here, under, _ = rule.asked[0]
+        assert (here.tolist(), under) == (state.tolist(), coming)
+        assert ahead.tolist() != state.tolist()
+        if not spent:
+            assert agent._asked_state.tolist() == ahead.tolist(), "planned from there"
+        assert tick.action == pytest.approx([-0.25 + ahead[0] - state[0]])
+        agent.sent(tick.action, coming, np.array([2.0]))
+        assert rule.heard[-1][0] == pytest.approx([2.0 - ahead[0]])
+
+
+def test_where_commands_lead_is_what_the_model_expects_and_what_it_gets_wrong(bundle, monkeypatch):
+    agent = Agent(of_positions(bundle), None)
+    agent.bias.recall(np.array([0.01, -0.02]))
+    monkeypatch.setattr(agent, "_expect", lambda s, a: s + np.array([s[1], 2.0 * a[0]], "f"))
+    commands = [InForce(np.array([3.5]), 1.0), InForce(np.array([2.0]), 0.5)]
+    place, speed = STATE
+    place, speed = place + speed + 0.01, speed + 2.0 * (3.5 - place) - 0.02
+    place, speed = place + 0.5 * (speed + 0.01), speed + 0.5 * (2.0 * (2.0 - place) - 0.02)
+    assert agent._predict(STATE, commands) == pytest.approx([place, speed], rel=1e-5)
+    assert agent._predict(STATE, ()).tolist() == STATE.tolist()
+    monkeypatch.setattr(agent, "_expect", lambda s, a: s * np.float32(np.nan))
+    assert agent._predict(STATE, commands).tolist() == STATE.tolist()
+
+
+def test_surprise_and_bias_see_each_transition_with_what_was_claimed_of_it(bundle, monkeypatch):
+    agent, seen, biases = Agent(bundle, None), [], []
+    monkeypatch.setattr(agent.surprise, "see", lambda *told: seen.append(told))
+    monkeypatch.setattr(agent.bias, "see", lambda *told: biases.append(told))
+
+    def claimed(state, action):
+        pair = {"state": state[None].astype("f"), "action": action[None].astype("f")}
+        return [part[0] for part in bundle.run("dynamics", **pair)]
+
+    efforts = [np.array([x]) for x in (0.1, 0.4, -0.2, 0.3, -0.5)]
+    agent.uncertainty(STATE, efforts[0])
+    passed = [
+        Transition(STATE + 0.1, efforts[1], STATE, 0.0, efforts[2]),
+        Transition(STATE, efforts[0], STATE, 0.0),  # what was asked before
+        Transition(STATE - 0.3, efforts[3], STATE, 0.0, efforts[4]),
+        Transition(STATE - 0.2, efforts[4], STATE, 0.0),
+    ]
+    agent.uncertainty(STATE, efforts[1], passed)
+    for told, bias, each in zip(seen, biases, passed, strict=True):
+        claim = claimed(each.state, each.action)
+        later = claim if each.later is None else claimed(each.state, each.later)
+        assert told[0] is bias[0] is each
+        np.testing.assert_allclose(np.stack(told[1:]), [*claim, later[0]], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(np.stack(bias[1:]), claim, rtol=1e-4, atol=1e-6)
+
+
+def test_an_episode_knows_nothing_of_the_one_before(bundle, random_bundle):
+    smooth = random_bundle.manifest.model_copy(update={"random_bandwidth": 1.0})
+    drawn = Agent(dataclasses.replace(random_bundle, manifest=smooth), None)
+    assert np.array_equal(play(drawn, seed=3), play(drawn, seed=3))
+    agent, reset = Agent(bundle, None), []
+    agent.surprise = agent.bias = SimpleNamespace(reset=lambda: reset.append(True))
+    agent._postponed = lambda: pytest.fail("a plan of the episode before")
+    agent.start_episode(0)
+    agent.plan_ahead()
+    assert reset == [True, True]
+
+
+def test_a_plan_in_time_may_take_the_grace_longer_and_one_ahead_as_long_as_it_takes(bundle):
+    agent, asked = Agent(bundle, 0.01, Clock(), Beside()), []
+
+    def run(work, limit):
+        asked.append(limit)
+        return Planned(None, False)
+
+    agent._deadline = SimpleNamespace(
+        beside=True, pending=False, busy=False, late=lambda: None, run=run
+    )
+    agent.act(STATE, spent_s=0.004)
+    agent._postponed = work = object()
+    for _ in range(2):
+        agent.plan_ahead()
+    grace = GRACE * (bundle.manifest.period - 0.01)
+    assert asked == [pytest.approx(0.006 + grace), None], "once"
+    assert agent._postponed is not work
 
 
 class Hesitant:
@@ -474,13 +577,13 @@ def test_a_plan_that_is_known_to_take_too_long_is_made_beside_the_tick(bundle):
     assert not beside.work, "before the command has been sent"
     agent.plan_ahead()
     beside.go_on()
-    tick = agent.act(STATE)
+    tick = agent.act(STATE, periods=2)
     agent.plan_ahead()
     assert agent._plan.iterations == 1
     assert tick.optimistic is agent._plan.states
     assert agent._plan.actions[:, 0].tolist() != first.tolist()
     assert dict(tick.decided) == {"late": 1.0, "granted": LATE}
-    assert tick.action[0] == pytest.approx(agent._plan.actions[1, 0])
+    assert tick.action[0] == pytest.approx(agent._plan.actions[2, 0]), "as old as it is"
     assert agent.act(STATE).decided == {}, "the plan is still being made"
     beside.go_on()
     agent.iteration_s, agent._deadline = 0.1, DeadlinePlanner(Now())
