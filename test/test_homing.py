@@ -135,6 +135,7 @@ def test_a_blocked_joint_is_named_with_its_way(command):
     assert motion.problem.endswith("comes no nearer")
     assert len(places) * PERIOD < 1.0 / 0.3 + homing.BLOCKED_S + 3.0
     if command == "effort":
+        assert np.abs(motion._integral) <= motion._most, "let go, it would be hurled on"
         assert np.abs(commands).max() <= 0.5 * LIMIT
 
 
@@ -236,21 +237,27 @@ def test_neither_the_clock_nor_other_joints_nor_where_the_start_is_changes_anyth
     assert alone.problem.endswith(end)
 
 
-def test_of_two_motors_the_one_that_is_blocked_is_named():
-    names = ("fine", "blocked")
+@pytest.mark.parametrize(
+    ("share", "end"), [(0.0, "comes no nearer"), (-1.0, "moves away"), (1.0, "[rad/s or m/s]")]
+)
+def test_of_two_motors_the_one_that_fails_is_named(share, end):
+    names = ("fine", "failing")
     spec = RobotSpec("two", names, names, (2.0, 2.0), PERIOD, command="velocity")
     plan = HomePlan(np.zeros(2), np.full(2, 0.05), np.zeros(2, bool), np.full(2, INERTIA))
     motion, joints = HomeMotion(spec, plan, Config()), [Joint("velocity", 0.3) for _ in names]
+    joints[1].share = share or 1.0
     for step in range(1000):
-        # What is blocked gives way a little: that isn't to come nearer.
-        joints[1].stop = 0.2 - 1e-6 * step
+        if not share:  # What is blocked gives way a little: that isn't to come nearer.
+            joints[1].stop = 0.2 - 1e-6 * step
+        elif share > 0.0 and step > 20:  # Somebody turns it.
+            joints[1].place += 2.0 * PERIOD
         states = np.array([joint.state for joint in joints])
         action = motion.act(states.T.ravel(), step * PERIOD)
         if motion.problem:
             break
         for joint, command in zip(joints, action, strict=True):
             joint.step(float(command))
-    assert "'blocked'" in motion.problem and "comes no nearer" in motion.problem
+    assert "'failing'" in motion.problem and motion.problem.endswith(end)
 
 
 @pytest.mark.parametrize("what", ["commands", "measurements"])
