@@ -199,7 +199,10 @@ def test_an_option_without_its_value_is_named(words):
         ("bench loop --priority 100", "hucrl bench: --priority = 100: from 0 to 99"),
         ("bench delay --delays 0 -2", "--delays = -2: from 0 to 1000"),
         ("sweep pendulum --out o --strategies greedy optimistc", "did you mean 'optimistic'?"),
-        ("optimum pendulum --method grit", "expected one of grid, planner; did you mean 'grid'?"),
+        (
+            "optimum pendulum --method grit",
+            "expected one of grid, planner, ilqr; did you mean 'grid'?",
+        ),
         ("up pendulum --lockstep --real-time", "--lockstep: not allowed with --real-time"),
         ("sweep pendulum", "hucrl sweep: Missing option '--out'."),
         ("train", "hucrl train: Missing argument 'TASK'."),
