@@ -69,17 +69,14 @@ class TrueSystem:
         self, states: Array, actions: Array, noise: Array | float = 0.0
     ) -> tuple[Array, Array]:
         """Next states `(N, p)` and rewards `(N,)`; there is no noise."""
-        robot = self._robot
+        robot, nq = self._robot, self._robot.model.nq
+        end = 1 + nq + robot.model.nv  # Time comes first.
         physics = np.repeat(self._physics[None], len(states), axis=0)
-        # Time comes first.
-        robot.write_joints(states, physics[:, 1:])
+        robot.write_joints(states, physics[:, 1 : 1 + nq], physics[:, 1 + nq : end])
         efforts = np.repeat((actions * self._limits)[:, None], robot.substeps, axis=1)
         following, _ = self._rollout.rollout(robot.model, self._data, physics, efforts)
-        nq, nv = robot.model.nq, robot.model.nv
-        coordinates = following[:, -1, 1 : 1 + nq + nv]
-        return robot.states(coordinates[:, :nq], coordinates[:, nq:]), self.rewards(
-            states, actions
-        )
+        reached = robot.states(following[:, -1, 1 : 1 + nq], following[:, -1, 1 + nq : end])
+        return reached, self.rewards(states, actions)
 
     def rewards(self, states: Array, actions: Array) -> Array:
         """Rewards `(N,)`."""
@@ -119,7 +116,7 @@ def optimise_episode(
         )
     began, rng = time.perf_counter(), np.random.default_rng((seed, 0))
     robot.reset(np.random.default_rng(seed))
-    settings = PlannerSettings(algorithm="ilqr", horizon=task.steps, iterations=AGAIN)
+    settings = PlannerSettings(algorithm="ilqr", horizon=task.steps)
     nothing = np.zeros((task.steps, spec.action_dim))
     best = -np.inf
     states: Array = np.empty(0)
@@ -131,7 +128,9 @@ def optimise_episode(
         planner.prepare(system)
         planner.reset(rng)
         last = -np.inf
-        for _ in range(-(-iterations // AGAIN)):
+        for done in range(0, iterations, AGAIN):
+            more = {"iterations": min(AGAIN, iterations - done)}
+            planner.settings = settings.model_copy(update=more)
             plan = planner.plan(system, lambda: True, periods=0)
             if plan is None:
                 break

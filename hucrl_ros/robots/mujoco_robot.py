@@ -118,19 +118,17 @@ class MujocoRobot:
         joints = [qpos[..., self._qpos], qvel[..., self._qvel]]
         return np.concatenate([*joints, self._extras.read(self.data, qpos, qvel)], axis=-1)
 
-    def write_joints(self, states: Array, coordinates: Array) -> None:
-        """Write joints of `states` `(..., p)` into MuJoCo's coordinates `(..., ≥ nq + nv)`."""
+    def write_joints(self, states: Array, qpos: Array, qvel: Array) -> None:
+        """Write joints of `states` `(..., p)` into MuJoCo's coordinates, in place."""
         joints = len(self.spec.joint_names)
-        coordinates[..., self._qpos] = states[..., :joints]
-        coordinates[..., self.model.nq + self._qvel] = states[..., joints : 2 * joints]
+        qpos[..., self._qpos] = states[..., :joints]
+        qvel[..., self._qvel] = states[..., joints : 2 * joints]
 
     def set_state(self, state: Array) -> None:
         """Put the robot into `state` `(p,)`, under the command of no action."""
         mujoco.mj_resetData(self.model, self.data)
-        joints = len(self.spec.joint_names)
-        self.data.qpos[self._qpos] = state[:joints]
-        self.data.qvel[self._qvel] = state[joints : 2 * joints]
-        self._extras.write(self.data, state[2 * joints :])
+        self.write_joints(state, self.data.qpos, self.data.qvel)
+        self._extras.write(self.data, state[2 * len(self.spec.joint_names) :])
         self.data.ctrl[:] = self.idle(state)
         mujoco.mj_forward(self.model, self.data)
         if self._drive is not None:
