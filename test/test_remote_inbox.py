@@ -17,10 +17,15 @@ from hucrl_ros.config.constraints import SpeedConstraint
 from hucrl_ros.config.files import override
 from hucrl_ros.controller import examiner
 from hucrl_ros.controller.manifest import MANIFEST, dump_manifest, read_manifest
-from hucrl_ros.errors import HucrlError
+from hucrl_ros.errors import BundleError, HucrlError
 from hucrl_ros.robots import describe
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.remote.contract import CHECKPOINT_BYTES
+from hucrl_ros.run.remote.inbox import require_promised
+
+# Of 0.3 kg at 0.5 m under 1 N m; gravity may take all of it, and then a tenth is counted on.
+ACCELERATION = 1.0 / (0.3 * 0.5**2)
+DECELERATION = 0.1 * ACCELERATION
 
 
 @pytest.fixture
@@ -267,6 +272,55 @@ def test_a_bundle_without_a_constraint_of_the_run_is_refused_in_one_line(robot, 
     assert list(robot.run.incoming.iterdir()) == []
     whole = read_manifest(bundle).model_copy(update={"constraints": (limit.name, "another")})
     assert put(robot, path, dump_manifest(whole).encode())[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({}, ""),
+        ({"deceleration": (DECELERATION * (1.0 - 1e-2),)}, ""),
+        ({"acceleration": (ACCELERATION * (1.0 + 1e-2),)}, ""),
+        ({"deceleration": (DECELERATION * (1.0 + 1e-4),)}, ""),
+        ({"deceleration": (DECELERATION * (1.0 + 1e-2),)}, "deceleration"),
+        ({"acceleration": (ACCELERATION * (1.0 - 1e-2),)}, "acceleration"),
+        ({"deceleration": (), "acceleration": ()}, "deceleration"),
+        ({"steady_speed": (1.0,)}, "steady_speed"),
+    ],
+)
+def test_a_bundle_counts_on_no_stronger_brakes_than_the_model_promises(bundle, changes, fault):
+    limit = SpeedConstraint(kind="speed", joint="pendulum_joint", largest=7.0)
+    described = dataclasses.replace(describe("pendulum"), constraints=(limit,))
+    said = {"deceleration": (DECELERATION,), "acceleration": (ACCELERATION,), **changes}
+    manifest = read_manifest(bundle).model_copy(update=said)
+    if not fault:
+        require_promised(manifest, described)
+        return
+    line = rf"^bundle 0: {fault} is .*, the robot's model promises"
+    with pytest.raises(BundleError, match=line):
+        require_promised(manifest, described)
+
+
+def test_what_motors_promise_is_looked_at_before_a_bundle_appears(
+    robot, bundle, tmp_path, monkeypatch
+):
+    limit = SpeedConstraint(kind="speed", joint="pendulum_joint", largest=7.0)
+    inbox = robot.exchange._inbox
+    inbox._described = dataclasses.replace(inbox._described, constraints=(limit,))
+    monkeypatch.setattr(inbox, "_examined", read_manifest)  # it has no graph of constraints
+    bad = tmp_path / "bundle_000"
+    shutil.copytree(bundle, bad)
+    strong = {"deceleration": (99.0,), "acceleration": (99.0,), "constraints": (limit.name,)}
+    manifest = read_manifest(bad).model_copy(update=strong)
+    (bad / MANIFEST).write_text(dump_manifest(manifest))
+    send(robot, bad)
+    status, _, answer = robot.ask("POST", "/bundles/0")
+    assert status == 422
+    assert "deceleration is (99.0,), the robot's model promises" in json.loads(answer)["error"]
+    assert not robot.run.bundle(0).exists() and list(robot.run.incoming.iterdir()) == []
+
+
+def test_where_nothing_is_constrained_nothing_has_to_be_promised(bundle):
+    require_promised(read_manifest(bundle), describe("pendulum"))
 
 
 def test_a_bundle_whose_graphs_are_not_what_they_say_is_deleted(robot, bundle, tmp_path):

@@ -11,6 +11,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 from hucrl_ros.config.files import to_disk
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
@@ -18,6 +20,7 @@ from hucrl_ros.controller.admission import check_robot
 from hucrl_ros.controller.bundle import BUNDLE_BYTES
 from hucrl_ros.controller.examiner import Examiner
 from hucrl_ros.controller.manifest import MANIFEST, MANIFEST_BYTES, Manifest, read_manifest
+from hucrl_ros.controller.motors import limits_under
 from hucrl_ros.controller.signature import sign_for_run
 from hucrl_ros.controller.trust import Trust
 from hucrl_ros.errors import BundleError, HucrlError, shortened
@@ -28,6 +31,8 @@ FREE = 2**28
 """Bytes of the disk that stay free: a bag has to fit."""
 
 
+SAME = 1e-3
+"""Share by which two machines may reckon differently what motors promise."""
 HEAR_S = 1.0
 """[s] Between two signs of life of a learner whose bundle is examined."""
 
@@ -120,6 +125,7 @@ class Inbox:
                 manifest = self._examined(staged)
                 check_robot(staged, manifest.spec, self._described.robot.spec)
                 require_ours(manifest, self._config, self._described, index)
+                require_promised(manifest, self._described)
                 sign_for_run(staged, self._config.control.signing_key)
             except BundleError as error:
                 shutil.rmtree(staged, ignore_errors=True)
@@ -254,4 +260,31 @@ def require_ours(manifest: Manifest, config: Config, described: Description, ind
         if limit not in manifest.constraints:
             raise BundleError(
                 f"bundle {index}: no constraint {shortened(repr(limit))}, which the run has"
+            )
+
+
+def require_promised(manifest: Manifest, described: Description) -> None:
+    """A bundle from elsewhere may count on no stronger brakes than the robot's own model promises.
+
+    By these the braking rule lets efforts through; a bundle that says nothing has no such rule.
+    Needs MuJoCo.
+
+    Raises:
+        BundleError: names what is said and what is promised.
+    """
+    if not described.constraints:
+        return
+    from hucrl_ros.robots.mujoco_robot import MujocoRobot
+    from hucrl_ros.robots.stopping import promised
+
+    ours = promised(MujocoRobot(described), limits_under(described.robot.spec, manifest.safety))
+    said = manifest.deceleration, manifest.acceleration, manifest.steady_speed
+    names = "deceleration", "acceleration", "steady_speed"
+    for name, theirs, own in zip(names, said, ours, strict=True):
+        # The more an effort speeds a joint up, the sooner the rule brakes.
+        sign = -1.0 if name == "acceleration" else 1.0
+        if len(theirs) != len(own) or np.any(sign * np.subtract(theirs, own) > SAME * np.abs(own)):
+            raise BundleError(
+                f"bundle {manifest.episode}: {name} is {shortened(theirs)}, the robot's model "
+                f"promises {shortened(own)}"
             )
