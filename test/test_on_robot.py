@@ -118,6 +118,38 @@ def test_the_safety_filter_is_on_where_a_description_asks_for_it_and_on_a_robot(
     assert not asked_config(switched).safety.filter
 
 
+def test_being_outside_has_a_price_where_the_filter_is_on_by_default(tmp_path):
+    """Or plans that want to be there are held at the limit, where nothing new is learned."""
+    plain, limited, cheap = tmp_path / "plain", tmp_path / "limited", tmp_path / "cheap"
+    limit = {"constraints": [{"kind": "speed", "joint": "elbow", "largest": 3.0}]}
+    own = {"/**": {"ros__parameters": {"exploration": {"outside_penalty": 0.1}}}}
+    files = [
+        str(write(folder, document))
+        for folder, document in (
+            (plain, ARM),
+            (limited, {**ARM, **limit}),
+            (cheap, {**ARM, **limit, **own}),
+        )
+    ]
+
+    def price(file, **asked):
+        return asked_config(RunOptions(file, **asked)).exploration.outside_penalty
+
+    assert [price(file) for file in files] == [0.0, 0.5, 0.1]
+    assert [price(file, on_robot=True) for file in files] == [0.5, 0.5, 0.1]
+    given = {"exploration.outside_penalty": 0.0}
+    assert [price(file, on_robot=True, overrides=given) for file in files] == [0.0, 0.0, 0.0]
+
+
+def test_a_run_of_before_goes_on_without_a_price_for_being_outside(tmp_path):
+    limit = {"kind": "speed", "joint": "elbow", "largest": 3.0}
+    file, out = str(write(tmp_path, {**ARM, "constraints": [limit]})), tmp_path / "run"
+    before = {"exploration.outside_penalty": 0.0}
+    prepare_run(RunOptions(file, out=out, overrides=before))
+    again = prepare_run(RunOptions(file, out=out, resume=True))
+    assert again.config.exploration.outside_penalty == 0.0
+
+
 @pytest.mark.parametrize("on_robot", [True, False])
 def test_a_run_without_an_episode_stays_with_whom_it_was_made_for(on_robot, tmp_path):
     """Its settings are a robot's, or a simulator's: gentle, limited, filtered, or not."""

@@ -212,21 +212,31 @@ def _held_back(
         counts = episode.filtered or {"": 0}
         return max(counts, key=lambda name: counts[name])
 
+    priced = exploration.outside_penalty > 0
     told = [
         e
         for e in episodes
         if reason(e) == STOPPABLE
-        or (e.index >= exploration.random_episodes and not exploration.outside_penalty)
+        # While a model has seen little, much is changed of any robot.
+        or (e.index >= exploration.random_episodes and (not priced or e is episodes[-1]))
     ]
     held = max(told, key=lambda e: e.changed / max(e.steps, 1), default=None)
     if held is None or 2 * held.changed <= held.steps:
         return None
-    most, advice = (
-        reason(held),
-        "at the limit because plans believe that being outside pays, or far from it as nothing "
-        "can be proved of so light joints: against the former helps a new run with `--set "
-        "exploration.outside_penalty=0.5`, against the latter smaller robot.effort_limits",
-    )
+    most = reason(held)
+    if priced:
+        advice = (
+            "little can be proved, as the model has seen too little or joints are light for their "
+            "motors: more episodes help, or demonstrations (`hucrl learn`, then `--from`), or "
+            "smaller robot.effort_limits"
+        )
+    else:
+        advice = (
+            "at the limit because plans believe that being outside pays, or far from it as "
+            "nothing can be proved of so light joints: against the former helps a new run with "
+            "`--set exploration.outside_penalty=0.5`, against the latter smaller "
+            "robot.effort_limits"
+        )
     if most == STOPPABLE:
         advice = (
             "light joints with strong motors: smaller robot.effort_limits, a shorter period or "

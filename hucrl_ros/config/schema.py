@@ -165,7 +165,8 @@ class ExplorationSettings(Settings):
     inside, three at most; 0: nothing [range of the task's rewards]."""
     outside_penalty: float = Field(0.0, ge=0)
     """What a step costs besides that is a margin or more beyond a constraint; what the safety
-    filter won't let happen shouldn't look like the shorter way [range of the task's rewards]."""
+    filter won't let happen shouldn't look like the shorter way. 0.5 on a robot, and where a
+    description has `constraints:` [range of the task's rewards]."""
     random_episodes: int = Field(1, ge=0)
     """Episodes of random efforts before the first learned one; 0 with `--from` alone, where it is
     the default [1]."""

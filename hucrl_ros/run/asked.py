@@ -30,6 +30,10 @@ from hucrl_ros.errors import ConfigError, quoted, shortened
 from hucrl_ros.run.combination import check_combination
 from hucrl_ros.run.on_robot import GENTLE
 
+FILTERED: Mapping[str, Any] = {"safety.filter": True, "exploration.outside_penalty": 0.5}
+"""Settings, by dotted keys, where the safety filter is on by default: it would hold a plan that
+wants to be outside at the limit, where nothing new is learned, so that being there has a price."""
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -171,11 +175,13 @@ def settings_beneath(
     if options.on_robot:
         given = GENTLE if stored is None else stored.exploration.model_dump()
         beneath["exploration"] = {name: given[name] for name in GENTLE}
+    filtered: Mapping[str, Any] = {}
     if stored is not None:
-        beneath["safety"] = {"filter": stored.safety.filter}
+        kept = dotted(stored.model_dump())
+        filtered = {key: kept[key] for key in FILTERED}
     elif options.on_robot or (described is not None and described.constraints):
-        beneath["safety"] = {"filter": True}
-    return beneath
+        filtered = FILTERED
+    return merge(beneath, filtered)
 
 
 def _base(options: RunOptions, described: Description | None) -> Config:
