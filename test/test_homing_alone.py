@@ -250,7 +250,7 @@ ENDS = {
     stopped: "stopped on the topic '/stop'",
     ended: "this process was ended",
     held_up: "held up for 501 ms",
-    without_stopper: "the process that stops the robot in case of need has ended",
+    without_stopper: "the process that stops the robot in case of need has ended or hangs",
     tightened: "limits were tightened meanwhile",
     not_alone: "teach pendant publishes commands, too; stop it first",
     stamps_back: "outage: stamps of joint_states went back by 1 s",

@@ -110,10 +110,10 @@ class Scene:
         last = times[-LAST:]
         assert last == pytest.approx([end + k * AGAIN_S for k in range(LAST)])
 
-    def words(self):
-        """How many listeners the mover was told of."""
+    def words(self, of=b"."):
+        """What the mover was told: of each listener, or in answer to its bytes."""
         os.set_blocking(self.told.fileno(), False)
-        return self.told.read(4096)
+        return of * self.told.read(4096).count(of)
 
 
 @pytest.fixture
@@ -171,6 +171,22 @@ def test_the_mover_is_told_once_of_each_who_hears_it(scene):
     counts = {0.0: 0, 0.2: 1, 0.4: 3, 0.6: 2, 0.8: 3}
     scene.run(*steady(0.01, 1.01, 0.05), end=1.1, listeners=counts)
     assert scene.words() == b"..."
+
+
+def test_each_byte_is_answered_and_silence_is_not(scene):
+    scene.run(*steady(0.01, 0.51, 0.1), end=1.2)
+    assert scene.words(b"+") == b"+" * 6
+
+
+def test_a_mover_that_hears_nothing_does_not_hold_up_zeros(scene, pipe):
+    full = module.sys.stdout
+    os.set_blocking(full.fileno(), False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            os.write(full.fileno(), b"+" * 4096)
+    os.set_blocking(full.fileno(), True)
+    scene.run(0.01, end=1.005)
+    assert scene.stopped == pytest.approx(every(AGAIN_S, 0.01 + PATIENCE_S, 1.005))
 
 
 def test_a_mover_that_has_gone_hears_nothing_and_zeros_are_sent_all_the_same(scene):
@@ -262,6 +278,54 @@ def test_a_mover_whose_stopper_has_ended_is_told_so(child):
     child.process.end = None
     child.process.read.close()
     assert not child.stopper.hold(), "nobody has asked yet how it ended"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that a test sets [s]."""
+    now = SimpleNamespace(s=100.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now.s))
+    return now
+
+
+def test_a_mover_whose_stopper_answers_no_more_is_told_so(child, clock):
+    child.process.write.write(b".+")
+    for _ in range(5):
+        assert child.stopper.hold()
+        clock.s += 0.9 * module.ANSWER_S
+        child.process.write.write(b"+")
+    assert child.stopper.hold()
+    clock.s += 0.9 * module.ANSWER_S
+    assert child.stopper.hold()
+    clock.s += 0.2 * module.ANSWER_S
+    assert not child.stopper.hold()
+    child.process.write.write(b"+")
+    assert child.stopper.hold(), "it was only slow"
+
+
+def test_who_hears_it_is_no_answer(child, clock):
+    child.process.write.write(b".")
+    assert child.stopper.hold()
+    clock.s += 1.1 * module.ANSWER_S
+    child.process.write.write(b".")
+    assert not child.stopper.hold()
+
+
+def test_a_stopper_may_take_its_time_to_start(child, clock):
+    assert child.stopper.hold()
+    clock.s += 10.0 * module.ANSWER_S
+    assert child.stopper.hold()
+    child.process.write.write(b"+.")
+    assert child.stopper.hold()
+
+
+def test_a_mover_that_was_held_up_does_not_blame_the_stopper(child, clock):
+    child.process.write.write(b".")
+    assert child.stopper.hold()
+    child.process.write.write(b"+")
+    clock.s += 10.0 * module.ANSWER_S
+    assert child.stopper.hold()
+    assert child.stopper.hold()
 
 
 def test_it_is_met_when_as_many_hear_it_as_hear_the_mover(child):

@@ -206,7 +206,7 @@ class Homing(Node):
         silence = now - self._heard
         limit = outage_limit(self._guard.safety, self._spec.period)
         if self._stopper is not None and not self._stopper.hold():
-            self._end("the process that stops the robot in case of need has ended")
+            self._end("the process that stops the robot in case of need has ended or hangs")
         elif held_up > limit:
             self._end(f"held up for {1e3 * held_up:.0f} ms")
         elif not self._moving:

@@ -3,9 +3,10 @@
 It is for efforts and velocities. The mover (`hucrl check --move`, or the node `homing`) starts it
 and writes a byte to its standard input again and again. When none comes, zeros are sent until one
 does; when the mover ends, whatever ended it, the kernel closes the pipe, and zeros are the last
-thing that is sent.
+thing that is sent. It answers those bytes, so that the mover stops where nobody would stop it.
 """
 
+import math
 import os
 import select
 import signal
@@ -30,8 +31,11 @@ AGAIN_S = 0.02
 """[s] Between two commands of zero effort."""
 LAST = 10
 """Commands of zero effort at the end: what the mover sent before may be on its way."""
+ANSWER_S = 1.0
+"""[s] For it to answer a byte. DDS is known to have hung, and what hangs sends no zeros."""
 END_S = 3.0
 """[s] For it to end."""
+_MET, _ANSWER = b".", b"+"
 
 
 class Stopper:
@@ -51,18 +55,21 @@ class Stopper:
         )
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)
-        self._met = 0
+        self._met, self._asked = 0, math.inf
 
     def meets(self, listeners: int) -> bool:
         """Whether so many would hear it, the robot among them: as many as hear the mover."""
-        assert self._process.stdout is not None
-        if select.select([self._process.stdout], [], [], 0.0)[0]:
-            self._met += len(os.read(self._process.stdout.fileno(), 4096))
+        self._hear()
         return 0 < listeners <= self._met
 
     def hold(self) -> bool:
-        """Keep it from acting for a moment; False: it has ended."""
+        """Keep it from acting for a moment; False: it has ended, or doesn't answer."""
         assert self._process.stdin is not None
+        self._hear()
+        now = time.monotonic()
+        self._asked = min(self._asked, now)
+        if self._met and now - self._asked > ANSWER_S:
+            return False
         try:
             os.write(self._process.stdin.fileno(), b".")
         except BlockingIOError:  # it starts, and nobody reads yet
@@ -70,6 +77,15 @@ class Stopper:
         except OSError:
             return False
         return self._process.poll() is None
+
+    def _hear(self) -> None:
+        """Take in whom it has met, and whether it has answered."""
+        assert self._process.stdout is not None
+        if select.select([self._process.stdout], [], [], 0.0)[0]:
+            said = os.read(self._process.stdout.fileno(), 4096)
+            self._met += said.count(_MET)
+            if _ANSWER in said:
+                self._asked = math.inf
 
     def dismiss(self) -> None:
         """Let it end at once and send nothing: somebody else commands the robot now."""
@@ -95,14 +111,15 @@ def main() -> int:
     node = Node(NAME)
     publisher = node.create_publisher(Float64MultiArray, topics.COMMANDS, STREAM)
     zero = Float64MultiArray(data=[0.0] * int(sys.argv[1]))
+    os.set_blocking(sys.stdout.fileno(), False)  # a mover that hangs must not hold it up
     met, limit = 0, AGAIN_S
     while True:
         heard = select.select([sys.stdin], [], [], limit)[0]
         if heard and not os.read(sys.stdin.fileno(), 4096):
             break
         before, met = met, max(met, publisher.get_subscription_count())
-        with suppress(OSError):  # The mover may have ended just now.
-            os.write(sys.stdout.fileno(), b"." * (met - before))
+        with suppress(OSError):  # The mover may have ended just now, or hear nothing.
+            os.write(sys.stdout.fileno(), _MET * (met - before) + _ANSWER * len(heard))
         if before and not heard:
             publisher.publish(zero)
             limit = AGAIN_S

@@ -129,7 +129,7 @@ class Mover(Node):
         self._last = min(self._last + max(late, 0.0), now)  # meanwhile it could hear nobody
         silence = now - self._last
         if not self._stopper.hold():
-            self._stop("the process that stops the robot in case of need has ended")
+            self._stop("the process that stops the robot in case of need has ended or hangs")
         elif others := self._others():
             self._stop(f"{', '.join(others)} publishes commands, too; stop it first")
         elif not self._moving:
