@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from own_robots import DANGLING, changed, modelled, pushing, resolved
 
+from hucrl_ros.cli.check import look_at, robot_of
 from hucrl_ros.config.schema import Config, DriverSettings, SafetySettings
 from hucrl_ros.doctor import Level
 from hucrl_ros.doctor.robot import judge, judge_limits, judge_state, refuse_faults
 from hucrl_ros.errors import RunError
 from hucrl_ros.robots.resolve import describe
+from hucrl_ros.run.asked import RunOptions
 
 PENDULUM = describe("pendulum").robot
 REACHER = describe("reacher").robot
@@ -209,6 +211,20 @@ def test_positions_outside_the_limits_and_whole_turns_are_noted():
     assert "rad or m" in degrees.advice
     turning = heard(positions=lambda k, m: [(0.05 * k) % (2 * math.pi)])
     assert "jumps by a turn" in found(turning, "positions").found
+
+
+@pytest.mark.parametrize(("place", "told"), [(2.51, False), (57.3, True)])
+def test_positions_are_compared_with_the_limits_of_the_model_as_well(place, told, monkeypatch):
+    evidence = heard(
+        names=lambda k, m: ["cart_joint", "pole_joint"],
+        positions=lambda k, m: [place, 0.0],
+        velocities=lambda k, m: [0.0, 0.0],
+        efforts=lambda k, m: [0.0, 0.0],
+    )
+    monkeypatch.setattr("hucrl_ros.doctor.evidence.listen", lambda *_: evidence)
+    finding = look_at(robot_of(RunOptions("cartpole")), 0)["positions"]
+    assert ("outside of its limits, -2.5 … 2.5" in finding.found) is told
+    assert (finding.level is Level.NOTE) is told
 
 
 def test_a_goal_that_nobody_tells_is_a_fault():

@@ -124,9 +124,9 @@ def look_at(asked: "AskedRun", domain: int) -> "Mapping[str, Finding]":
         RunError: nobody could listen.
     """
     from hucrl_ros.doctor.evidence import listen
-    from hucrl_ros.doctor.robot import judge
+    from hucrl_ros.doctor.robot import judge, with_limits
 
-    robot = asked.described.robot
+    robot = with_limits(asked.described)
     return judge(listen(robot, environment_of(domain)), robot, asked.config)
 
 

@@ -40,6 +40,8 @@ CLOCK_S = 1.0
 """[s] Between the driver's clock and this machine's, likewise."""
 COARSE = 0.02
 """Share of what a velocity is measured in by which it may jump, at most, without a word."""
+END_STOP = 0.02
+"""Share of its range by which a joint may be beyond a limit without a word: end stops give."""
 TURN = 2 * math.pi
 
 
@@ -48,7 +50,7 @@ def judge(found: Evidence, robot: RobotSettings, config: Config) -> dict[str, Fi
 
     Args:
         found: What was heard.
-        robot: Its complete description.
+        robot: Its complete description, see `with_limits`.
         config: Settings of the run that it shall play.
     """
     examined: dict[str, Finding] = {"joint states": _publishers(found)}
@@ -60,6 +62,14 @@ def judge(found: Evidence, robot: RobotSettings, config: Config) -> dict[str, Fi
         examined[topic.replace("_", " ")] = _pose(found, topic)
     examined["reset"] = _reset(found, config)
     return examined
+
+
+def with_limits(described: Description) -> RobotSettings:
+    """The robot, whose `limits` are those of all joints that have some, the model's as well."""
+    robot = described.robot
+    ranges = zip(robot.joints, MujocoRobot(described).ranges.tolist(), strict=True)
+    limits = {name: tuple(pair) for name, pair in ranges if np.isfinite(pair).all()}
+    return robot.model_copy(update={"limits": limits})
 
 
 def judge_state(described: Description) -> Finding:
@@ -224,10 +234,15 @@ def _positions(found: Evidence, robot: RobotSettings, config: Config) -> Finding
         return Finding.fault(positions, "have the driver fill in position for every joint")
     limits = [robot.limits.get(name) for name in robot.joints]
     for name, column, limit in zip(robot.joints, positions.T, limits, strict=True):
-        if limit is not None and (column.min() < limit[0] or column.max() > limit[1]):
+        gives = 0.0 if limit is None else END_STOP * (limit[1] - limit[0])
+        if limit is not None and (
+            column.min() < limit[0] - gives or column.max() > limit[1] + gives
+        ):
             return Finding.note(
-                f"joint {name!r} is at {column[-1]:.4g}, outside of {list(limit)}",
-                "positions are in rad or m; look at units and zero, or at robot.limits",
+                f"joint {name!r} is at {column[-1]:.4g}, outside of its limits, {limit[0]:.4g} … "
+                f"{limit[1]:.4g}",
+                "positions are in rad or m; look at units and zero, at the model's limits, or at "
+                "robot.limits",
             )
         if (np.abs(np.diff(column)) > 0.9 * TURN).any():
             return Finding.note(
