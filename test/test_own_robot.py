@@ -225,6 +225,25 @@ def test_a_simulation_that_is_unstable_is_refused_or_ends(tmp_path, monkeypatch)
     assert resolved(tmp_path, changed(stiff, timestep=0.0005))
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"start": {"elbow": 90}}, "robot.start.elbow is 90, "),
+        ({"limits": {"elbow": [-90, 90]}}, "robot.limits.elbow is -90 … 90, "),
+    ],
+)
+def test_where_degrees_make_a_simulation_unstable_they_are_named(
+    changes, told, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes a log.
+    model = str(EXAMPLES / "planar_arm" / "planar_arm.urdf")
+    arm = {"robot": {"model": model, "period": 0.04, "timestep": 0.004, "steps": 75, **changes}}
+    line = refusal(tmp_path, arm | {"reward": {"terms": [{"term": "effort"}]}})
+    assert line.partition("mine.yaml: ")[2].startswith(
+        f"{told}where -2.6 … 2.6 are the model's limits [rad or m]; the simulation is unstable"
+    )
+
+
 FLYING = """<mujoco><worldbody><body name="base">{base}<geom size="0.1"/>
   <body><joint name="hip" axis="0 1 0"/><geom size="0.05" pos="0 0 0.3"/></body></body></worldbody>
 <actuator><motor joint="hip" ctrlrange="-1 1"/></actuator></mujoco>"""

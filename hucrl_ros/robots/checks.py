@@ -23,6 +23,8 @@ NARROW = np.deg2rad(TURN)
 """[rad] Range of a joint below which its limits may be meant in radians, of an MJCF in degrees."""
 MISPLACED = 1e-3
 """By which an object may be elsewhere than where an episode shall begin [the entry's unit]."""
+FAR_OFF = 0.3
+"""[rad or m] Beyond a limit from which on MuJoCo may hurl a joint back."""
 ENDS = tuple(f"_{axis}" for axis in AXES)
 logger = logging.getLogger(__name__)
 
@@ -130,6 +132,21 @@ def _warn_of_start(path: Path, entry: str, asked: float, found: float) -> None:
         "along its prismatic joints alone",
         *(path, entry, found, asked),
     )
+
+
+def far_off(robot: RobotSettings, built: MujocoRobot) -> str:
+    """Where a description has joints beyond the model's limits, which hurl them back; or empty."""
+    lines = []
+    for joint, limits in zip(robot.joints, joint_ranges(built.model, robot.joints), strict=True):
+        low, high = limits.tolist()
+        for key, place in (("start", built.drawn[joint]), ("limits", robot.limits.get(joint))):
+            if place is not None and (place[0] < low - FAR_OFF or place[1] > high + FAR_OFF):
+                told = " … ".join(f"{end:g}" for end in dict.fromkeys(place))
+                lines.append(
+                    f"robot.{key}.{joint} is {told}, where {low:.4g} … {high:.4g} are the model's "
+                    "limits [rad or m]; "
+                )
+    return "".join(lines)
 
 
 def check_seen(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> None:

@@ -24,6 +24,7 @@ from hucrl_ros.robots.checks import (
     check_entries,
     check_period,
     check_seen,
+    far_off,
     look_for_degrees,
     look_for_places,
     require_known,
@@ -92,9 +93,14 @@ def resolve(found: Description) -> Description:
     described = dataclasses.replace(found, robot=robot)
     built = MujocoRobot(described)
     look_for_places(found, built)
+    try:
+        scaled = with_scales(robot, built)
+    except ConfigError as error:  # No smaller timestep helps where degrees are meant.
+        why = str(error).removeprefix(f"{found.path}: ")
+        raise ConfigError(f"{found.path}: {far_off(robot, built)}{why}") from None
     return dataclasses.replace(
         described,
-        robot=with_scales(robot, built),
+        robot=scaled,
         constraints=with_joint_limits(described, built),
     )
 
