@@ -244,6 +244,16 @@ def test_where_degrees_make_a_simulation_unstable_they_are_named(
     )
 
 
+def test_a_start_may_be_a_number_that_yaml_takes_for_a_text(tmp_path):
+    path = tmp_path / "mine.yaml"
+    text = yaml.safe_dump(PENDULUM).replace("3.141592653589793", "{}")
+    path.write_text(text.format("1e-2"))
+    assert read_description(path).robot.start["pendulum_joint"].mean == 0.01
+    path.write_text(text.format("90 deg"))
+    with pytest.raises(ConfigError, match=r"start\.pendulum_joint\.mean = '90 deg': .* number"):
+        read_description(path)
+
+
 FLYING = """<mujoco><worldbody><body name="base">{base}<geom size="0.1"/>
   <body><joint name="hip" axis="0 1 0"/><geom size="0.05" pos="0 0 0.3"/></body></body></worldbody>
 <actuator><motor joint="hip" ctrlrange="-1 1"/></actuator></mujoco>"""

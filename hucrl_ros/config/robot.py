@@ -259,7 +259,8 @@ class Draw(Settings):
 
 
 def _number_is_mean(value: Any) -> Any:  # noqa: ANN401
-    return {"mean": value} if isinstance(value, (int, float)) else value
+    # YAML takes 1e-2 for a text; of another text it is said that it is no number.
+    return {"mean": value} if isinstance(value, (int, float, str)) else value
 
 
 class SiteSettings(Settings):
