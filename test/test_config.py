@@ -12,6 +12,7 @@ from hucrl_ros.config.files import (
     dump_config,
     load_config,
     merge,
+    override,
     parse_config,
     share_directory,
     task_config_path,
@@ -77,6 +78,16 @@ def test_an_unknown_key_in_a_group_is_named_with_its_group():
 def test_a_key_that_resembles_nothing_gets_the_list_of_known_ones():
     with pytest.raises(ConfigError, match=r"unknown key 'qqq'; known here: action_penalty, "):
         parse_config({"qqq": 3}, "my.yaml")
+
+
+def test_a_key_that_is_written_elsewhere_gets_its_place():
+    with pytest.raises(
+        ConfigError, match=r"'safety\.damping'; write safety: {damping: \.\.\.}; kn"
+    ):
+        parse_config({"safety.damping": 3}, "my.yaml")  # as ROS has it
+    of_a_robot = r"unknown key 'robot'; robot: is a section of its own in the YAML that desc"
+    with pytest.raises(ConfigError, match=of_a_robot):
+        override(Config(), {"robot.effort_limits": [1.0]})
 
 
 @pytest.mark.parametrize(

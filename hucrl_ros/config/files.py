@@ -81,7 +81,7 @@ def explain(error: ValidationError, schema: type[BaseModel], section: str = "") 
         name, known = shortened(repr(key), 70), _known_keys(schema, location[:-1])
         if not known:
             return f"unknown key {name}; docs/reference.md lists what is known there"
-        hint = meant(location[-1], known)
+        hint = _elsewhere(str(location[-1]), known) or meant(location[-1], known)
         return f"unknown key {name}; {hint}known here: {', '.join(known)}"
     if problem["type"] == "value_error":
         return f"{key + ': ' if key else ''}{problem['ctx']['error']}"
@@ -93,6 +93,16 @@ def explain(error: ValidationError, schema: type[BaseModel], section: str = "") 
     shown = "" if has_value else f" = {shortened(repr(problem['input']), 100)}"
     message = _IN_YAML.get(problem["type"], problem["msg"])
     return f"{key}{shown}: {message}".removeprefix(": ")
+
+
+def _elsewhere(name: str, known: list[str]) -> str:
+    """How or where an unknown key has to be written that ROS or a person writes otherwise."""
+    group, dot, rest = name.partition(".")
+    if dot and group in known:
+        return f"write {shortened(f'{group}: {{{rest}: ...}}', 70)}; "
+    if name in SECTIONS:
+        return f"{name}: is a section of its own in the YAML that describes a robot; "
+    return ""
 
 
 def _misspelt(error: ValidationError, missing: tuple[int | str, ...]) -> str:
