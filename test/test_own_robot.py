@@ -803,9 +803,15 @@ def test_radians_in_an_mjcf_of_degrees_are_worth_a_warning(tmp_path, caplog):
          '"${r}" length="1"/></geometry></collision></link></robot>', "it is xacro"),
         ('<robot name="a"><link name="b"><collision><geometry><mesh filename="package://a/b.stl"/>'
          "</geometry></collision></link></robot>", "MuJoCo knows no ROS packages"),
+        # What xacro has made
+        ('<robot name="a" xmlns:xacro="x"><link name="b"><collision><geometry><mesh filename='
+         '"file:///a/b.stl"/></geometry></collision></link></robot>', "packages and no file://"),
+        ('<robot name="a"><link name="b"><collision><geometry><mesh filename="seen.dae"/>'
+         "</geometry></collision></link></robot>", "MuJoCo reads meshes in STL and OBJ"),
     ],
 )  # fmt: skip
 def test_a_file_of_ros_that_mujoco_cannot_read_says_what_it_lacks(text, hint, tmp_path):
+    (tmp_path / "seen.dae").write_text("<COLLADA/>")
     assert hint in refusal(tmp_path, modelled(tmp_path, text))
 
 

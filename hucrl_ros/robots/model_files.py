@@ -199,18 +199,24 @@ def _compile(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
         raise ConfigError(f"{path}: MuJoCo can't compile it: {_why(error, path)}") from None
 
 
-def _hint(path: Path) -> str:
-    """What a file of ROS's lacks for MuJoCo, if anything does."""
+def _hint(line: str, path: Path) -> str:
+    """What a file of ROS's lacks for MuJoCo, which says `line`, if anything does."""
+    if "no decoder found for mesh" in line:
+        return (
+            "; MuJoCo reads meshes in STL and OBJ: convert it, and name that file (in a URDF what "
+            'is only seen counts with discardvisual="false" alone)'
+        )
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    if "xmlns:xacro" in text or "${" in text:
+    # What xacro has made may still declare its namespace.
+    if "<xacro:" in text or "${" in text or "$(" in text:
         return f"; it is xacro, which `xacro {path.name} > robot.urdf` makes a URDF of"
-    if "package://" in text and "strippath" not in text:
+    if ("package://" in text or "file://" in text) and "strippath" not in text:
         return (
-            '; MuJoCo knows no ROS packages: <mujoco><compiler meshdir="FOLDER" strippath="true"/>'
-            "</mujoco> in the URDF says where meshes are (docs/your_robot.md)"
+            '; MuJoCo knows no ROS packages and no file://: <mujoco><compiler meshdir="FOLDER" '
+            'strippath="true"/></mujoco> in the URDF says where meshes are (docs/your_robot.md)'
         )
     return ""
 
@@ -219,7 +225,7 @@ def _why(error: Exception, path: Path) -> str:
     line = one_line(error).split(" The visual elements of the spec")[0]
     if "mjMINVAL" in line:
         line += "; expected masses and inertias above 0: in a URDF an <inertial> in each <link>"
-    return f"{line}{_hint(path)}"
+    return f"{line}{_hint(line, path)}"
 
 
 def _listed(names: Iterable[str]) -> str:
