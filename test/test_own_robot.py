@@ -202,6 +202,11 @@ def test_a_joint_named_like_a_coordinate_is_none(tmp_path):
         task.view.body(torch.zeros(1, 4), "tool")
 
 
+def test_a_joint_named_like_another_entry_is_refused(tmp_path):
+    gantry = modelled(tmp_path, GANTRY.replace("tool_x", "goal_x"), context=["goal_x", "goal_y"])
+    assert "mine.yaml: 'goal_x' is in the state twice" in refusal(tmp_path, gantry)
+
+
 STIFF = """<mujoco><option timestep="0.01"/><worldbody><body><joint name="turn"/>
   <geom type="capsule" size="0.02" fromto="0 0 0 0.3 0 0" mass="0.2"/></body></worldbody>
 <actuator><position joint="turn" kp="3000" kv="1"/></actuator></mujoco>"""

@@ -110,6 +110,12 @@ def check_entries(found: Description, robot: RobotSettings) -> None:
         values = getattr(robot, name)
         if len(set(values)) < len(values):
             raise ConfigError(f"{found.path}: robot.{name} = {list(values)}: names one twice")
+    for entry in entries:
+        if entries.count(entry) > 1:
+            raise ConfigError(
+                f"{found.path}: {entry!r} is in the state twice, as a joint or its velocity and "
+                "as another entry; rename the joint, or take it out of robot.joints"
+            )
 
 
 def look_for_places(found: Description, built: MujocoRobot) -> None:
