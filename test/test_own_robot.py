@@ -759,6 +759,17 @@ def test_no_file_is_left_next_to_the_users_function(tmp_path):
     assert yaml.safe_load((tmp_path / "mine.yaml").read_text()) == ARM
 
 
+def test_limits_wider_than_the_models_are_worth_a_warning(tmp_path, caplog):
+    for limits in ([-2.6, 2.6], [-2.0, 1.0]):
+        resolved(tmp_path, changed(ARM, limits={"elbow": limits}))
+    assert caplog.messages == []
+    resolved(tmp_path, changed(ARM, limits={"elbow": [-2.0, 3.0]}))
+    (line,) = caplog.messages
+    assert (
+        "robot.limits.elbow: [-2.0, 3.0] is wider than the model's own limits, -2.6 … 2.6" in line
+    )
+
+
 @pytest.mark.parametrize("name", ["planar_arm.urdf", "planar_arm.xml"])
 def test_a_joint_that_loses_its_motor_is_worth_a_warning(tmp_path, caplog, name):
     path = write(tmp_path, changed(ARM, model=name))

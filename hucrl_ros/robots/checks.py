@@ -90,6 +90,26 @@ def check_context(found: Description, robot: RobotSettings, model: mujoco.MjMode
             )
 
 
+def look_for_wider_limits(found: Description, robot: RobotSettings, model: mujoco.MjModel) -> None:
+    """Warn of limits that let a joint further than the model's: these are the constraint then."""
+    for joint, limits in zip(robot.joints, joint_ranges(model, robot.joints), strict=True):
+        low, high = limits.tolist()
+        given = robot.limits.get(joint, (low, high))
+        if given[0] < low - MISPLACED or given[1] > high + MISPLACED:
+            _warn_of_wider_limits(found.path, joint, given, (low, high))
+
+
+@cache
+def _warn_of_wider_limits(
+    path: Path, joint: str, given: tuple[float, float], limits: tuple[float, float]
+) -> None:
+    logger.warning(
+        "%s: robot.limits.%s: %s is wider than the model's own limits, %.4g … %.4g, which don't "
+        "hold then; leave it out if they shall",
+        *(path, joint, list(given), *limits),
+    )
+
+
 def check_entries(found: Description, robot: RobotSettings) -> None:
     """What is told of entries of the state has to be of some that it has."""
     try:

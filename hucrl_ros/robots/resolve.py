@@ -27,6 +27,7 @@ from hucrl_ros.robots.checks import (
     far_off,
     look_for_degrees,
     look_for_places,
+    look_for_wider_limits,
     require_known,
 )
 from hucrl_ros.robots.extras import carrier
@@ -83,6 +84,7 @@ def resolve(found: Description) -> Description:
     check_urdf_limits(found.model)  # Once MuJoCo has read it, they are numbers.
     robot = _with_joints(found, model)
     look_for_degrees(found, robot, model)
+    look_for_wider_limits(found, robot, model)
     robot = with_motors(found, robot, model)
     check_period(found, robot, model)
     check_context(found, robot, model)
