@@ -294,6 +294,14 @@ def test_what_comes_after_a_pause_is_learned_from_too(tmp_path):
     assert sum(len(c.actions) for c in courses) * PERIOD > 14.0, report
 
 
+def test_commands_that_a_driver_repeats_are_seen_in_each_part_of_a_bag(tmp_path):
+    """Most commands lie outside of a part, and nothing can repeat them there."""
+    record(tmp_path / "bag", seconds=12.0, gap=(5.0, 8.0), rate=100.0, effort="last")
+    courses, _ = recovered(tmp_path / "bag")
+    assert [course.acted for course in courses] == [IN_FORCE] * 2
+    assert unexplained(courses) < 1.5e-3
+
+
 def test_one_odd_stamp_does_not_spoil_a_bag(tmp_path):
     events = events_of(seconds=SECONDS)
     first = next(k for k, event in enumerate(events) if event[1] == JOINT_STATE)

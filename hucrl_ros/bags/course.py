@@ -226,6 +226,9 @@ def repeats_commands(reported: Signal, commands: Signal) -> bool:
     first = np.searchsorted(reported.times_ns, commands.times_ns)
     seen = repeated = 0
     for k in range(1, len(first)):
+        # Of what came before or after, as in another part of a bag, they show nothing.
+        if not 0 < first[k] < len(reported.times_ns):
+            continue
         if np.abs(commands.efforts[k] - commands.efforts[k - 1]).max() <= near_enough:
             continue
         # The neighbours as well: when a command took effect is known to a joint state or so.
