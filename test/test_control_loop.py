@@ -550,6 +550,21 @@ def test_what_somebody_else_has_sent_acts_until_the_next_command_does(clock):
     assert [float(command[0]) for _, command in passage._commands] == [1.0, -0.5, 2.0, 0.0]
 
 
+@pytest.mark.parametrize("command", ["effort", "position"])
+@pytest.mark.parametrize("delay", [0.5, 0.93, 1.0])
+def test_when_a_command_acts_makes_no_difference_where_it_is_the_one_before_again(delay, command):
+    """Also where it begins to act just before a joint state."""
+    spec = dataclasses.replace(SPEC, command=command)
+    passage, sent, found = Passage(spec, False, dead_time=delay * spec.period), 3.0, []
+    for k in range(6):
+        state = np.array([min(k, 1) * 2.0, 0.0])
+        found += passage.see(k * PERIOD_NS, state, k * spec.period)
+        passage.sent(np.array([sent]), k * spec.period)
+    for each in found[2:]:
+        np.testing.assert_allclose(each.action, spec.to_action(np.array([sent]), each.state))
+        np.testing.assert_allclose(each.later, each.action)
+
+
 def test_an_outage_goes_on_over_a_swap_of_bundles(watched, clock):
     guard = Guard(SPEC, SafetySettings())
     other = ControlLoop(SPEC, STEPS, Echo(clock), guard, clock, outage_s=OUTAGE_S)

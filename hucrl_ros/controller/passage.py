@@ -172,14 +172,16 @@ class Passage:
         state, following = self._held(0, stamps), self._held(1, stamps)
         # By the clock of the stamps, less what most joint states take.
         behind = 0 if self._stepped else sorted(self._late)[len(self._late) * LATENESS // 100]
-        while len(self._commands) > 1 and self._commands[1][0] - behind <= stamps[0]:
+        doubt = 0 if self._stepped else round(TIMING * self._spec.period * NANOSECONDS)
+        # Where commands act later than assumed, the one before is in force until then.
+        while len(self._commands) > 1 and self._commands[1][0] - behind + doubt <= stamps[0]:
             self._commands.popleft()
         times = np.array([time for time, _ in self._commands], np.int64) - behind
         sent = np.reshape(
             [command for _, command in self._commands], (len(times), self._spec.action_dim)
         )
-        signal, doubt = Signal(times, sent, self._before), TIMING * self._spec.period * NANOSECONDS
-        late = signal._replace(times_ns=times + round(doubt))
+        signal = Signal(times, sent, self._before)
+        late = signal._replace(times_ns=times + doubt)
         action, later = (
             self._spec.to_action(each.means(stamps[:2])[0], state) for each in (signal, late)
         )
