@@ -365,6 +365,32 @@ def test_what_is_missing_is_named_by_its_step(tmp_path):
     assert [event for event in episode.events if "missing" in event] == expected
 
 
+@pytest.mark.parametrize("rate", [80, 500])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_clock_that_starts_again_with_a_reset_mixes_no_other_movement_in(before, rate, tmp_path):
+    """A bag is opened before the reset, and one of an episode that was stopped closed after it."""
+    play(tmp_path / "alone", rate, "mean")
+    told = read_contents(tmp_path / "alone").messages
+    begin, end = told[0].received_ns, told[-1].received_ns
+    writer = EpisodeWriter(tmp_path / "bag", TOPICS, False)
+    other = [
+        (joint_state(1_100 * MS + k * 3 * MS, [9.0], [9.0], [9.0]), k * 3 * MS) for k in range(100)
+    ]
+    for message, ns in other if before else ():
+        writer.write(f"/{JOINT_STATES}", message, begin - 1_000 * MS + ns)
+    for raw in told:
+        writer.write(raw.topic, deserialize(raw.data, raw.type), raw.received_ns)
+    for message, ns in () if before else other:
+        writer.write(f"/{JOINT_STATES}", message, end + 1_000 * MS + ns)
+    writer.close()
+    alone, episode = (
+        read_episode(tmp_path / name, SPEC, STEPS, settings()) for name in ("alone", "bag")
+    )
+    np.testing.assert_array_equal(episode.states, alone.states)
+    np.testing.assert_array_equal(episode.actions, alone.actions)
+    assert episode.contiguous.all() and episode.events == alone.events
+
+
 @pytest.mark.parametrize(("held_ms", "told"), [(0, False), (5, False), (40, True)])
 def test_a_recorder_or_driver_that_is_held_up_is_told(held_ms, told, tmp_path):
     play(tmp_path / "whole", 500, "none")

@@ -262,3 +262,23 @@ def on_one_clock(messages: list[RawMessage], start_ns: int, period: float) -> li
     newest = np.maximum.accumulate(np.array(stamps[first:], dtype=np.int64))
     back = newest - stamps[first:] >= OVERTAKEN * period * NANOSECONDS
     return messages[first : first + int(back.argmax())] if back.any() else messages[first:]
+
+
+def by_clock_of_ticks(
+    joint_states: list[RawMessage], ticks: list[RawMessage], period: float
+) -> list[RawMessage]:
+    """Joint states since their clock last went back before the ticks, and until it did after them.
+
+    With a reset, the clock may start again; what was heard before the first tick, or after the
+    last one, then has stamps of moments in the episode, and would pass for what was then.
+    """
+    edges, newest = list[int](), 0
+    for number, stamp in enumerate(map(_stamp, joint_states)):
+        if newest - stamp >= max(OVERTAKEN * period * NANOSECONDS, 1):
+            edges.append(number)
+            newest = stamp
+        newest = max(newest, stamp)
+    came = [raw.received_ns for raw in ticks]
+    before = [k for k in edges if joint_states[k].received_ns <= min(came)]
+    after = [k for k in edges if joint_states[k].received_ns > max(came)]
+    return joint_states[before[-1] if before else 0 : after[0] if after else None]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hucrl_ros.bags.contents import about, read_contents
-from hucrl_ros.bags.decode import decode_poses, told_setup
+from hucrl_ros.bags.decode import by_clock_of_ticks, decode_poses, told_setup
 from hucrl_ros.bags.messages import RawMessage, deserialize, stamp_ns
 from hucrl_ros.config.files import checked
 from hucrl_ros.controller.setup import Setup
@@ -56,18 +56,22 @@ def _played(path: Path, messages: list[RawMessage]) -> Played:
         name: [message for message in messages if message.is_of(name)]
         for name in (JOINT_STATES, OBJECT_POSE, GOAL, TICKS, SETUP)
     }
-    readings = _readings(heard[JOINT_STATES])
-    ticks = {
-        record.step: PlayedTick(record, decided, readings.get(record.stamp_ns))
-        for record, decided in (_tick(path, raw) for raw in heard[TICKS])
-    }
-    if not ticks:
+    told = {}
+    for raw in heard[TICKS]:
+        record, decided = _tick(path, raw)
+        told[record.step] = record, decided
+    if not told:
         raise BagError(f"{path}: holds no tick of a controller, so there is nothing to recompute")
     setups = _setups(path, heard[SETUP])
-    played = [ticks[step] for step in sorted(ticks)]
-    stamps = [tick.record.stamp_ns for tick in played]
+    ticks = [told[step] for step in sorted(told)]
+    stamps = [record.stamp_ns for record, _ in ticks]
     period = float(np.median(np.diff(stamps))) / NANOSECONDS if len(stamps) > 1 else 0.0
-    poses = decode_poses(heard[OBJECT_POSE], heard[GOAL], heard[JOINT_STATES], stamps[0], period)
+    joint_states = by_clock_of_ticks(heard[JOINT_STATES], heard[TICKS], period)
+    readings = _readings(joint_states)
+    played = [
+        PlayedTick(record, decided, readings.get(record.stamp_ns)) for record, decided in ticks
+    ]
+    poses = decode_poses(heard[OBJECT_POSE], heard[GOAL], joint_states, stamps[0], period)
     return Played(setups, played, poses)
 
 

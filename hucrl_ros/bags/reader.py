@@ -19,6 +19,7 @@ from hucrl_ros.bags.course import (
 )
 from hucrl_ros.bags.decode import (
     Sample,
+    by_clock_of_ticks,
     decode_commands,
     decode_poses,
     decode_states,
@@ -99,7 +100,8 @@ def read_episode(path: Path, spec: RobotSpec, steps: int, config: Config | None 
 def _read_episode(
     path: Path, contents: BagContents, spec: RobotSpec, steps: int, config: Config | None
 ) -> Episode:
-    ticks = decode_ticks(path, select(contents.messages, TICKS), spec)
+    answers = select(contents.messages, TICKS)
+    ticks = decode_ticks(path, answers, spec)
     if not len(ticks):
         raise BagError(f"{path}: holds no tick of a controller, so it holds no episode")
     start_ns = int(ticks["stamp_ns"][0])
@@ -108,6 +110,7 @@ def _read_episode(
         stepped = config is None or config.mode == "lockstep"
     clocked = None if stepped else config
     heard = {name: select(contents.messages, name) for name in (JOINT_STATES, OBJECT_POSE, GOAL)}
+    heard[JOINT_STATES] = by_clock_of_ticks(heard[JOINT_STATES], answers, spec.period)
     if contents.outcome is Outcome.INTERRUPTED:
         heard[JOINT_STATES] = on_one_clock(heard[JOINT_STATES], start_ns, spec.period)
     poses = decode_poses(
