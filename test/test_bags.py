@@ -495,6 +495,20 @@ def test_recording_is_complete_when_the_last_command_took_effect(run_folder):
     assert recording.complete
 
 
+def test_joint_states_of_before_a_reset_do_not_complete_a_recording(run_folder):
+    """The clock may start again with it, after the bag was opened."""
+    recording = RunRecording(run_folder, {}, stepped=False)
+    late = joint_state(START_NS + 1000 * PERIOD_NS, [9], [9], [0])
+    recording.add(JOINT_STATES, cdr(JOINT_STATES, late), 0)
+    feed(recording, 3)
+    last = START_NS + 3 * PERIOD_NS
+    recording.add(TICKS, cdr(TICKS, tick(last, 3, [0.0])), 5)
+    assert not recording.complete
+    state = joint_state(last + PERIOD_NS, [4], [0], [0])
+    recording.add(JOINT_STATES, cdr(JOINT_STATES, state), 6)
+    assert recording.complete
+
+
 def test_what_killed_recorders_left_is_kept_under_names_of_its_own(run_folder):
     for attempt in range(3):
         recording = RunRecording(run_folder, {}, stepped=True)

@@ -87,6 +87,8 @@ class Recording:
             self._newest_tick_ns = max(self._newest_tick_ns, to_tick(message).stamp_ns)
         elif name == ACTIVE:
             self.controller_active = bool(message.data)
+            if message.data:  # The clock may have started again with the reset before it.
+                self._newest_ns = dict.fromkeys(self._newest_ns, -1)
         self._writer.write(self._topics[name].name, message, received_ns)
 
     def flush(self) -> None:
