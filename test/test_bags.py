@@ -23,6 +23,7 @@ from bag_messages import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from mcap.writer import Writer
 from rosbags.highlevel import AnyReader
 
 from hucrl_ros.bags import messages
@@ -329,6 +330,23 @@ def test_repaired_bag_is_whole_but_still_interrupted_and_the_original_stays(tmp_
     assert (tmp_path / "bag" / "bag.mcap").read_bytes() == before
     with pytest.raises(BagError, match="bag_repaired: can't record there: File exists"):
         repair(tmp_path / "bag")
+
+
+def test_a_bag_with_messages_of_an_unknown_type_is_not_repaired_by_half(tmp_path):
+    """As somebody else's recorder leaves it, of whatever else was on the air."""
+    (tmp_path / "bag").mkdir()
+    with (tmp_path / "bag" / "bag.mcap").open("wb") as file:
+        writer = Writer(file, 100)
+        writer.start(profile="ros2")
+        schema = writer.register_schema("my_msgs/msg/Mine", "ros2msg", b"int32 x")
+        channel = writer.register_channel("/mine", "cdr", schema)
+        for k in range(100):
+            writer.add_message(channel, k, b"\0\1\0\0\1\0\0\0", k)
+        writer.flush()
+    for _ in range(2):
+        with pytest.raises(BagError, match="bag: 8 bytes that are no my_msgs/msg/Mine"):
+            repair(tmp_path / "bag")
+    assert not (tmp_path / "bag_repaired").exists()
 
 
 # What is refused.

@@ -10,7 +10,7 @@ import yaml
 from mcap.writer import CompressionType, Writer
 
 from hucrl_ros.bags import messages
-from hucrl_ros.bags.contents import read_contents
+from hucrl_ros.bags.contents import about, read_contents
 from hucrl_ros.bags.messages import Message, RawMessage, deserialize
 from hucrl_ros.bags.metadata import (
     FILE_NAME,
@@ -182,7 +182,8 @@ def repair(path: Path) -> Path:
         The new folder, `<name>_repaired`.
 
     Raises:
-        BagError: nothing is readable, nothing is missing, or the new folder exists.
+        BagError: nothing is readable, nothing is missing, a message is of a type that nobody
+            here knows, or the new folder exists.
     """
     contents = read_contents(path)
     if contents.whole and (path / FILE_NAME).exists():
@@ -195,10 +196,12 @@ def repair(path: Path) -> Path:
         )
         for message in contents.messages
     }
+    with about(path):  # Before there is a folder, as one that is half-made bars the next attempt.
+        read = [deserialize(message.data, message.type) for message in contents.messages]
     name = f"{path.stem if path.is_file() else path.name}_repaired"
     writer = EpisodeWriter(path.with_name(name), tuple(topics.values()))
-    for message in contents.messages:
-        writer.write(message.topic, deserialize(message.data, message.type), message.received_ns)
+    for message, content in zip(contents.messages, read, strict=True):
+        writer.write(message.topic, content, message.received_ns)
     return writer.close(Outcome.INTERRUPTED)
 
 
