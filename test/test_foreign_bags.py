@@ -88,6 +88,15 @@ def test_what_happened_is_found_whatever_recorded_it(how, driver, acted, tmp_pat
     assert all("\n" not in line for line in report)
 
 
+def test_what_a_killed_recorder_of_ros_1_leaves_is_read_under_its_name(tmp_path):
+    record(tmp_path / "bag.bag", seconds=1.0, storage="ros1")
+    (whole,), _ = recovered(tmp_path / "bag.bag")
+    left = (tmp_path / "bag.bag").rename(tmp_path / "bag.bag.active")
+    left.write_bytes(left.read_bytes()[:-50])  # in the index, which nobody needs
+    (course,), _ = recovered(left)
+    np.testing.assert_array_equal(course.states, whole.states)
+
+
 def test_velocities_that_nobody_measured_are_derived(tmp_path):
     truth = record(tmp_path / "bag", seconds=SECONDS, velocity=False)
     (course,), _ = recovered(tmp_path / "bag", velocity="derived")

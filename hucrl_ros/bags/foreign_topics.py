@@ -27,6 +27,8 @@ EFFORTS = "std_msgs/msg/Float64MultiArray"
 _TYPES = {topic.name: topic.type for topic in RECORDED}
 JOINT_STATE, POSE, TEXT = _TYPES[JOINT_STATES], _TYPES[OBJECT_POSE], _TYPES[SETUP]
 KINDS = (JOINT_STATE, EFFORTS, POSE)
+ROS1 = (".bag", ".bag.active")
+"""Ends of the names of ROS 1's bags: whole ones, and those that a killed recorder leaves."""
 Topics = Mapping[str, list[RawMessage]]
 
 
@@ -112,7 +114,7 @@ def find_messages(path: Path, robot: RobotSettings) -> Found:
 
 def _recorded(path: Path) -> tuple[list[RawMessage], bool]:
     """All joint states, poses and arrays of numbers in a bag, as CDR; whether of our lockstep."""
-    if path.suffix == ".bag" and os.path.isfile(path):  # noqa: PTH113
+    if path.name.endswith(ROS1) and os.path.isfile(path):  # noqa: PTH113
         stream, size = open_regular(path.resolve())
         with stream:
             return [_as_cdr(each) for each in read_ros1(path, stream, size, KINDS)], False
