@@ -27,6 +27,8 @@ EFFORTS = "std_msgs/msg/Float64MultiArray"
 _TYPES = {topic.name: topic.type for topic in RECORDED}
 JOINT_STATE, POSE, TEXT = _TYPES[JOINT_STATES], _TYPES[OBJECT_POSE], _TYPES[SETUP]
 KINDS = (JOINT_STATE, EFFORTS, POSE)
+OURS = "controller/commands"
+"""Where our nodes publish commands."""
 ROS1 = (".bag", ".bag.active")
 """Ends of the names of ROS 1's bags: whole ones, and those that a killed recorder leaves."""
 Topics = Mapping[str, list[RawMessage]]
@@ -92,6 +94,8 @@ def find_messages(path: Path, robot: RobotSettings) -> Found:
     fitting = _commands_of(found[EFFORTS], robot)
     commands = fitting if len(fitting) == 1 else []
     used += [f"commands from {topic}" for topic in commands]
+    if not fitting and "commands" in robot.topics:
+        used += [f"! no commands, as the bag has none on {robot.topics['commands']}"]
     if len(fitting) > 1:
         used += [
             f"! no commands, as {' or '.join(fitting)} may hold them: name it in the "
@@ -161,10 +165,14 @@ def _unclear(path: Path, topics: Collection[str], name: str) -> BagError:
 
 
 def _commands_of(found: Topics, robot: RobotSettings) -> list[str]:
-    """The topics that may be that of the commands: by their names, or their numbers of efforts."""
-    wished = robot.topics.get("commands", "controller/commands")
-    named = [topic for topic in found if is_named(topic, wished)]
-    first = {topic: found[topic][0] for topic in named or found}
+    """The topics that may be that of the commands: by their names, or their numbers of efforts.
+
+    Where the description names one, another may hold anything, such as places to be commanded.
+    """
+    wished = robot.topics.get("commands")
+    named = [topic for topic in found if wished and is_named(topic, wished)]
+    named = named or [topic for topic in found if is_named(topic, OURS)]
+    first = {topic: found[topic][0] for topic in named or ([] if wished else found)}
     count = len(robot.actuated)
     return [topic for topic, m in first.items() if len(deserialize(m.data, m.type).data) == count]
 
