@@ -626,6 +626,30 @@ def test_a_reset_whose_service_has_gone_ends_the_run(tmp_path):
     assert complaint_of(stage) == "simulator/reset: whoever offered it has gone"
 
 
+def test_a_reset_that_somebody_stopped_is_made_again_when_he_lets_it_go_on(tmp_path):
+    """Who drives the robot to its start hears the stop, and answers that it isn't there."""
+    stage = robots_stage(tmp_path, "service")
+    call, stops = stage.robot.call, [True]
+
+    def stopped_on_its_way(client, request):
+        stage.robot.refused.pop("reset", None)
+        if client == "reset" and stops:
+            stage.robot.stopped = stops.pop()
+            stage.robot.refused["reset"] = "stopped on its way"
+        return call(client, request)
+
+    stage.robot.call = stopped_on_its_way
+    held = 0
+    for wait in stage.protocol.script():
+        if stage.progress.phase is Phase.HELD:
+            held += 1
+            assert stage.robot.log.count("activate") == 0
+            stage.robot.stopped = False
+        assert wait.ready()
+    assert stage.robot.log[2:6] == ["record True", "reset", "record True", "reset"]
+    assert (held, len(stage.ledger.episodes)) == (1, 1)
+
+
 def test_a_silent_controller_is_complained_about(stage):
     stage.robot._play = lambda: None
     assert "no tick for 30 s; controller: tick 7: it itches" in complaint_of(stage)
