@@ -717,6 +717,15 @@ def test_the_bundle_that_a_person_chose_flies_from_the_next_episode_on(stage):
     assert "played by" not in describe_episode(stage.progress.finished[1])
 
 
+def test_what_a_person_chose_while_the_robot_is_reset_flies_in_that_episode(stage):
+    """A robot's reset may take minutes, and the next episode has not begun."""
+    resetting = lambda stage: stage.progress.phase is Phase.RESETTING and stage.progress.episode  # noqa: E731
+    steered(stage, resetting, bundle="bundle_000")
+    reset = ["record True", "reset"]
+    assert stage.robot.log[-10:] == ["bundle_001", *reset, "bundle_000", *EPISODE, "learn"]
+    assert played_by(stage) == ["bundles/bundle_000"] * 2
+
+
 def test_after_a_resume_the_newest_flies_and_the_summary_knows_who_flew(stage):
     stage.steering.bundle = "bundle_000"
     stage.play()

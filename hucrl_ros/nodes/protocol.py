@@ -228,8 +228,8 @@ class Protocol:
             yield from self._record(True)
             if reset_of(self._config) == "service":
                 yield from self._reset(stops)
-            if clients.stops == stops and self._steering.holds(clients.stopped) is None:
-                break  # Else somebody held it back meanwhile.
+            if clients.stops == stops and self._readiness.is_ready(index):
+                break  # Else somebody held it back meanwhile, or wished for another bundle.
         monitor.start()
         count = clients.activity_count
         self._enter(Phase.RUNNING)

@@ -74,6 +74,10 @@ class Readiness:
             if placed and self._holds() is None:
                 return
 
+    def is_ready(self, index: int) -> bool:
+        """Whether what is wanted now is loaded, and nobody holds the run."""
+        return self._holds() is None and self._flying == self._wanted(index)
+
     def _holds(self) -> Phase | None:
         return self._steering.holds(self._clients.stopped)
 
