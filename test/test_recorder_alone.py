@@ -152,6 +152,25 @@ def test_what_has_come_when_it_is_ended_is_in_the_bag(run_folder, clock):
     assert topics_in(folder) == ["/joint_states"] * 3
 
 
+def test_the_bag_of_an_episode_that_was_stopped_does_not_grow_until_it_goes_on(node, clock):
+    """It stays open until the next try, for which a person may come in the morning."""
+    opened(node)
+    hear_state(node, 0)
+    clock.now += 2 * module.AFTERMATH  # a reset takes as long as it takes
+    for active in (True, False):
+        hear_state(node, 1)
+        hear(node, "controller/active", messages.boolean(active))
+    clock.now += module.AFTERMATH - 1.0
+    hear_state(node, 2)
+    clock.now += 2.0
+    for k in range(3, 100):
+        hear_state(node, k)
+    assert node._recording.message_count == 6
+    hear(node, "controller/active", messages.boolean(True))
+    hear_state(node, 100)
+    assert node._recording.message_count == 8
+
+
 def test_one_request_at_a_time_and_no_end_without_a_beginning(node):
     first = Request(node, True)
     second = Request(node, True)

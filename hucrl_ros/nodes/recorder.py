@@ -1,5 +1,6 @@
 """Node `recorder`: one bag an episode."""
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -30,6 +31,10 @@ COMPLETION_TIMEOUT = 5.0
 """[s] Longest wait, when told to close, for the last messages of the episode."""
 PUBLISHERS_TIMEOUT = 10.0
 """[s] Longest wait, when told to open, for the publishers of an episode and a joint state."""
+AFTERMATH = 30.0
+"""[s] From an episode's end until its bag, which waits for another try, takes no more of what
+comes all the time: a robot that was stopped may stand for a night."""
+CEASELESS = (topics.JOINT_STATES, topics.OBJECT_POSE, topics.COMMANDS)
 LATCHED_BEFORE = {
     topic.name: topic.type
     for topic in RECORDED
@@ -67,6 +72,8 @@ class Recorder(Node):
         self._latched: dict[str, bytes] = {}
         self._epoch_ns = 0
         self._hears_states = False
+        self._ended_at = math.inf
+        """[s] When the controller said that the episode in the open bag is over."""
         self._failure = ""
         self._written = 0
         self._busy = False
@@ -101,16 +108,24 @@ class Recorder(Node):
             self._remember(name, data)
         elif name == topics.JOINT_STATES:
             self._hears_states = True
-        if self._recording is None:
+        recording = self._recording
+        if recording is None:
             return
+        if name in CEASELESS and time.monotonic() > self._ended_at + AFTERMATH:
+            return
+        was_active = recording.controller_active
         try:
-            self._recording.add(name, data, self._now_ns())
+            recording.add(name, data, self._now_ns())
         except MessageError as error:
             self._refused.note(name, error)
         except BagError as error:
             self._fail(error)
         else:
             self._written += 1
+            if recording.controller_active:
+                self._ended_at = math.inf
+            elif was_active:
+                self._ended_at = time.monotonic()
 
     def _now_ns(self) -> int:
         """Time since the epoch, in which nobody sets the clock while a bag is open [ns]."""
@@ -154,7 +169,7 @@ class Recorder(Node):
         ):
             missing = self._unpublished() or [topics.JOINT_STATES]
             self.get_logger().warning(f"nobody publishes {' or '.join(missing)} yet")
-        self._failure = ""
+        self._failure, self._ended_at = "", math.inf
         self._recording = Recording(self._run, self._topics, self._lockstep)
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
         for name, data in self._latched.items():
