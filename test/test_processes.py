@@ -84,6 +84,16 @@ def test_who_ended_without_a_word_may_have_had_no_room_for_it(group, monkeypatch
     assert end.last_line.startswith(why) and bool(end.last_line) == bool(why)
 
 
+def test_a_log_that_was_tidied_away_meanwhile_hides_no_end(group, tmp_path):
+    """Whoever needs room on the disk doesn't wait for the end of the run."""
+    pid = start_ready(group, tmp_path, "lonely", SLEEPER)
+    (tmp_path / "lonely.log").unlink()
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: "lonely" not in group.alive())
+    (end,) = group.ended()
+    assert end.code == -9 and end.last_line == f"{tmp_path}/lonely.log: No such file or directory"
+
+
 def test_what_is_said_before_this_process_goes_on_is_of_this_start(group, monkeypatch):
     begin = subprocess.Popen
 

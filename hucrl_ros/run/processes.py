@@ -178,10 +178,13 @@ def _die_with_parent(parent: int) -> Callable[[], None] | None:
 
 def _last_line(log: Path, start: int) -> str:
     """Last line, not blank, of what was logged since `start` [bytes], or why it is missing."""
-    with log.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(start, end - _TAIL_BYTES))
-        lines = file.read().decode(errors="replace").split("\n")
+    try:
+        with log.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(start, end - _TAIL_BYTES))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError as error:  # whoever needed room has tidied it away
+        return f"{log}: {error.strerror}"
     if line := next((line.strip() for line in reversed(lines) if line.strip()), ""):
         return line
     full = shutil.disk_usage(log.parent).free < _NO_ROOM
