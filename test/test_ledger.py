@@ -53,6 +53,22 @@ def test_all_finished_episodes_are_summarised_from_their_bags(run):
     assert (first.predicted_return, second.predicted_return) == (None, 250.0)
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("-inf")])
+def test_a_reward_that_is_no_number_is_one_line_that_says_where(run, wrong):
+    """A function of a user's may leave its domain where nobody tried it."""
+    task = make_task("pendulum", 0.2)
+    rewards = task.rewards
+
+    def spoilt(states, actions):
+        found = rewards(states, actions)
+        found[7] = wrong
+        return found
+
+    task.rewards = spoilt
+    with pytest.raises(RunError, match=rf"episode 0: the reward of step 7 is {wrong:g}, in the"):
+        Ledger(run, run.config, task)
+
+
 def test_another_session_knows_the_models_errors(run):
     assert open_ledger(run).model_errors() == {}, "that report has none"
     shutil.rmtree(run.bundle(1))

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from hucrl_ros.config.files import explain, write_atomically
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.ticks import Source
-from hucrl_ros.errors import RunError
+from hucrl_ros.errors import RunError, shortened
 from hucrl_ros.run.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -205,7 +205,14 @@ def summarise_episode(
         played: Manifest of the bundle that played it.
         learned: Report of the learning that followed; None where none did (yet).
         run: The run's folder, for relative paths.
+
+    Raises:
+        RunError: a reward is no number.
     """
+    try:
+        earned = episode_return(episode, task)
+    except RunError as error:
+        raise RunError(f"episode {index}: {error}") from None
     ticks, names = episode.ticks, played.constraints
     most = len(names) + 2  # a bag may say anything
     asked = np.bincount(np.clip(ticks["filtered"], 0, most), minlength=most)[1:]
@@ -214,7 +221,7 @@ def summarise_episode(
     depth = np.where(np.isfinite(depth), depth, 0.0)  # A function may say anything.
     return EpisodeSummary(
         index=index,
-        return_=episode_return(episode, task),
+        return_=earned,
         predicted_return=None if played.random else played.report.predicted_return,
         steps=len(episode.actions),
         cut=episode.cut,
@@ -239,8 +246,21 @@ def _by_name(names: Sequence[str], found: NDArray[Any]) -> dict[str, Any]:
 
 
 def episode_return(episode: Episode, task: JudgedTask) -> float:
-    """Σ r(s_k, a_k) over the episode's steps, not discounted."""
-    return float(task.rewards(episode.states[:-1], episode.actions).sum())
+    """Σ r(s_k, a_k) over the episode's steps, not discounted.
+
+    Raises:
+        RunError: one of them is no number.
+    """
+    rewards = task.rewards(episode.states[:-1], episode.actions)
+    finite = np.isfinite(rewards)
+    if not finite.all():  # A function may say anything.
+        step = int(np.argmin(finite))
+        state, action = episode.states[step].round(4), episode.actions[step].round(4)
+        raise RunError(
+            f"the reward of step {step} is {rewards[step]:g}, in the state "
+            f"{shortened(state.tolist())} under the action {shortened(action.tolist())}"
+        )
+    return float(rewards.sum())
 
 
 def count_fallbacks(source: NDArray[np.float64], algorithm: str) -> int:
