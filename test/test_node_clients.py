@@ -74,6 +74,17 @@ def test_an_error_counts_until_it_is_forgiven_and_a_warning_never(node, clients)
     assert clients.failure("recorder") == clients.trouble("recorder") == ""
 
 
+def test_a_trouble_of_hours_ago_is_no_reason_of_what_happens_now(node, clients, clock):
+    diagnose(node, "controller", WARN, "no new joint state for 31 ms")
+    diagnose(node, "simulator", WARN, "1 commands refused")
+    for _ in range(100):
+        clock.now += 1.0
+        diagnose(node, "controller", OK)
+        diagnose(node, "simulator", WARN, "1 commands refused")
+    assert clients.trouble("controller") == ""
+    assert clients.trouble("simulator") == "1 commands refused", "it says so still"
+
+
 def test_only_nodes_of_the_own_namespace_are_listened_to(node, clients, clock, monkeypatch):
     monkeypatch.setattr(LoneNode, "get_namespace", lambda self: "/left")
     diagnose(node, "left/controller", ERROR, "mine")

@@ -20,6 +20,8 @@ from hucrl_ros.nodes.topics import LATCHED, STREAM
 PEERS = ("simulator", "controller", "watchdog", "recorder", "learner", "homing")
 SILENCE_S = 30.0
 """[s] Without diagnostics, which come every second, a node counts as lost."""
+RECENT_S = 60.0
+"""[s] What a node said longer ago, and hasn't repeated since, is over."""
 
 
 @dataclass
@@ -71,7 +73,7 @@ class NodeClients:
         self.trip: str | None = None
         """Why the watchdog sent the safe command; None while it is armed."""
         self._last_seen: dict[str, float] = {}
-        self._trouble: dict[str, str] = {}
+        self._trouble: dict[str, tuple[str, float]] = {}
         self._failure: dict[str, str] = {}
         self.reset = node.create_client(Trigger, topics.RESET)
         self.home = node.create_client(Trigger, topics.HOME)
@@ -111,8 +113,9 @@ class NodeClients:
         return [name for name, seen in self._last_seen.items() if now - seen > SILENCE_S]
 
     def trouble(self, name: str) -> str:
-        """The newest warning or error on `/diagnostics` of a node, or nothing."""
-        return self._trouble.get(name, "")
+        """The newest warning or error on `/diagnostics` of a node, or nothing for long."""
+        message, said = self._trouble.get(name, ("", 0.0))
+        return message if time.monotonic() - said <= RECENT_S else ""
 
     def failure(self, name: str) -> str:
         """The newest error on `/diagnostics` of a node since `forgive`, or nothing."""
@@ -183,6 +186,6 @@ class NodeClients:
                 continue
             self._last_seen[name] = time.monotonic()
             if status.level != DiagnosticStatus.OK:
-                self._trouble[name] = status.message
+                self._trouble[name] = status.message, self._last_seen[name]
             if status.level == DiagnosticStatus.ERROR:
                 self._failure[name] = status.message
