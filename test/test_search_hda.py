@@ -33,6 +33,15 @@ def recorded_transitions(count=50):
     return Transitions(states, efforts, next_state(states, efforts))
 
 
+class Breaking(PushedMass):
+    """The reward is a number where it isn't broken."""
+
+    broken = True
+
+    def reward(self, state, action):
+        return super().reward(state, action) + (math.nan if self.broken else 0.0)
+
+
 def imagination_of(actors):
     return ModelRollout(actors, ExactStep(UNCERTAIN))
 
@@ -144,6 +153,30 @@ def test_an_imagined_transition_that_is_not_finite_is_not_remembered():
     states[2] = math.nan
     replay.add(states, some_joint(5))
     assert replay.sample(100).observations.isfinite().all()
+
+
+@pytest.mark.parametrize("algorithm", ["td3", "sac"])
+def test_nothing_is_learned_of_rounds_and_expansions_without_a_finite_step(algorithm):
+    task = Breaking()
+    settings = settings_of(algorithm, expansion_steps=3)
+    searching, actors, optimiser = begun(settings, recorded_transitions(), task)
+    # The engine and a learned model can't tell what follows on no state at all.
+    step, asked = searching._replay._step, []
+    searching._replay._step = lambda *given: asked.append(len(given[0])) or step(*given)
+    before = [weight.clone() for weight in actors.parameters()]
+
+    def improved():
+        searching.improve_policies(some_states(), imagination_of(actors), optimiser, generator())
+        after = actors.parameters()
+        return any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+
+    assert not improved()
+    task.broken = False
+    assert improved()
+    task.broken = True
+    assert not len(searching._replay.sample(20).observations)
+    assert min(asked) > 0
+    assert all(weight.isfinite().all() for weight in actors.parameters())
 
 
 # The library's algorithms

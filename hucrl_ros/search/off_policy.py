@@ -80,6 +80,11 @@ class Replay:
         self._rollout.left_out += len(states) - len(self._rounds[-1].states)
         self._imagined = Data(*(torch.cat(entry) for entry in zip(*self._rounds, strict=True)))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing imagined to learn from."""
+        return self._imagined is None or not len(self._imagined.states)
+
     def sample(self, batch_size: int, env: object = None) -> ReplayBufferSamples:
         """A batch for the library's `train`, which names and calls it.
 
@@ -115,6 +120,8 @@ class Replay:
         """
         rows, states, total = _finite(torch.arange(len(data.states)), data.following, data.rewards)
         for t in range(1, self._settings.expansion_steps):
+            if not len(rows):  # None is left, and no model can be asked of none.
+                break
             joint, bonus = self._follow(states)
             states, rewards = self._step(states, joint)
             total = total + self._settings.discount**t * (rewards + bonus)
@@ -210,6 +217,8 @@ class OffPolicy(PolicySearch):
             wide = 2.0 * torch.rand(own.shape, generator=generator) - 1.0
             chosen = torch.rand(len(own), 1, generator=generator) < UNIFORM_SHARE
             self._replay.add(states, torch.where(chosen, wide, own))
+            if self._replay.is_empty:  # Nothing was finite so far, and the library needs some.
+                return
             self._algorithm.train(self.settings.policy_steps, self.settings.batch_size)
 
 
