@@ -381,6 +381,20 @@ def test_a_prior_has_its_deviation_and_no_fit_changes_it(decay):
     assert not middle[:, 16:, :16].any()
 
 
+@pytest.mark.parametrize("units", [1, 2])
+def test_a_prior_of_few_rectified_units_is_a_function_too(units):
+    inputs, layers = torch.randn(2000, 3, generator=generator(1)), (8, 8)
+    for seed in range(20):
+        settings = {"activation": "relu", "layers": layers, "heads": 5, "seed": seed}
+        plain, other = (
+            ensemble(prior_units=units, prior_scale=scale, **settings) for scale in (0.0, 0.3)
+        )
+        with torch.no_grad():
+            prior = other.heads(inputs) - plain.heads(inputs)
+        assert prior.isfinite().all()
+        assert prior[..., :2].std(dim=1).min() > 0.0
+
+
 def test_heads_with_a_prior_stay_apart_where_there_are_no_data():
     data = Transitions(*transitions(300, generator(1)))
     states = 6.0 + transitions(200, generator(2))[0]

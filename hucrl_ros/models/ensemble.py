@@ -77,7 +77,13 @@ class Heads(nn.Module):
             else:
                 fixed *= math.sqrt(2.0 / fan_in)
                 offset = torch.randn(heads, 1, units, generator=generator)
-                hidden = self._activation(torch.matmul(hidden, fixed) + offset)
+                raw = torch.matmul(hidden, fixed) + offset
+                # Few rectified units may all be off at every probe: no scale helps then, but the
+                # other sign does.
+                varies = self._activation(raw).std(dim=1, keepdim=True) > 0.0
+                sign = torch.where(varies.any(dim=2, keepdim=True), 1.0, -1.0)
+                fixed, offset = sign * fixed, sign * offset
+                hidden = self._activation(sign * raw)
                 self.biases[layer] = nn.Parameter(torch.cat([bias, offset], dim=2))
             # What learns and what doesn't share the inputs, and meet again in the outputs.
             learns, columns = weight.shape[1] if layer else 0, 0 if last else weight.shape[2]
