@@ -646,6 +646,26 @@ def test_a_reward_that_is_no_graph_is_refused(tmp_path, body, message):
     assert "\n" not in str(caught.value)
 
 
+def test_functions_may_multiply_by_matrices_in_single_precision(tmp_path):
+    (tmp_path / "cost.py").write_text(
+        "import torch\nQ = torch.diag(torch.tensor([1.0, 0.5]))\n"
+        "def reward(state, action, robot):\n    return -(state @ Q * state).sum(-1)\n"
+        "def room(state, action, robot):\n    return 20.0 + reward(state, action, robot)\n"
+    )
+    described = {
+        **PENDULUM,
+        "reward": {"function": "cost.py:reward"},
+        "constraints": [{"kind": "function", "function": "cost.py:room", "margin": 2.0}],
+    }
+    task = task_of(tmp_path, described)
+    check_export(task)
+    states, actions = np.array([[1.0, 2.0], [0.1, 0.0]]), np.zeros((2, 1))
+    rewards, rooms = task.rewards(states, actions), task.rooms(states, actions)
+    assert rewards.dtype == rooms.dtype == np.float64
+    np.testing.assert_allclose(rewards, [-3.0, -0.01], rtol=1e-6)
+    np.testing.assert_allclose(rooms, [[8.5], [9.995]], rtol=1e-6)
+
+
 def test_a_search_by_gradients_refuses_a_reward_without_any(tmp_path):
     (tmp_path / "steps.py").write_text(
         "import torch\ndef reward(state, action, robot):\n    return torch.sign(state[..., 0])\n"

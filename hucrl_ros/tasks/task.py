@@ -64,6 +64,10 @@ class Task(nn.Module):
     """Best achievable return at this action penalty, or None where nobody computed it."""
     constraint_names: tuple[str, ...] = ()
     """What must never happen, in words; `(K,)`."""
+    reward_type: torch.dtype = torch.float64
+    """In which returns are counted: single precision where a user's function knows no other."""
+    room_type: torch.dtype = torch.float64
+    """The same of rooms."""
     reward_range: float = 0.0
     """Largest less least reward of a step, as far as known; 0 where there are no constraints."""
 
@@ -243,13 +247,13 @@ class Task(nn.Module):
     def rewards(self, states: Array, actions: Array) -> Array:
         """`reward` for numpy arrays: `(T, p)` and `(T, q)` to `(T,)`."""
         with torch.no_grad():
-            reward = self.reward(torch.as_tensor(states), torch.as_tensor(actions))
+            reward = self.reward(*_tensors(self.reward_type, states, actions))
         return np.asarray(reward.numpy(), dtype=np.float64)
 
     def rooms(self, states: Array, actions: Array) -> Array:
         """`room` for numpy arrays: `(T, p)` and `(T, q)` to `(T, K)`."""
         with torch.no_grad():
-            room = self.room(torch.as_tensor(states), torch.as_tensor(actions))
+            room = self.room(*_tensors(self.room_type, states, actions))
         return np.asarray(room.numpy(), dtype=np.float64)
 
     def _geometry(self, robot: MujocoRobot) -> Geometry | None:
@@ -320,6 +324,8 @@ class Task(nn.Module):
         except ConfigError as error:
             raise ConfigError(f"{self.described.path}: reward.success: {error}") from None
         self._constraints.check(states, actions, self.starts)
+        self.reward_type = _widest(self.reward, states, actions)
+        self.room_type = _widest(self.room, states, actions)
         for line in self._hopeless_goals():
             _warn(self.described.path, line)
 
@@ -399,6 +405,27 @@ class Task(nn.Module):
         """The file that says what the reward is."""
         function = self.described.reward.function
         return self.described.file_of(function) if function else self.described.path
+
+
+def _tensors(kind: torch.dtype, *arrays: Array) -> list[Tensor]:
+    """Of arrays in double precision, rounded where `kind` is single."""
+    tensors = [torch.as_tensor(array) for array in arrays]
+    return tensors if kind == torch.float64 else [tensor.to(kind) for tensor in tensors]
+
+
+def _widest(
+    function: Callable[[Tensor, Tensor], Tensor], states: Tensor, actions: Tensor
+) -> torch.dtype:
+    """Double precision, where `function` computes in it.
+
+    A product with a user's own matrix, which is in single precision unless its author thought of
+    another, does not.
+    """
+    try:
+        function(states.double(), actions.double())
+    except Exception:  # It was tried in single precision before.
+        return torch.float32
+    return torch.float64
 
 
 @cache
