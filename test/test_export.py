@@ -19,6 +19,8 @@ from bundle_factory import (
     shake,
 )
 from bundle_factory import write_bundle as write
+from own_robots import PENDULUM
+from own_robots import write as own_robot
 
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.manifest import MANIFEST, read_manifest
@@ -251,6 +253,25 @@ def test_a_bundle_tells_rooms_and_rewards_and_plans_for_both(tmp_path, strategy)
     with torch.no_grad():
         closed = expected + DISCOUNT * modules.actor_critic.critic(states)
     np.testing.assert_allclose(returns, closed, rtol=1e-4, atol=1e-3)
+
+
+def test_functions_with_constants_of_numpys_are_in_bundles_in_single_precision(tmp_path):
+    (tmp_path / "cost.py").write_text(
+        "import numpy as np, torch\nCOSTS = torch.from_numpy(np.array([1.0, 0.1]))\n"
+        "def reward(state, action, robot):\n    return -(state**2 * COSTS).sum(-1)\n"
+        "def room(state, action, robot):\n    return 40.0 + reward(state, action, robot)\n"
+    )
+    described = PENDULUM | {
+        "reward": {"function": "cost.py:reward"},
+        "constraints": [{"kind": "function", "function": "cost.py:room", "margin": 2.0}],
+    }
+    stick = str(own_robot(tmp_path, described))
+    bundle = load_bundle(write(tmp_path / "bundle", "optimistic", stick))
+    both = {"state": np.array([[1.0, 2.0]], np.float32), "action": np.zeros((1, 1), np.float32)}
+    np.testing.assert_allclose(bundle.run("reward", **both)[0], [-1.4], rtol=1e-6)
+    np.testing.assert_allclose(bundle.run("constraints", **both)[0], [[19.3]], rtol=1e-6)
+    task = learned("optimistic", stick).task
+    assert task.rewards(np.array([[1.0, 2.0]]), np.zeros((1, 1))) == [-1.0 - 4.0 * 0.1]
 
 
 def test_a_bundle_without_constraints_has_no_graph_of_them(tmp_path):

@@ -28,7 +28,7 @@ from hucrl_ros.config.constraints import (
 from hucrl_ros.config.reward import Point
 from hucrl_ros.config.task_file import CONSTRAINTS, Description
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.tasks.view import RobotView, explain, load_function
+from hucrl_ros.tasks.view import RobotView, explain, in_type_of, load_function
 
 Room = Callable[[Any, RobotView, Tensor, Tensor], Tensor]
 """Settings, robot, states `(..., p)`, actions `(..., q)` → `(...)` in the constraint's unit."""
@@ -225,7 +225,8 @@ class Constraints:
     def _room(self, limit: AnyConstraint, state: Tensor, action: Tensor) -> Tensor:
         """`(...)` in the constraint's unit."""
         if isinstance(limit, FunctionConstraint):
-            room: Tensor = self._functions[limit.function](state, action, self._view)
+            found = self._functions[limit.function](state, action, self._view)
+            room: Tensor = in_type_of(state, found)
             return room
         return ROOMS[limit.kind](limit, self._view, state, action)
 

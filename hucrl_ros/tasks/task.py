@@ -25,6 +25,7 @@ from hucrl_ros.tasks.view import (
     RewardFunction,
     RobotView,
     explain,
+    in_type_of,
     load_function,
 )
 
@@ -182,8 +183,11 @@ class Task(nn.Module):
     def reward(self, state: Tensor, action: Tensor) -> Tensor:
         """Reward `(...)` of `action` `(..., q)` [N m or N] in `state` `(..., p)`."""
         if self._reward is not None:
-            return self._reward(state, action, self.view)
-        return total(self.described.reward.terms, self.view, state, action)
+            found = self._reward(state, action, self.view)
+        else:
+            found = total(self.described.reward.terms, self.view, state, action)
+        reward: Tensor = in_type_of(state, found)
+        return reward
 
     def room(self, state: Tensor, action: Tensor) -> Tensor:
         """Room `(..., K)` left by each constraint in `state` `(..., p)` under `action` `(..., q)`.

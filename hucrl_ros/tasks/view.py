@@ -221,6 +221,15 @@ def load_function(path: Path, name: str) -> Callable[..., Any]:
     return function
 
 
+def in_type_of(state: Tensor, found: Any) -> Any:  # noqa: ANN401 - a user's function's
+    """What a user's function found, as precise as the states that it was given.
+
+    A constant of numpy's makes it double, which a bundle's graphs are not.
+    """
+    other = isinstance(found, Tensor) and found.is_floating_point() and found.dtype != state.dtype
+    return found.to(state.dtype) if other else found
+
+
 def explain(path: Path, error: Exception) -> str:
     """One line on what went wrong in a user's file, with the last of its lines involved."""
     if isinstance(error, SyntaxError):
