@@ -40,6 +40,11 @@ def number(state, action, robot):
     return 1.0
 
 
+def moving(state, action, robot):
+    state[..., 0] -= 1.0
+    return state[..., 0]
+
+
 def broken(state, action, robot):
     return robot.site(state, "toe")[..., 0]
 
@@ -436,6 +441,7 @@ def test_the_example_keeps_the_cart_within_a_metre():
         ({"kind": "function", "function": "mine.py:f"}, "mine.py: has no function 'f'"),
         ({"kind": "function", "function": "mine.py:two"}, "the room of 64 states is (64, 2)"),
         ({"kind": "function", "function": "mine.py:number"}, "the room is a float, not"),
+        ({"kind": "function", "function": "mine.py:moving"}, "the room changes the states or act"),
         ({"kind": "function", "function": "mine.py:broken"}, "the model has no site 'toe'"),
         ({"kind": "function", "function": "mine.py:unknown"}, "constraints.0 (function): the"),
     ],

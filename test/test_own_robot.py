@@ -608,6 +608,8 @@ def test_a_wrong_term_is_refused_by_its_number(tmp_path, terms, message):
         ("return state[:, 0]", "expected (4, 16)"),
         ("return state[..., 9]", "wrong.py:2: IndexError: index 9 is out of bounds"),
         ("return robot.site(state, 'toe')[..., 0]", "the model has no site 'toe'; known: goal"),
+        ("state[..., 0] -= 1.0; return state[..., 0]", "wrong.py: the reward changes the states"),
+        ("return action.mul_(2.0)[..., 0]", "the reward changes the states or actions"),
     ],
 )
 def test_a_function_that_is_no_reward_is_refused(tmp_path, body, message):

@@ -28,7 +28,7 @@ from hucrl_ros.config.constraints import (
 from hucrl_ros.config.reward import Point
 from hucrl_ros.config.task_file import CONSTRAINTS, Description
 from hucrl_ros.errors import ConfigError
-from hucrl_ros.tasks.view import RobotView, explain, in_type_of, load_function
+from hucrl_ros.tasks.view import RobotView, explain, in_type_of, left_alone, load_function
 
 Room = Callable[[Any, RobotView, Tensor, Tensor], Tensor]
 """Settings, robot, states `(..., p)`, actions `(..., q)` → `(...)` in the constraint's unit."""
@@ -232,7 +232,8 @@ class Constraints:
 
     def _tried(self, limit: AnyConstraint, origin: str, states: Tensor, actions: Tensor) -> Tensor:
         try:
-            room: object = self._room(limit, states, actions)
+            with left_alone("the room", states, actions):
+                room: object = self._room(limit, states, actions)
         except ConfigError as error:
             raise ConfigError(f"{origin}: {error}") from None
         except Exception as error:

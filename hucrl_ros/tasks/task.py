@@ -26,6 +26,7 @@ from hucrl_ros.tasks.view import (
     RobotView,
     explain,
     in_type_of,
+    left_alone,
     load_function,
 )
 
@@ -301,12 +302,14 @@ class Task(nn.Module):
         origin = self.origin
         told = "" if self.described.reward.terms else "reward: "
         for shape in ((64,), (4, 16)):  # Searches have steps and particles.
-            try:
-                reward = self.reward(states.reshape(*shape, -1), actions.reshape(*shape, -1))
-            except ConfigError as error:
-                raise ConfigError(f"{self.described.path}: {told}{error}") from None
-            except Exception as error:
-                raise ConfigError(explain(origin, error)) from None
+            given = states.reshape(*shape, -1), actions.reshape(*shape, -1)
+            with left_alone(f"{origin}: the reward", *given):
+                try:
+                    reward = self.reward(*given)
+                except ConfigError as error:
+                    raise ConfigError(f"{self.described.path}: {told}{error}") from None
+                except Exception as error:
+                    raise ConfigError(explain(origin, error)) from None
             if not isinstance(reward, Tensor):
                 raise ConfigError(
                     f"{origin}: the reward is a {type(reward).__name__}, not a torch.Tensor"

@@ -3,7 +3,8 @@
 import math
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -228,6 +229,25 @@ def in_type_of(state: Tensor, found: Any) -> Any:  # noqa: ANN401 - a user's fun
     """
     other = isinstance(found, Tensor) and found.is_floating_point() and found.dtype != state.dtype
     return found.to(state.dtype) if other else found
+
+
+@contextmanager
+def left_alone(what: str, *given: Tensor) -> Iterator[None]:
+    """Inside, `what`, a user's function, is called with `given`.
+
+    They may be a recorded episode's own memory, or a trajectory that goes on.
+
+    Raises:
+        ConfigError: it changed them.
+    """
+    before = [tensor.nan_to_num() for tensor in given]  # what isn't finite is found elsewhere
+    yield
+    after = [tensor.nan_to_num() for tensor in given]
+    if not all(map(torch.equal, before, after)):
+        raise ConfigError(
+            f"{what} changes the states or actions that it is given; expected new tensors, such "
+            "as state[..., 0] - 1 in place of state[..., 0] -= 1"
+        )
 
 
 def explain(path: Path, error: Exception) -> str:
