@@ -36,6 +36,10 @@ def narrow(count, generator, robot):
 
 def wrong(count, generator, robot):
     return robot.nothing
+
+
+def other(count, generator, robot):
+    return torch.rand(count, robot.spec.state_dim)
 """
 
 
@@ -132,6 +136,7 @@ def test_imagined_states_can_be_a_function(tmp_path):
         ("still.py:narrow", "64 imagined states are a Tensor of (64, 1) torch.float32; expected"),
         ("still.py:wrong", "still.py:14: AttributeError: "),
         ("still.py:none", "has no function 'none'; functions there: still, narrow, wrong"),
+        ("still.py:other", "still.py: of two draws by the same generator the imagined states dif"),
         ("none.py:still", "task.imagined = 'none.py:still': no such file"),
     ],
 )

@@ -392,6 +392,7 @@ class Task(nn.Module):
 
     def _checked_states(self, count: int, generator: torch.Generator) -> Tensor:
         origin = self.described.file_of(self.described.task.imagined)
+        again = generator.clone_state()
         try:
             states: object = self.imagined_states(count, generator)
         except Exception as error:
@@ -404,6 +405,11 @@ class Task(nn.Module):
             raise ConfigError(
                 f"{origin}: {count} imagined states are a {type(states).__name__}{size}; expected "
                 f"a Tensor of {shape} torch.float32"
+            )
+        if not torch.equal(states.nan_to_num(), self.imagined_states(count, again).nan_to_num()):
+            raise ConfigError(
+                f"{origin}: of two draws by the same generator the imagined states differ, and so "
+                "would what is learned; expected torch.rand(..., generator=generator)"
             )
         return states
 
