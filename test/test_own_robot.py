@@ -678,6 +678,27 @@ def test_a_search_by_gradients_refuses_a_reward_without_any(tmp_path):
         asked_run(options)
 
 
+@pytest.mark.parametrize(
+    ("reward", "where"),
+    [
+        ("-(state[..., 2:4] ** 2).sum(-1).sqrt()", "state in"),
+        ("-state[..., 0] ** 2 - (action * 0.0).sum(-1).sqrt()", "action in"),
+        ("-((state[..., 2:4] ** 2).sum(-1) + 1e-6).sqrt()", ""),
+    ],
+)
+def test_a_search_by_gradients_refuses_one_that_is_no_number(reward, where, tmp_path):
+    """Episodes begin at rest, and there the root of a square has no gradient."""
+    (tmp_path / "roots.py").write_text(f"def reward(state, action, robot):\n    return {reward}\n")
+    path = write(tmp_path, changed(ARM, "reward", function="roots.py:reward", success=None))
+    options = RunOptions(str(path), overrides={"search.algorithm": "pathwise"})
+    if where:
+        line = f"is no number with respect to the {where} .* of .* states, such as .*choose one of"
+        with pytest.raises(ConfigError, match=line):
+            asked_run(options)
+    else:
+        asked_run(options)
+
+
 def test_a_position_servo_is_no_motor(tmp_path):
     model = """<mujoco><worldbody><body><joint name="turn"/><geom size="0.1"/></body></worldbody>
       <actuator><position name="servo" joint="turn"/></actuator></mujoco>"""

@@ -19,7 +19,7 @@ def check_combination(config: Config, task: "Task") -> None:
     """
     from hucrl_ros.models import MODELS  # torch takes seconds to load
     from hucrl_ros.planners import PLANNERS, make_planner, planner_class
-    from hucrl_ros.search import SEARCHES, missing_gradients, search_class
+    from hucrl_ros.search import SEARCHES, gradient_fault, search_class
 
     for kind, ours in (("planners", PLANNERS), ("searches", SEARCHES), ("models", MODELS)):
         plugins.installed(kind, ours)
@@ -35,12 +35,11 @@ def check_combination(config: Config, task: "Task") -> None:
         ("search", config.search.algorithm, search_class(config.search.algorithm), SEARCHES),
         ("planner", config.planner.algorithm, planner_class(config.planner.algorithm), PLANNERS),
     ):
-        if chosen.needs_gradients and (missing := missing_gradients(task)):
+        if chosen.needs_gradients and (fault := gradient_fault(task)):
             others = ", ".join(k for k, member in members.items() if not member.needs_gradients)
             raise ConfigError(
                 f"{group}.algorithm = {name!r}: it follows the gradient of the "
-                f"reward, and that of task {task.name!r} has none with respect to the "
-                f"{' and the '.join(missing)}; choose one of: {others}"
+                f"reward, and that of task {task.name!r} {fault}; choose one of: {others}"
             )
 
 

@@ -8,7 +8,7 @@ from hucrl_ros.models.exploration import ImaginedDynamics
 from hucrl_ros.search.actor_critic import ActorCritic
 from hucrl_ros.search.base import PolicySearch, SearchResult
 from hucrl_ros.search.candidates import Lookahead, Mpo
-from hucrl_ros.search.gradients import Bptt, Pathwise, missing_gradients
+from hucrl_ros.search.gradients import Bptt, Pathwise, gradient_fault
 from hucrl_ros.search.model_rollout import (
     InitialStates,
     ModelRollout,
@@ -74,9 +74,9 @@ __all__ = [
     "PolicySearch",
     "SearchResult",
     "Trajectories",
+    "gradient_fault",
     "make_model_rollout",
     "make_search",
-    "missing_gradients",
     "networks_of",
     "search_class",
 ]

@@ -117,32 +117,40 @@ def imagined_value(
     return closed
 
 
-def missing_gradients(task: Task) -> list[str]:
-    """Names of the reward's arguments (`state`, `action`) that it depends on without a gradient.
+def gradient_fault(task: Task) -> str:
+    """Why the reward's gradient can't be followed, as the end of a sentence; empty: it can.
 
-    Tried in some of the states where imagined trajectories start, with uniform efforts.
+    Tried in some of the states where imagined trajectories and episodes start, with uniform
+    efforts. A gradient that is no number, as of the root of a square at 0, spoils that of a whole
+    batch.
     """
     generator = torch.Generator().manual_seed(0)
-    states = task.imagined_states(SAMPLES, generator)
+    states = torch.cat([task.imagined_states(SAMPLES, generator), task.starts])
     limits = torch.tensor(task.spec.effort_limits)
-    shares = 2.0 * torch.rand(SAMPLES, len(limits), generator=generator) - 1.0
+    shares = 2.0 * torch.rand(len(states), len(limits), generator=generator) - 1.0
     sampled = (states, limits * shares)
     missing = []
     for index, name in enumerate(("state", "action")):
+        moved = list(sampled)
+        moved[index] = sampled[index].clone().requires_grad_()
+        gradient = _gradient(task.reward(*moved), moved[index])
+        if (wrong := ~gradient.isfinite().all(dim=-1)).any():
+            at = [round(value, 4) for value in states[wrong][0].tolist()]
+            return (
+                f"is no number with respect to the {name} in {int(wrong.sum())} of {len(states)} "
+                f"states, such as {at} (a root of 0, perhaps: add a little to what is under it)"
+            )
         varied = [points[:1].expand_as(points) for points in sampled]
         varied[index] = sampled[index]
         rewards = task.reward(*varied)
-        if not (rewards != rewards[0]).any():
-            continue
-        moved = list(sampled)
-        moved[index] = sampled[index].clone().requires_grad_()
-        if not _has_gradient(task.reward(*moved), moved[index]):
+        if (rewards != rewards[0]).any() and not (gradient != 0.0).any():
             missing.append(name)
-    return missing
+    return f"has none with respect to the {' and the '.join(missing)}" if missing else ""
 
 
-def _has_gradient(rewards: Tensor, source: Tensor) -> bool:
+def _gradient(rewards: Tensor, source: Tensor) -> Tensor:
+    """Like `source`; 0 where there is none."""
     if not rewards.requires_grad:
-        return False
+        return torch.zeros_like(source)
     (gradient,) = torch.autograd.grad(rewards.sum(), source, allow_unused=True)
-    return gradient is not None and bool((gradient != 0).any())
+    return torch.zeros_like(source) if gradient is None else gradient
