@@ -384,6 +384,27 @@ def test_of_our_lockstep_the_clock_of_the_recording_tells_nothing(effort, named,
     np.testing.assert_allclose(course.states[:, 0], np.arange(101), atol=1e-6)
 
 
+@pytest.mark.parametrize("value", [[], [np.nan]])
+def test_a_few_joint_states_without_efforts_spoil_none_of_the_others(value, tmp_path):
+    """A driver tells NaN until it has read the hardware, or where a reading failed."""
+    events = events_of(seconds=SECONDS, commands=False)
+    write(tmp_path / "whole", events)
+    whole, _ = recovered(tmp_path / "whole")
+    for k in (0, 1, 2, 700):
+        events[k][2].effort = np.array(value)
+    write(tmp_path / "bag", events)
+    courses, report = recovered(tmp_path / "bag")
+    assert "left out: 3 joint states tell no efforts" in report[2]
+    assert unexplained(courses) < 2e-3
+    lost = [sum(len(course.actions) for course in each) for each in (whole, courses)]
+    assert lost[1] >= lost[0] - 3
+    for _, _, message in events[:200]:
+        message.effort = np.array(value)
+    write(tmp_path / "silent", events)
+    with pytest.raises(BagError, match="joint states report no efforts"):
+        recovered(tmp_path / "silent")
+
+
 @pytest.mark.parametrize("delay", [0.0, 0.01])
 def test_efforts_that_are_commands_act_after_the_dead_time_and_the_first_may_be_missing(
     delay, tmp_path

@@ -36,6 +36,9 @@ PAUSE = 10.0
 """Without joint states, behind which a bag is read anew [control periods]."""
 SLOWEST = 1.05
 """Usual time between joint states beyond which they are too few [control periods]."""
+FEW_SILENT = 0.02
+"""Share of joint states without efforts up to which they are left out: a driver that has read
+nothing yet, or not this time."""
 
 
 class Recovered(NamedTuple):
@@ -79,6 +82,7 @@ def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered
         decode_states(part.states, _poses(part, spec), spec, 0, np.inf, config.driver)
         for part in told
     ]
+    passes = [_with_efforts(samples, lines_of) for samples, lines_of in passes]
     refused = [line for _, lines_of in passes for line in lines_of]
     count = sum(len(samples) for samples, _ in passes)
     if count < FEWEST:
@@ -111,6 +115,19 @@ def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered
         *(f"! {line}" for line in _rough(wholes, spec, config)),
     ]
     return Recovered(courses, [shortened(f"{path}: {line}", LONGEST) for line in lines])
+
+
+def _with_efforts(samples: list[Sample], refused: list[str]) -> tuple[list[Sample], list[str]]:
+    """Samples without those few that tell no efforts, or none of the others' would count.
+
+    What the first one tells acted before it, so that it may be silent.
+    """
+    told = samples[:1] + [sample for sample in samples[1:] if sample.effort is not None]
+    silent = len(samples) - len(told)
+    if not 0 < silent <= FEW_SILENT * len(samples):
+        return samples, refused
+    line = f"{silent} joint states tell no efforts, or some that are no numbers"
+    return told, [line, *refused]
 
 
 def _passes(found: Found, period: float) -> list[Found]:
