@@ -125,6 +125,27 @@ def test_there_are_no_more_elites_than_particles(tmp_path, monkeypatch):
     assert tuned.elites == tuned.particles < 100
 
 
+def test_a_file_with_more_elites_than_the_bundle_can_still_be_read(bundle, tmp_path, monkeypatch):
+    out = tmp_path / "mine.yaml"
+    out.write_text(
+        "/**: {ros__parameters: {task: pendulum, planner: {particles: 400, elites: 400}}}"
+    )
+    monkeypatch.setattr(tuning, "measure_agent", lambda *_: machine(fixed=7e-3))
+    assert hucrl_tune(bundle, "--out", out) == 0
+    tuned = load_config(out).planner
+    assert tuned.elites == PLANNER.elites < tuned.particles < 400
+
+
+def test_a_file_keeps_no_other_number_of_threads_than_ticks_were_measured_with(
+    bundle, tmp_path, known_times, capsys
+):
+    out = tmp_path / "mine.yaml"
+    assert hucrl_tune(bundle, "--out", out, "--threads", 2) == 0
+    assert hucrl_tune(bundle, "--out", out) == 0
+    assert load_config(out).control.threads == 1
+    assert "control.threads = 1" in capsys.readouterr().out.splitlines()[-1]
+
+
 def test_comments_and_other_settings_stay(bundle, tmp_path, known_times):
     out = tmp_path / "mine.yaml"
     before = (share_directory() / "config" / "defaults.yaml").read_text()

@@ -63,12 +63,14 @@ def run(
         print(f"{trial.size!s:>12}" + "".join(f" {value:8.2f}" for value in times), flush=True)
         size = trial.size
     groups: dict[str, dict[str, int]] = {"planner": size._asdict()}
-    if planner.elites > size.particles:  # There can't be more, and ticks had as many.
-        groups["planner"]["elites"] = size.particles
-    if threads > 1:  # fewer would take longer
+    # There can't be more elites than particles, whether the bundle's or the file's own.
+    if max(planner.elites, _told(settings, "planner", "elites")) > size.particles:
+        groups["planner"]["elites"] = min(planner.elites, size.particles)  # as ticks had
+    several = threads > 1 or _told(settings, "control", "threads") > 1
+    if several:  # With another number a tick would take another time.
         groups["control"] = {"threads": threads}
     _write(out, settings, groups, loaded.manifest.task)
-    more = f"; control.threads = {threads}" if threads > 1 else ""
+    more = f"; control.threads = {threads}" if several else ""
     print(f"{out}: planner.particles, horizon, iterations = {', '.join(map(str, size))}{more}")
 
 
@@ -96,6 +98,12 @@ def _read(path: Path) -> dict[str, Any]:
             "or a name that is free"
         ) from None
     return document
+
+
+def _told(settings: dict[str, Any], group: str, name: str) -> int:
+    """What the settings of a file say of a whole number; 0: nothing."""
+    found = settings["/**"]["ros__parameters"].get(group, {}).get(name) if settings else None
+    return found if isinstance(found, int) else 0
 
 
 def _write(
