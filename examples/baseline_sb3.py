@@ -84,7 +84,8 @@ def main(
     ours = [row for row in beside if (row.task, row.action_penalty) in shown]
     command = shlex.join(["python", f"examples/{script}", *words])
     seconds = env.task.steps * env.task.spec.period
-    write_comparison(asked.out, [*ours, *rows], seconds, asked.goal, command)
+    optima = env.task.described.task.optima
+    write_comparison(asked.out, [*ours, *rows], seconds, asked.goal, command, optima)
 
 
 if __name__ == "__main__":

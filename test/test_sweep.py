@@ -14,7 +14,7 @@ import psutil
 import pytest
 import yaml
 from matplotlib.colors import to_rgb
-from own_robots import ARM, write
+from own_robots import ARM, PENDULUM, write
 from pretended_training import FAILS, HANGS
 from waiting import wait_until
 
@@ -43,7 +43,7 @@ from hucrl_ros.experiments.workers import LocalWorkers, child_environment
 from hucrl_ros.run.asked import RunOptions, asked_config
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.summary import EpisodeSummary, Summary, write_summary
-from hucrl_ros.tasks import known_optimum
+from hucrl_ros.tasks import export_check, known_optimum
 
 PRETENDED = "pretended_training"
 BASE = Config(episodes=3)
@@ -573,6 +573,23 @@ def test_finished_sweep_is_only_reported_anew(tmp_path, capsys):
     assert sweep_pendulum(*words, "--episodes", "3", *places) == 0
     assert "2 of 2 runs are finished already" in capsys.readouterr().out
     assert len(read_rows(tmp_path / "out" / "returns.csv")) == 6
+
+
+def test_a_robot_of_ones_own_has_the_optima_that_its_description_tells(tmp_path, monkeypatch):
+    monkeypatch.setattr(export_check, "check_export", lambda task: None)  # It takes seconds.
+    robot = write(tmp_path / "robot", {**PENDULUM, "task": {"optima": {0.3: 123.5}}})
+    grid_file = tmp_path / "grid.yaml"
+    of_task = {str(robot): {"action_penalties": [0.2, 0.3], "episodes": 3}}
+    plan = {"tasks": of_task, "strategies": ["greedy"], "seeds": [0]}
+    grid_file.write_text(yaml.safe_dump(plan))
+    run(Sweep(tmp_path / "runs", read_grid(grid_file).cells()), 2)
+    out, runs = tmp_path / "out", tmp_path / "runs"
+    assert main(["sweep", *map(str, (grid_file, "--report", "--out", out, "--runs", runs))]) == 0
+    lines = (out / "README.md").read_text().splitlines()
+    ends = {
+        line.split("|")[1].strip(): line.split("|")[-2].strip() for line in lines if "|" in line
+    }
+    assert ends == {"ρ": "optimum", "---": "---", "0.2": "", "0.3": "123.5"}
 
 
 def test_a_finished_run_whose_settings_nobody_can_read_does_not_count(tmp_path):

@@ -252,7 +252,10 @@ def _write(out: Path, sweep: "Sweep", plan: _Plan, report: bool) -> None:
         of_task = [row for row in rows if row.task == name]
         if of_task:
             folder = out / name if len(plan.goals) > 1 else out
-            files += write_report(folder, of_task, goal, plan.command)
+            # What a robot of one's own can achieve, its description alone tells.
+            described = next(c.described for c in plan.cells if c.config.task == name)
+            optima = None if described is None else described.task.optima
+            files += write_report(folder, of_task, goal, plan.command, optima)
     print("\n".join(map(os.fspath, files)), flush=True)
     if missing := len(sweep.missing):
         print(f"{missing} of {len(sweep.cells)} runs are missing in them", file=sys.stderr)

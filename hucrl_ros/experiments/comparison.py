@@ -1,6 +1,6 @@
 """Other people's algorithms beside ours: returns against seconds of movement, and their cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,12 @@ from hucrl_ros.robots.mujoco_robot import Array
 
 
 def write_comparison(
-    folder: Path, rows: Sequence[Row], seconds: float, goal: float | None, command: str
+    folder: Path,
+    rows: Sequence[Row],
+    seconds: float,
+    goal: float | None,
+    command: str,
+    optima: Mapping[float, float] | None = None,
 ) -> list[Path]:
     """Write `comparison.png` and `README.md`.
 
@@ -31,11 +36,12 @@ def write_comparison(
         seconds: Length of an episode [s].
         goal: Return that counts as learned; None: nothing is counted.
         command: The command line that made the page.
+        optima: As of `collect`.
 
     Returns:
         The files.
     """
-    results, reading = collect(rows), folder / READING
+    results, reading = collect(rows, optima), folder / READING
     folder.mkdir(parents=True, exist_ok=True)
     page = write_page(
         folder / "README.md",

@@ -312,8 +312,14 @@ class Results(NamedTuple):
         ]
 
 
-def collect(rows: Sequence[Row]) -> Results:
-    """Group the rows of one sweep."""
+def collect(rows: Sequence[Row], optima: Mapping[float, float] | None = None) -> Results:
+    """Group the rows of one sweep.
+
+    Args:
+        rows: Of one task, at least one.
+        optima: Its best achievable returns by action penalty, as far as they are known; None: as
+            of the paper's task of that name, if it is one.
+    """
     groups = group_returns(rows)
     penalties = tuple(sorted({group.action_penalty for group in groups}))
     strategies = list(dict.fromkeys(group.strategy for group in groups))
@@ -324,7 +330,10 @@ def collect(rows: Sequence[Row]) -> Results:
         task=task,
         setting=rows[0].setting,
         penalties=penalties,
-        optima={penalty: known_optimum(task, penalty) for penalty in penalties},
+        optima={
+            penalty: known_optimum(task, penalty) if optima is None else optima.get(penalty)
+            for penalty in penalties
+        },
         groups=groups,
         series=_series(strategies, values),
         kept={group: found for group, found in kept.items() if found is not None},

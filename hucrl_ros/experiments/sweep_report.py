@@ -1,7 +1,7 @@
 """Figures and a table of a sweep, from its rows alone."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,11 @@ FIRST = (
 
 
 def write_report(
-    folder: Path, rows: Sequence[Row], goal: float | None, command: str
+    folder: Path,
+    rows: Sequence[Row],
+    goal: float | None,
+    command: str,
+    optima: Mapping[float, float] | None = None,
 ) -> list[Path]:
     """Write `README.md` and its pictures; `outside.png` is of robots with constraints.
 
@@ -64,11 +68,12 @@ def write_report(
         rows: At least one.
         goal: Return that counts as learned; None: nothing is counted.
         command: The command line that made the rows.
+        optima: As of `collect`.
 
     Returns:
         The files.
     """
-    results = collect(rows)
+    results = collect(rows, optima)
     folder.mkdir(parents=True, exist_ok=True)
     reading = folder / READING
     runs = {(row.strategy, row.action_penalty, row.value, row.seed): row for row in rows}
