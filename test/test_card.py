@@ -124,6 +124,19 @@ def test_of_an_episode_that_ended_early_only_its_own_steps_are_movement(tmp_path
     assert recorded == "80 transitions, 1.0 s of movement"
 
 
+def test_a_bundle_that_flies_again_has_learned_from_no_episode_since_it_was_made(tmp_path):
+    run = fabricate_run(tmp_path / "run", (0.0, 0.0, 0.0))
+    shutil.rmtree(run.bundle(3))
+    write_bundle(run.bundle(3), episode=3, repeats=1, data_hash="ab" * 32)
+    card = card_of(run.bundle(3), starts=0, seed=SEED)
+    learned = pairs(card, "Data that it learned from")
+    assert learned["Episodes"] == "1 of its run"
+    assert learned["Recorded"] == "400 transitions, 5.0 s of movement"
+    assert learned["SHA-256 of all 3 when it flies again"] == "ab" * 32
+    assert card.tiles[0] == ("5 s", "of movement")
+    assert len(rows(card, "Learning curve")) == 4
+
+
 def test_what_went_wrong_is_said(card):
     failures = rows(card, "Known failures")
     assert ("event", EVENT) in failures

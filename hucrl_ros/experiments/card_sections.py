@@ -43,8 +43,12 @@ def _pairs(title: str, values: Mapping[str, str], intro: str = "") -> Section:
 
 
 def learned(manifest: Manifest) -> int:
-    """Number of the run's episodes that it was learned from."""
-    return manifest.episode if manifest.data_hash else 0
+    """Number of the run's episodes that it was learned from.
+
+    One that flies again has learned from none of those since it was made.
+    """
+    made_for = manifest.episode if manifest.repeats is None else manifest.repeats
+    return made_for if manifest.data_hash else 0
 
 
 def transitions(manifest: Manifest, summary: Summary | None) -> int:
@@ -83,6 +87,8 @@ def data(manifest: Manifest, summary: Summary | None) -> Section:
     steps = 0 if summary is None else transitions(manifest, summary)
     others = "those of the run that its own began with" if manifest.data_hash else "none"
     recorded = f"{steps} transitions, {steps * manifest.period:.1f} s of movement" if steps else ""
+    again = manifest.repeats is not None
+    hashed = f"SHA-256 of all {manifest.episode} when it flies again" if again else "SHA-256"
     return _pairs(
         "Data that it learned from",
         {
@@ -90,7 +96,7 @@ def data(manifest: Manifest, summary: Summary | None) -> Section:
             "Recorded": recorded,
             "Played": "" if summary is None else summary.mode.replace("_", " "),
             "Seed": str(manifest.seed),
-            "SHA-256": manifest.data_hash,
+            hashed: manifest.data_hash,
         },
         "" if summary else "The bundle lies in no run's folder, so its episodes aren't known.",
     )
