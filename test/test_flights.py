@@ -1,11 +1,13 @@
 """What each bundle of a run has earned."""
 
+import pytest
 from manifest_factory import write_manifest
 
+from hucrl_ros.cli.runs import _finish
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.manifest import MANIFEST, LearningReport, dump_manifest, read_manifest
 from hucrl_ros.run.flights import Steady, flights, steadiest
-from hucrl_ros.run.summary import EpisodeSummary, Summary
+from hucrl_ros.run.summary import EpisodeSummary, Summary, write_summary
 
 SAME = {k: k for k in range(6)}
 
@@ -42,6 +44,18 @@ def test_one_lucky_episode_makes_no_steady_bundle(run_folder):
     summary = summary_of(0.0, 290.0, 250.0, 230.0, 240.0)
     assert steadiest(run_folder, summary) == Steady(2, 245.0, 245.0)
     assert steadiest(run_folder, summary).score == 245.0
+
+
+@pytest.mark.parametrize(("copied", "told"), [({4: 2}, False), ({}, True)])
+def test_a_copy_that_earned_most_is_no_other_bundle_than_the_steadiest(
+    run_folder, copied, told, capsys
+):
+    flew(run_folder, {0: None, 1: 100.0, 2: 245.0, 3: 240.0, 4: 230.0}, repeats=copied)
+    write_summary(run_folder.summary, summary_of(0.0, 230.0, 255.0, 230.0, 260.0))
+    _finish(run_folder, figures=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert "best return 260.0, in episode 4" in lines[-1]
+    assert any(line.startswith("steady") for line in lines) == told
 
 
 def test_who_misses_the_goal_is_not_steady_whatever_it_earned(run_folder):

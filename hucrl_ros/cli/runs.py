@@ -146,7 +146,7 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     safety filter changes most actions of an episode.
     """
     from hucrl_ros.controller.manifest import read_manifest
-    from hucrl_ros.run.flights import steadiest
+    from hucrl_ros.run.flights import origin_of, steadiest
     from hucrl_ros.run.progress import format_number
     from hucrl_ros.run.session import shown_path
     from hucrl_ros.run.summary import read_summary
@@ -184,7 +184,10 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
         print(f"filter   {held}")
     best = max(summary.episodes, key=lambda e: (not e.cut, e.return_))
     steady = steadiest(run_folder, summary)
-    if steady is not None and steady.bundle != best.flown:
+    # A copy that flew again has a number of its own.
+    there = run_folder.bundle(best.flown).is_dir()
+    flew = origin_of(run_folder, best.flown) if there else best.flown
+    if steady is not None and steady.bundle != flew:
         print(
             f"steady   {root}/bundles/bundle_{steady.bundle:03d}, which earned "
             f"{steady.earned:.1f} on average, and {steady.judged:.1f} on a model that it never saw"
