@@ -266,13 +266,17 @@ def test_what_is_no_table_is_refused_in_one_line(text, tmp_path):
         Sweep(tmp_path, sweep_of(tmp_path, [0]).cells, [tmp_path / "returns.csv"])
 
 
-def test_two_robots_of_one_name_are_not_one(tmp_path):
+@pytest.mark.parametrize("penalties", [(0.0, 0.0), (0.0, 0.1)])
+def test_two_robots_of_one_name_are_not_one(penalties, tmp_path):
     for folder in "ab":
         write(tmp_path / folder, ARM)
     grid_file = tmp_path / "grid.yaml"
     grid_file.write_text(
         "tasks:\n"
-        + "".join(f"  {f}/mine.yaml: {{action_penalties: [0.0]}}\n" for f in "ab")
+        + "".join(
+            f"  {f}/mine.yaml: {{action_penalties: [{penalty}]}}\n"
+            for f, penalty in zip("ab", penalties, strict=True)
+        )
         + "strategies: [greedy]\nseeds: [0]\n"
     )
     with pytest.raises(ConfigError, match="asks for it more than once"):

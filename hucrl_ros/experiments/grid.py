@@ -167,12 +167,18 @@ class Grid(Settings):
         """
         variants = self.variants
         variation = Variation(variants.name, variants.options) if variants else NOTHING
-        many, cells = len(self.tasks) > 1, list[Cell]()
+        many, cells, called = len(self.tasks) > 1, list[Cell](), dict[str, str]()
         for name, task in self.tasks.items():
             changes = {**self.set, **task.set}
             if task.episodes is not None:
                 changes["episodes"] = task.episodes
             base, described = asked_run(RunOptions(name, overrides=changes))
+            # Rows know a robot by its name, so those of two would be taken for one's.
+            if (other := called.setdefault(base.task, name)) != name:
+                raise ConfigError(
+                    f"tasks: {other} and {name} are both called {base.task!r}, so the sweep asks "
+                    "for it more than once; give one another task.name"
+                )
             cells += make_cells(
                 base,
                 self.strategies,
