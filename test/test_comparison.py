@@ -83,6 +83,25 @@ def test_the_table_compares_at_equal_movement(tmp_path, compared):
     assert figure.stat().st_size > 10_000
 
 
+def test_no_mean_is_of_longer_and_shorter_runs(tmp_path):
+    rows = [
+        row(
+            "sac", seed=seed, episode=episode, total=10.0 * episode + seed, wall_s=100.0 * episodes
+        )
+        for seed, episodes in enumerate((8, 8, 2))
+        for episode in range(episodes)
+    ]
+    _, page = write_comparison(tmp_path, rows, 5.0, None, "python baseline.py")
+    header, _, line = page.read_text().split("\n\n")[4].splitlines()
+    cells = [[cell.strip() for cell in each.split("|")[1:-1]] for each in (header, line)]
+    of = dict(zip(*cells, strict=True))
+    assert of["seeds"] == "3"
+    assert of["best return within 10 s of movement"] == "11.0 [10.0, 12.0]"
+    assert of["best return within 40 s of movement"] == "–"
+    assert of["return of the last episode"] == "–"
+    assert of["wall time [s]"] == of["processor time [s]"] == "–"
+
+
 def test_runs_of_a_varied_setting_have_names_that_differ(tmp_path):
     rows = [row("greedy", value="10"), row("greedy", value="20"), row("sac")]
     _, page = write_comparison(tmp_path, rows, 5.0, None, "python baseline.py")

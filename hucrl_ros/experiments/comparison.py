@@ -58,17 +58,27 @@ def write_comparison(
 
 
 def _table(rows: Sequence[Row], results: Results, seconds: float, goal: float | None) -> str:
-    """One row for each algorithm and penalty; each length of a run has a column of its own."""
+    """One row for each algorithm and penalty; each length of a run has a column of its own.
+
+    Runs of one algorithm may differ in length, too. What would be a mean of some of them alone, or
+    of longer and shorter ones, isn't told.
+    """
     returns = results.groups
     last = {Group(row.strategy, row.action_penalty, row.value): dict[int, Row]() for row in rows}
     for row in rows:
         last[Group(row.strategy, row.action_penalty, row.value)][row.seed] = row
+    lengths = {group: {row.episode + 1 for row in ends.values()} for group, ends in last.items()}
 
     def best_within(episodes: int, group: Group) -> str:
-        known = returns[group].shape[1] >= episodes
+        known = min(lengths[group]) >= episodes
         return _mean(best_returns(returns[group][:, :episodes])) if known else "–"
 
+    def last_return(group: Group) -> str:
+        return _mean(returns[group][:, -1]) if len(lengths[group]) == 1 else "–"
+
     def mean_time(group: Group, name: str) -> str:
+        if len(lengths[group]) > 1:
+            return "–"
         return f"{np.mean([getattr(row, name) for row in last[group].values()]):.0f}"
 
     columns: list[Column[Group]] = [
@@ -76,10 +86,10 @@ def _table(rows: Sequence[Row], results: Results, seconds: float, goal: float | 
         Column("algorithm", lambda group: f"{group.strategy} {group.value}".strip()),
         Column("seeds", lambda group: f"{len(returns[group])}"),
     ]
-    for episodes in sorted({found.shape[1] for found in returns.values()}):
+    for episodes in sorted(set().union(*lengths.values())):
         title = f"best return within {seconds * episodes:g} s of movement"
         columns.append(Column(title, partial(best_within, episodes)))
-    columns.append(Column("return of the last episode", lambda g: _mean(returns[g][:, -1])))
+    columns.append(Column("return of the last episode", last_return))
     if goal is not None:
         columns.append(
             Column(
