@@ -149,3 +149,19 @@ def test_an_uneven_largest_force_is_kept_and_its_lesser_side_is_the_limit(tmp_pa
     found = resolved(tmp_path, modelled(tmp_path, **uneven))
     assert found.robot.effort_limits == (1.0, 1.0)
     assert MujocoRobot(found).model.actuator_forcerange[1].tolist() == [-2.0, 1.0]
+
+
+def test_what_a_motors_rotor_and_wires_do_is_kept_in_any_order(tmp_path):
+    """A small rotor behind a gear is most of what a motor moves."""
+    more = 'gear="10" armature="0.05" damping="0.02" delay="0.02" nsample="4"'
+    robots = {}
+    for actuated in (["rail", "swing"], ["swing", "rail"], ["rail"]):
+        document = modelled(tmp_path, **cart(SWING, more, actuated=actuated))
+        robots[len(actuated), actuated[0]] = MujocoRobot(resolved(tmp_path, document))
+    pushed = {}
+    for key, robot in robots.items():
+        drive = robot.spec.actuated_joints.index("rail")
+        robot.set_state(np.array([0.0, 0.0, 1.0, 0.0]))
+        pushed[key] = [robot.step(np.eye(len(robot.spec.actuated_joints))[drive]) for _ in "123"]
+    assert pushed[2, "swing"] == pytest.approx(np.array(pushed[2, "rail"]))
+    assert pushed[1, "rail"] == pytest.approx(np.array(pushed[2, "rail"]))

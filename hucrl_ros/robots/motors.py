@@ -1,5 +1,6 @@
 """The motors and servos of a MuJoCo model: what they take, and how much of it."""
 
+from copy import copy
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from hucrl_ros.errors import ConfigError
 
 Array = NDArray[np.float64]
 TOLERANCE = 1e-9
+OWN = ("armature", "damping", "delay", "nsample", "interp")
+"""What an actuator has besides gear, gains and limits: of its rotor, and of its commands' way."""
 
 
 class Motor(NamedTuple):
@@ -180,6 +183,10 @@ def _even(bounds: NDArray[np.float64] | tuple[float, float]) -> float | None:
 
 def replace_motors(spec: mujoco.MjSpec, settings: RobotSettings, motors: dict[str, Motor]) -> None:
     """Give the model one motor or servo for each of `settings.actuated`, in that order."""
+    own = {  # as far as this MuJoCo knows it
+        each.target: {name: copy(getattr(each, name)) for name in OWN if hasattr(each, name)}
+        for each in spec.actuators
+    }
     for actuator in list(spec.actuators):
         spec.delete(actuator)
     if settings.servos and spec.option.integrator == mujoco.mjtIntegrator.mjINT_EULER:
@@ -189,6 +196,8 @@ def replace_motors(spec: mujoco.MjSpec, settings: RobotSettings, motors: dict[st
     for joint in settings.actuated:
         motor = motors.get(joint, Motor(1.0, None, False))
         actuator = spec.add_actuator(name=joint, target=joint, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+        for name, value in own.get(joint, {}).items():
+            setattr(actuator, name, value)
         kp, kv = motor.gains
         if settings.command == "effort":
             actuator.set_to_motor()
