@@ -165,3 +165,18 @@ def test_what_a_motors_rotor_and_wires_do_is_kept_in_any_order(tmp_path):
         pushed[key] = [robot.step(np.eye(len(robot.spec.actuated_joints))[drive]) for _ in "123"]
     assert pushed[2, "swing"] == pytest.approx(np.array(pushed[2, "rail"]))
     assert pushed[1, "rail"] == pytest.approx(np.array(pushed[2, "rail"]))
+
+
+@pytest.mark.parametrize("default", ['ctrlrange="-1 1"', 'forcerange="-1 1"'])
+def test_limits_of_motors_that_the_model_has_no_more_dont_hold_for_added_servos(tmp_path, default):
+    """Robots of Gymnasium's have such a default; the range of a motor is none of positions."""
+    model = CART.format(motors="").replace(
+        "<worldbody>", f"<default><motor {default}/></default><worldbody>"
+    )
+    servos = {joint: {"kp": 100.0, "kv": 20.0} for joint in ("rail", "swing")}
+    added = {"command": "position", "command_limits": [2.0, 2.0], "servos": servos}
+    document = modelled(tmp_path, model, actuated=["rail", "swing"], timestep=0.001, **added)
+    robot = MujocoRobot(resolved(tmp_path, document))
+    robot.set_state(np.array([2.0, 0.0, 0.0, 0.0]))
+    robot.substep(np.array([2.5, 0.0]))
+    assert robot.efforts[0] == pytest.approx(50.0, rel=0.05)

@@ -210,6 +210,8 @@ def replace_motors(spec: mujoco.MjSpec, settings: RobotSettings, motors: dict[st
         accepted = motor.places
         if limit is not None and settings.command != "position":
             accepted = (-limit, limit)
+        # Without a word here, those of the model's <default><motor/> would hold.
+        actuator.ctrllimited = actuator.forcelimited = mujoco.mjtLimited.mjLIMITED_FALSE
         if accepted is not None:
             actuator.ctrllimited = mujoco.mjtLimited.mjLIMITED_TRUE
             actuator.ctrlrange = list(accepted)
