@@ -6,8 +6,10 @@ import math
 import numpy as np
 import pushed as pushed_module
 import pytest
+from own_robots import modelled, resolved
 from pushed import pushed
 
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.schema import Config, DriverSettings
 from hucrl_ros.doctor import Level
 from hucrl_ros.doctor.identify import identify
@@ -82,6 +84,17 @@ def test_friction_is_told_with_the_least_effort_that_moves():
     assert "frictionloss=0.1" in found.advice
     assert "it moves with 0.169, not clearly with 0.113" in found.found
     assert "the least that was tried" in verdict()[0][FRICTION].found
+
+
+def test_friction_behind_a_gear_is_told_as_the_models_joint_has_it(tmp_path):
+    model = (share_directory() / "sim" / "pendulum.xml").read_text()
+    geared = model.replace('gear="1"', 'gear="20"').replace('"-1 1"', '"-0.05 0.05"')
+    described = resolved(tmp_path, modelled(tmp_path, geared, period=0.0125))
+    record = pushed(gain=20 * MODEL, rate=500, limit=0.05, friction=0.005, **SWINGS)
+    found = examine_motion(record, described, Config())[0][FRICTION]
+    told = float(found.found.split()[0])
+    assert told == pytest.approx(0.005, rel=0.1)
+    assert f"frictionloss={20 * told:.3g} into" in found.advice
 
 
 @pytest.mark.parametrize(

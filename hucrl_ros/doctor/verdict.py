@@ -71,6 +71,7 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
     bounds = bounds_of(described)
     ratios = np.ones(len(robot.actuated))
     model = inertia(described, record.positions[-1] if record.positions else None)
+    gears = MujocoRobot(described).model.actuator_gear[:, 0].tolist()
     for motor, gain in enumerate(model.gains.tolist()):
         name = robot.actuated[motor]
         tried = [abs(trial.effort) for trial in record.trials if trial.motor == motor]
@@ -80,7 +81,9 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
             ratios[motor] = motion.gain / gain
             position, effort = UNITS[bounds[name]]
             findings[f"gain of {name}"] = _gain(motion, gain, name, f"{position}/s² a {effort}")
-            findings[f"friction of {name}"] = _friction(motion, tried, robot, motor, effort)
+            findings[f"friction of {name}"] = _friction(
+                motion, tried, robot.effort_limits[motor], gears[motor], effort
+            )
         elif tried and not (record.stopped and record.trials[-1].motor == motor):
             share = f"{max(tried):.3g}, {max(tried) / robot.effort_limits[motor]:.0%} of its limit"
             findings[f"gain of {name}"] = (
@@ -156,8 +159,9 @@ def _gain(motion: Motion, expected: float, name: str, unit: str) -> Finding:
 
 
 def _friction(
-    motion: Motion, tried: Sequence[float], robot: RobotSettings, motor: int, unit: str
+    motion: Motion, tried: Sequence[float], limit: float, gear: float, unit: str
 ) -> Finding:
+    """Of efforts up to `limit`, before a motor's `gear`, behind which the model has friction."""
     moved = max(tried)
     below = [effort for effort in tried if effort < moved]
     least = f"; it moves with {moved:.3g}"
@@ -165,9 +169,10 @@ def _friction(
     if motion.friction <= motion.friction_error:
         return Finding.ok(f"none beyond {motion.friction_error:.2g} {unit}{least}")
     told = f"{motion.friction:.3g} ± {motion.friction_error:.2g} {unit}{least}"
-    if motion.friction > STICKY * robot.effort_limits[motor]:
+    if motion.friction > STICKY * limit:
+        loss = gear * motion.friction
         return Finding.note(
-            told, f"for simulation put frictionloss={motion.friction:.3g} into the model's joint"
+            told, f"for simulation put frictionloss={loss:.3g} into the model's joint"
         )
     return Finding.ok(told)
 
