@@ -147,6 +147,20 @@ def test_an_objects_speed_is_measured_like_any_other_entry(tmp_path):
     assert found.start["puck_x_velocity"].mean == 0.0
 
 
+def test_a_base_that_tells_its_height_is_measured_above_the_floor(tmp_path):
+    """From under it MuJoCo hurls it up, metres high, as it did a hopper."""
+    hopper = """<mujoco><worldbody><geom type="plane" size="9 9 1"/><body pos="0 0 1">
+      <joint name="height" type="slide" axis="0 0 1" ref="1"/>
+      <geom type="capsule" size="0.05 0.2"/>
+      <body><joint name="leg" axis="0 1 0" range="-60 60"/>
+      <geom type="capsule" size="0.05" fromto="0 0 0 0 0 -0.9"/></body></body></worldbody>
+      <actuator><motor joint="leg" ctrlrange="-1 1"/></actuator></mujoco>"""
+    found = resolved(tmp_path, modelled(tmp_path, hopper)).robot
+    assert found.start["height"].mean == 1.0
+    assert 0.9 < found.scales["height"] < 1.2
+    assert found.state_bounds["height"] < 3.0
+
+
 def test_uneven_limits_give_an_uneven_reach_that_a_run_keeps(tmp_path):
     path = write(tmp_path / "source", ARM)
     urdf = path.parent / "planar_arm.urdf"

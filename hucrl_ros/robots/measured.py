@@ -58,13 +58,19 @@ def round_up(value: float) -> float:
 
 
 def elsewhere(robot: MujocoRobot, state: Array, rng: np.random.Generator) -> Array:
-    """The state, its joints anywhere within their limits; without limits up to half a turn."""
-    ranges = robot.ranges
-    half = np.full(len(ranges), math.pi)
-    kinds = np.array([robot.model.joint(name).type[0] for name in robot.spec.joint_names])
-    half[kinds == mujoco.mjtJoint.mjJNT_SLIDE] = 0.0
-    low = np.where(np.isfinite(ranges[:, 0]), ranges[:, 0], -half)
-    high = np.where(np.isfinite(ranges[:, 1]), ranges[:, 1], half)
+    """The state, its joints anywhere within their limits; without limits up to half a turn.
+
+    What slides without limits is where episodes start on average: a base of which it says how
+    high it is would be hurled out of the floor from zero.
+    """
+    spec, ranges = robot.spec, robot.ranges
+    middle, half = np.zeros(len(ranges)), np.full(len(ranges), math.pi)
+    kinds = np.array([robot.model.joint(name).type[0] for name in spec.joint_names])
+    slides = kinds == mujoco.mjtJoint.mjJNT_SLIDE
+    half[slides] = 0.0
+    middle[slides] = np.mean([robot.drawn[name] for name in spec.joint_names], axis=1)[slides]
+    low = np.where(np.isfinite(ranges[:, 0]), ranges[:, 0], middle - half)
+    high = np.where(np.isfinite(ranges[:, 1]), ranges[:, 1], middle + half)
     moved = state.copy()
     moved[: len(ranges)] = rng.uniform(low, high)
     return robot.led(moved)
