@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from own_robots import EXAMPLES, modelled, resolved
 
+from hucrl_ros.config.files import share_directory
 from hucrl_ros.doctor.inertia import inertia
 from hucrl_ros.robots import MujocoRobot
 from hucrl_ros.robots.resolve import describe
@@ -17,6 +18,14 @@ def test_one_joint_has_the_gain_of_its_inertia():
     assert found.gains.tolist() == pytest.approx([1 / (0.3 * 0.5**2)])
     assert found.free[0].tolist() == pytest.approx(found.gains.tolist())
     assert found.coupling.tolist() == [[0.0]]
+
+
+def test_a_motor_that_acts_late_has_the_same_gain(tmp_path):
+    model = (share_directory() / "sim" / "pendulum.xml").read_text()
+    late = model.replace('gear="1"', 'gear="1" delay="0.02" nsample="9"')
+    found = inertia(resolved(tmp_path, modelled(tmp_path, late, period=0.0125)), [math.pi])
+    assert found.gains.tolist() == pytest.approx([1 / (0.3 * 0.5**2)])
+    assert found.free[0].tolist() == pytest.approx(found.gains.tolist())
 
 
 @pytest.mark.parametrize("elbow", [0.0, 1.2, math.pi / 2])

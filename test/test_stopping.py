@@ -39,6 +39,15 @@ def test_a_mass_on_a_slide_stops_with_force_over_mass(tmp_path):
     assert found.speed == ()
 
 
+def test_how_late_a_motor_acts_doesnt_change_what_it_promises(tmp_path):
+    late = SLIDE.replace('gear="10"', 'gear="10" delay="0.05" nsample="5"')
+    robot = robot_of(tmp_path, late)
+    found = promised(robot)
+    assert found.deceleration == found.acceleration == pytest.approx((30.0 / 2.0,))
+    robot.set_state(np.zeros(2))
+    assert [robot.step(np.ones(1))[1] > 0.0 for _ in "123"] == [False, False, True]
+
+
 def test_smaller_limits_promise_less(tmp_path):
     assert promised(robot_of(tmp_path, SLIDE), (1.5,)).deceleration == pytest.approx((7.5,))
 

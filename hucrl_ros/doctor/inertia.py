@@ -50,7 +50,7 @@ def inertia(described: Description, positions: Sequence[float] | None = None) ->
         for effort in (limit, -limit):
             data.ctrl[:] = 0.0
             data.ctrl[motor] = effort
-            mujoco.mj_forward(model, data)
+            robot.forward()
             both.append(data.qfrc_actuator.copy())
         force = ways.T @ (both[0] - both[1]) / (2.0 * limit)
         forces.append(force[motor])

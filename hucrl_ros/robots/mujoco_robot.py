@@ -134,6 +134,17 @@ class MujocoRobot:
         if self._drive is not None:
             self._drive.centre(self.data)
 
+    def forward(self) -> None:
+        """Have MuJoCo tell what the commands in `data` do, as soon as they act.
+
+        Where the model gives a motor a delay, it has none of them yet.
+        """
+        delays = getattr(self.model, "actuator_delay", np.zeros(0))  # older MuJoCos know none
+        told = delays.copy()
+        delays[:] = 0.0
+        mujoco.mj_forward(self.model, self.data)
+        delays[:] = told
+
     def cool(self) -> None:
         """Have cold motors; they stay warm over a reset."""
         if self._drive is not None:

@@ -120,7 +120,7 @@ def _efforts(robot: MujocoRobot, moved: list[int], limits: Sequence[float]) -> I
         state[joints : 2 * joints] = 0.0
         robot.set_state(state)
         robot.data.ctrl[:] = limits
-        mujoco.mj_forward(robot.model, robot.data)
+        robot.forward()
         yield np.abs(robot.data.qfrc_actuator[moved])
 
 

@@ -147,8 +147,6 @@ def _somewhere(plan: HomePlan, ranges: Array, draws: np.random.Generator) -> Arr
 
 def _body(described: Description, targets: Array) -> tuple[Array, Array]:
     """Limits `(n, 2)` of the joints, and the least inertias `(q,)`."""
-    import mujoco
-
     from hucrl_ros.robots.mujoco_robot import MujocoRobot
 
     robot, draws = MujocoRobot(described), np.random.default_rng(0)
@@ -165,7 +163,7 @@ def _body(described: Description, targets: Array) -> tuple[Array, Array]:
         idle = data.qacc.copy()
         for motor, (dof, effort) in enumerate(zip(dofs, spec.effort_limits, strict=True)):
             data.ctrl[motor] = effort  # MuJoCo cuts what is more.
-            mujoco.mj_forward(robot.model, data)
+            robot.forward()
             gains[motor] = max(gains[motor], (data.qacc[dof] - idle[dof]) / effort)
             data.ctrl[motor] = 0.0
     for name, gain in zip(spec.actuated_joints, gains, strict=True):
