@@ -42,6 +42,14 @@ def test_what_is_seen_is_drawn_and_nothing_else(model):
     assert floor_height(model) == -0.25
 
 
+def test_a_wall_is_no_floor():
+    wall = '<geom type="plane" size="1 1 0.1" pos="1 0 0.5" euler="0 -90 0"/>'
+    walled = PRIMITIVES.replace("<worldbody>", f"<worldbody>{wall}")
+    assert floor_height(mujoco.MjModel.from_xml_string(walled)) == -0.25
+    alone = f"<mujoco><worldbody>{wall}</worldbody></mujoco>"
+    assert floor_height(mujoco.MjModel.from_xml_string(alone)) is None
+
+
 @pytest.mark.parametrize("name", ["ball", "egg", "pill", "can", "brick"])
 def test_each_vertex_is_where_mujoco_has_the_surface(model, name):
     (shape,) = [each for each in shapes(model) if each.name.endswith(name)]

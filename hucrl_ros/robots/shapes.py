@@ -15,6 +15,8 @@ HIDDEN_GROUP = 3
 """Geoms of this group and above aren't drawn, as in MuJoCo's own viewer: collision shapes."""
 ROUND = 32
 """Sides of a cylinder."""
+LEVEL = 0.9
+"""Upright part of a plane's normal from which on it is a floor, not a wall."""
 
 
 class Shape(NamedTuple):
@@ -63,8 +65,11 @@ def colour_of(model: mujoco.MjModel, geom: int) -> Array:
 
 def floor_height(model: mujoco.MjModel) -> float | None:
     """Height of the horizontal plane that the robot stands on [m]; None: there is none."""
+    up = np.empty(3)
     for geom in range(model.ngeom):
-        if model.geom_type[geom] == Geom.mjGEOM_PLANE and model.geom_bodyid[geom] == 0:
+        mujoco.mju_rotVecQuat(up, np.array([0.0, 0.0, 1.0]), model.geom_quat[geom])
+        plane = model.geom_type[geom] == Geom.mjGEOM_PLANE and model.geom_bodyid[geom] == 0
+        if plane and up[2] > LEVEL:
             return float(model.geom_pos[geom][2])
     return None
 
