@@ -147,6 +147,20 @@ def test_a_load_that_is_known_is_held_and_no_push():
         assert checked.action == 0.5 and checked.constraint == (-1 if passes else 0)
 
 
+@pytest.mark.parametrize("ratio", [0.5, 2.0, 4.0])
+def test_under_other_limits_than_the_promise_was_made_for_braking_ends_at_rest(ratio):
+    """More effort also speeds a joint up by more; a brake that doesn't know rings."""
+    promise = Motors((2.0 / ratio,), (2.0 / ratio,))
+    rule = rule_of(spec_of(), walls(1.0, 0.05), promise.under((2.0 / ratio,), (2.0,)))
+    mass = Mass(0.05, 0.0)
+    mass.velocity = 0.05
+    for _ in range(3):
+        brake = rule.check(mass.state, np.array([2.0])).brake
+        rule.obey(brake)
+        mass.step(float(brake[0]))
+    assert abs(mass.velocity) < 1e-9
+
+
 def test_what_a_limited_rate_leaves_of_an_effort_is_what_is_reckoned_with():
     rule, edge = rule_of(spec_of(), walls(1.0, 0.1), rate=0.1), np.array([0.8999, 0.0])
     assert rule.check(edge, np.array([2.0])).overruled

@@ -34,15 +34,17 @@ class Motors(NamedTuple):
 
         Args:
             largest: `(q,)` efforts that this is promised of.
-            limits: `(q,)` largest efforts; more than those promise nothing more.
+            limits: `(q,)` largest efforts; more than those promise no stronger brakes, but speed
+                joints up by more.
         """
-        share = np.minimum(np.asarray(limits, float) / np.asarray(largest, float), 1.0)
-        if not self.deceleration or np.all(share == 1.0):
+        ratio = np.asarray(limits, float) / np.asarray(largest, float)
+        if not self.deceleration or np.all(ratio == 1.0):
             return self
+        share = np.minimum(ratio, 1.0)
         most, least = np.asarray(self.acceleration), np.asarray(self.deceleration)
         left = np.maximum(least - (1.0 - share) * most, LEFT * share * least)
         slower = np.sqrt(share.min()) * np.asarray(self.speed, float)
-        return Motors(tuple(left), tuple(share * most), tuple(slower))
+        return Motors(tuple(left), tuple(ratio * most), tuple(slower))
 
 
 def keeping_promise(manifest: Manifest, before: Manifest) -> Manifest:
