@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
+from hucrl_ros.controller.braking import BrakingRule
 from hucrl_ros.controller.guard import REACH, Guard
+from hucrl_ros.controller.motors import limits_under
 from hucrl_ros.errors import ConfigError
 
 ONE = RobotSpec("one", ("hinge",), ("hinge",), (0.5,), 0.1, command="velocity")
@@ -83,6 +85,27 @@ def test_the_rate_limit_of_velocities_is_an_acceleration():
     limited = guard("velocity", effort_rate=0.25)
     speeds = [sent(limited.check(np.array([0.5]), state(0))) for _ in range(5)]
     assert speeds == pytest.approx([0.125, 0.25, 0.375, 0.5, 0.5])
+
+
+@pytest.mark.parametrize(("command", "largest"), [("velocity", 0.2), ("position", 0.02)])
+def test_a_step_is_a_share_of_the_largest_action_that_filter_and_braking_rule_know(
+    command, largest
+):
+    """They reckon with steps of their own limits; a larger one was never looked at."""
+    safety = SafetySettings(velocity_limits=(0.2,), effort_rate=0.25)
+    spec = replace(ONE, command=command)
+    rule = BrakingRule(
+        spec,
+        lambda states, _: np.full((len(states), 1), 9.0),
+        limits_under(spec, safety),
+        rate=0.25,
+    )
+    limited, wanted = Guard(spec, safety), np.array(limits_under(spec, safety))
+    for step in range(1, 6):
+        wanted = rule.check(state(0.0), wanted).action
+        reckoned = rule._sent
+        assert limited.check(wanted, state(0.0)).action == pytest.approx(reckoned)
+        assert reckoned == pytest.approx(min(0.25 * step, 1.0) * largest)
 
 
 def test_the_safe_velocity_is_zero():

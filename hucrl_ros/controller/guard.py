@@ -70,8 +70,6 @@ class Guard:
         self._state_dim = spec.state_dim
         self._index = np.array(index, dtype=np.intp)
         self._limits = np.minimum(spec.effort_limits, efforts or np.inf)
-        # Settings in "limits a period", so that one number fits joints of all sizes.
-        self._rate = safety.effort_rate * self._limits if safety.effort_rate > 0 else None
         self._damping = safety.damping if safety.safe_command == "damping" else 0.0
         self._lower, self._upper = _position_window(spec, safety, index)
         speeds = safety.velocity_limits or (np.inf,) * joints
@@ -81,6 +79,9 @@ class Guard:
                 f"safety.velocity_limits = {list(safety.velocity_limits)}: must be positive"
             )
         self._largest = np.array(limits_under(spec, safety))
+        # Settings in "limits a period", so that one number fits joints of all sizes. They are the
+        # limits of safety filter and braking rule, which prove nothing of a larger step.
+        self._rate = safety.effort_rate * self._largest if safety.effort_rate > 0 else None
         self._last = np.zeros_like(self._limits)
         self._sent: Array | None = None
         self._holds = False
