@@ -401,3 +401,18 @@ def test_what_is_looser_elsewhere_loosens_nothing_that_was_tightened_here(in_for
     in_force.follow({"safety.effort_limits": [0.4]})
     assert in_force.guard.safety.effort_limits == (0.25,)
     assert in_force.accept(PATH, *in_force.admit(PATH, manifest)).safety.effort_limits == (0.25,)
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "on"),
+    [
+        ({}, None, False),
+        ({}, SafetySettings(), False),
+        ({}, SafetySettings(filter=True), True),
+        ({"safety.filter": True}, None, True),
+    ],
+)
+def test_it_tells_whether_bundles_play_with_the_filter_whatever_they_say(given, own, on, manifest):
+    admission = Admission("pendulum", given, None, "here", own)
+    assert admission.filters is on
+    assert admission.admit(PATH, manifest)[1].safety.filter is on

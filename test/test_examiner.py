@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from bundle_factory import write_bundle
-from onnx import TensorProto, helper
+from bundle_factory import SHORT_RAIL, write_bundle
+from onnx import TensorProto, helper, numpy_helper
 from test_bundle import replace_file
 from waiting import PATIENCE, wait_until
 
@@ -160,6 +160,43 @@ def test_it_loads_neither_torch_nor_ros():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not set(done.stdout.split()) & {"torch", "onnx", "rclpy", "mujoco"}
+
+
+@pytest.mark.parametrize("filters", [False, True])
+def test_a_bundle_is_tried_with_the_filter_that_the_robot_s_side_has_on(filters, tmp_path):
+    """It asks more states of a constraint than planning does; here pairs of them take memory."""
+    folder = write_bundle(tmp_path / "bundle", task=SHORT_RAIL)
+    assert not read_manifest(folder).safety.filter
+    replace_file(folder, "constraints.onnx", with_all_pairs(folder / "constraints.onnx"))
+    onnx_alone = ControlSettings(engine="onnx")
+    examiner = Examiner(Trust(None, ()), onnx_alone, lockstep=True, filters=filters)
+    try:
+        if filters:
+            assert "while running Mul node" in refusal(examiner, folder)
+        else:
+            assert examiner.examine(folder) == read_manifest(folder)
+    finally:
+        examiner.close()
+
+
+def with_all_pairs(path):
+    """A graph's bytes, but it has a hundred thousand numbers for each two of the states."""
+    model = onnx.load(path)
+    graph = model.graph
+    for node in graph.node:
+        node.output[:] = ["honest" if name == "room" else name for name in node.output]
+    for name, value in (("many", np.zeros(100_000, np.float32)), ("last", np.array([2]))):
+        graph.initializer.append(numpy_helper.from_array(value, name))
+    for kind, given, result, words in (
+        ("Transpose", ["state"], "turned", {"perm": [1, 0]}),
+        ("MatMul", ["state", "turned"], "pairs", {}),
+        ("Unsqueeze", ["pairs", "last"], "thin", {}),
+        ("Mul", ["thin", "many"], "thick", {}),
+        ("ReduceMax", ["thick"], "nothing", {"keepdims": 0}),
+        ("Add", ["honest", "nothing"], "room", {}),
+    ):
+        graph.node.append(helper.make_node(kind, given, [result], **words))
+    return model.SerializeToString()
 
 
 def test_what_may_not_be_opened_is_not_opened(bundle, tmp_path):

@@ -64,6 +64,11 @@ class Admission:
         self._followed: Mapping[str, object] = {}
         """Limits made stricter elsewhere, by dotted keys."""
 
+    @property
+    def filters(self) -> bool:
+        """Whether the robot's side has the safety filter on, whatever a bundle says of it."""
+        return bool(self._given.get("safety.filter")) or bool(self._own and self._own.filter)
+
     def anew(self) -> "Admission":
         """One for the same node that has admitted nothing yet, and knows of nothing tightened."""
         return Admission(self._task, self._given, self._robot, self._source, self._own)

@@ -53,7 +53,12 @@ class Examiner:
     """The process that examines bundles; all but `cancel` for one thread, which has to last."""
 
     def __init__(
-        self, trust: Trust, control: ControlSettings, lockstep: bool, plays: bool = True
+        self,
+        trust: Trust,
+        control: ControlSettings,
+        lockstep: bool,
+        plays: bool = True,
+        filters: bool = False,
     ) -> None:
         """Prepare; nothing is started.
 
@@ -62,6 +67,7 @@ class Examiner:
             control: Engine and threads as they will play.
             lockstep: Whether physics waits; otherwise real time.
             plays: Bundles have to play ticks, for which engines may have to be compiled.
+            filters: They will play with the safety filter, also one that says it is off.
         """
         self._terms: dict[str, Any] = {
             "root": None if trust.root is None else str(trust.root),
@@ -69,6 +75,7 @@ class Examiner:
             "control": control.model_dump(mode="json"),
             "lockstep": lockstep,
             PLAYS: plays,
+            "filters": filters,
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._busy = False
@@ -246,7 +253,10 @@ def _examine(path: Path, request: dict[str, Any]) -> Manifest:
     if not request[PLAYS]:
         return manifest
     _limit(TRY_CPU_S, TRY_S)
-    guard = Guard(manifest.spec, manifest.safety)
+    safety = manifest.safety
+    if request["filters"]:  # It asks graphs of more states than planning does.
+        safety = safety.model_copy(update={"filter": True})
+    guard = Guard(manifest.spec, safety)
     build_control_loop(bundle, guard, control, PoseBuffer(), lockstep=request["lockstep"])
     return manifest
 

@@ -151,7 +151,9 @@ class BundleSlot:
         self._config = config
         self._admission = admission
         self._planning, self._poses = planning, poses
-        self._examiner = Examiner(trust, config.control, config.mode == "lockstep")
+        self._examiner = Examiner(
+            trust, config.control, config.mode == "lockstep", filters=admission.filters
+        )
         self._loader: BundleLoader = BundleLoader(self._prepare, self._examiner.cancel)
         self._loader.begin(partial(realtime.leave_processors, config.control.cpus))
         self._ready: Outcome | None = None
