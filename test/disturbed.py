@@ -12,6 +12,7 @@ from hucrl_ros.config.schema import Config, ControlSettings, SafetySettings
 from hucrl_ros.controller.bundle import load_bundle
 from hucrl_ros.controller.control_loop import build_control_loop
 from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.motors import keeping_promise
 from hucrl_ros.controller.setup import setup_of
 from hucrl_ros.controller.state_reader import FRAME, JointReading, Pose, PoseBuffer
 from hucrl_ros.controller.topics import (
@@ -46,9 +47,10 @@ class Disturbed:
     def load(self, name, **changes):
         """A loop for one of the run's bundles, with other settings in its manifest."""
         bundle = load_bundle(self.run.bundles / name)
-        manifest = bundle.manifest.model_copy(
+        given = bundle.manifest.model_copy(
             update={"safety": self.safety, "steps": 1000, **changes}
         )
+        manifest = keeping_promise(given, bundle.manifest)
         bundle = dataclasses.replace(bundle, manifest=manifest)
         guard = Guard(manifest.spec, self.safety)
         loop = build_control_loop(

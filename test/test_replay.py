@@ -215,6 +215,20 @@ def test_a_filter_that_goes_by_what_is_in_force_is_known(tmp_path):
     assert_exact(bag, 70)
 
 
+def test_what_motors_promise_under_less_effort_than_the_bundle_s_is_known(tmp_path):
+    def write_one(path):
+        return write_bundle(path, task=SHORT_RAIL, random=True)
+
+    made = make_task(SHORT_RAIL, 0.2)
+    run = run_with(tmp_path / "run", ("bundle_000", write_one))
+    limits = {"effort_limits": (0.3 * made.spec.effort_limits[0],)}
+    course = Disturbed(run, made, CONTROL, CALM.model_copy(update=limits))
+    course.begin(course.load("bundle_000"))
+    bag = course.play(40)
+    assert any(tick.record.filtered for tick in read_played(bag).ticks)
+    assert_exact(bag, 40)
+
+
 # What isn't as it was
 
 

@@ -17,6 +17,7 @@ from hucrl_ros.controller.control_loop import ControlLoop
 from hucrl_ros.controller.examiner import examined
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import MANIFEST, Manifest
+from hucrl_ros.controller.motors import keeping_promise
 from hucrl_ros.controller.setup import Setup, processor, versions
 from hucrl_ros.controller.state_reader import JointReading, velocity_age
 from hucrl_ros.controller.ticks import numbered
@@ -256,7 +257,7 @@ def _in_force(setup: Setup, bundle: Bundle) -> Manifest:
     changes: dict[str, object] = {"driver": setup.driver, "safety": safety}
     if bundle.digest == setup.sha256:
         changes["planner"] = setup.planner
-    return bundle.manifest.model_copy(update=changes)
+    return keeping_promise(bundle.manifest.model_copy(update=changes), bundle.manifest)
 
 
 def _otherwise(setup: Setup, agent: Agent) -> Iterator[str]:
