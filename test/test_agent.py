@@ -46,6 +46,24 @@ def random_bundle(tmp_path_factory):
     return load_bundle(path)
 
 
+def test_a_position_sent_before_the_first_tick_is_no_way_from_the_episode_before(tmp_path):
+    """Whose first step would be counted from such a way, not from none."""
+    bundle = load_bundle(write_bundle(tmp_path / "bundle"))
+    agent, obeyed = Agent(bundle, None), []
+    agent._spec = dataclasses.replace(agent._spec, command="position")
+    agent._filter = SimpleNamespace(
+        start_episode=lambda: None,
+        check=lambda state, action, *told: Filtered(action, False, -1, True),
+        obey=lambda way: obeyed.append(way.tolist()),
+    )
+    for place in (3.0, 0.2):
+        agent.start_episode(0)
+        agent.sent(np.zeros(1), command=np.array([place]))
+        agent.act(np.array([place, 0.0]))
+        agent.sent(np.zeros(1), command=np.array([place + 0.5]))
+    assert np.ravel(obeyed) == pytest.approx([0.0, 0.5] * 2)
+
+
 @pytest.mark.parametrize("kind", ["learned", "random"])
 def test_filter_and_braking_rule_go_by_the_limits_in_force(tmp_path, kind):
     """Where the robot began and what was sent stay known."""

@@ -170,7 +170,7 @@ class Agent:
         self._arrived: Plan | None = None
         self._postponed: Callable[[], Plan | None] | None = None
         self._plan_state: Array = np.zeros(manifest.spec.state_dim)
-        self._ahead: Array = self._plan_state  # where the newest action takes effect
+        self._ahead: Array | None = None  # where the newest action takes effect
         self._asked_state: Array = self._plan_state
         self._plan_age = self._asked_age = self._unplanned = 0
         self.start_episode(manifest.seed)
@@ -188,7 +188,7 @@ class Agent:
         self.surprise.reset()
         self.bias.reset()
         self._plan, self._plan_age, self._unplanned = None, 0, 0
-        self._arrived = self._postponed = None
+        self._arrived = self._postponed = self._ahead = None
         self.fallbacks = 0
 
     def _make_rules(self) -> None:
@@ -228,9 +228,11 @@ class Agent:
             self._braking.obey(action, coming)
         if self._filter is None:
             return True
-        # Of a position the filter looked at the way from where it takes effect.
-        way = action if command is None else self._spec.to_action(command, self._ahead)
-        return self._filter.obey(way)
+        # Of a position the filter looked at the way from where it takes effect; before the first
+        # tick that is nowhere, least of all where the episode before ended.
+        if command is not None and self._ahead is not None:
+            action = self._spec.to_action(command, self._ahead)
+        return self._filter.obey(action)
 
     def plan_ahead(self) -> None:
         """The command has been sent: begin the plan that had no time before, for the next tick."""
