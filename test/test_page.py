@@ -330,6 +330,30 @@ def test_what_is_recalled_is_what_the_bundle_that_flew_believed(flown_by_others)
     assert memory.moment(2, 5).belief is not None
 
 
+def test_a_moment_after_a_lost_joint_state_is_told_by_its_own_tick(tmp_path, monkeypatch):
+    run = fabricate_run(tmp_path / "run", steps=40)
+    states, actions = play_random(np.random.default_rng(1))
+    shutil.rmtree(run.bag(1))
+    took = np.arange(40.0)
+    record_bag(run.bag(1), states[:41], actions[:40], took, left_out=(20,))
+    believed = []
+    monkeypatch.setattr(memory_module, "believed", lambda *given: believed.append(given[0]))
+    plan = SimpleNamespace(states=np.zeros((2, 2)))
+    monkeypatch.setattr(
+        memory_module, "recall", lambda bag: (Recalled(k, states[k], plan, k) for k in range(40))
+    )
+    found = Past(run, describe("pendulum"))
+    memory = Memory(found, Kinematics(describe("pendulum")), Rhythm(None))
+    wait_until(lambda: not memory.episode(1).progress)
+    for step, tick in ((19, 19), (20, 21), (38, 39)):
+        moment = memory.moment(1, step)
+        assert moment.state == pytest.approx(states[tick])
+        at = f"{tick * found.period:.2f} s"
+        assert moment.told.startswith(f"{at} · planned · tick {tick:.1f} ms")
+        assert believed[-1] == tick
+    memory.close()
+
+
 def test_the_page_first_tries_a_bundle_in_a_process_with_limits(flown_by_others, monkeypatch):
     monkeypatch.setattr(examiner, "PROGRAM", ("-c", CRASHES))
     crashed = "ended the process that examined it, by SIGSEGV"

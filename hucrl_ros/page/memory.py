@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hucrl_ros.bags.reader import Episode
 from hucrl_ros.controller.examiner import load_examined
-from hucrl_ros.controller.ticks import Source
+from hucrl_ros.controller.ticks import NANOSECONDS, Source
 from hucrl_ros.errors import HucrlError
 from hucrl_ros.page.belief import Belief, Believer, believed
 from hucrl_ros.page.kinematics import Kinematics
@@ -40,8 +40,10 @@ class Moment(NamedTuple):
 class Remembered:
     """A past episode, and the plans of its ticks as far as they are recomputed."""
 
-    def __init__(self, episode: Episode, tips: Array) -> None:
+    def __init__(self, episode: Episode, tips: Array, period: float) -> None:
         self.episode = episode
+        self.answers = answers(episode, period)
+        """Tick of each state, `T + 1` of them; None: it has none."""
         self.tips = tips
         """`(T + 1, 3)` way of the tip [m]."""
         self.plans: dict[int, Recalled] = {}
@@ -82,7 +84,7 @@ class Memory:
         """
         if index not in self._known:
             found = self._past.episode(index)
-            remembered = Remembered(found, self._kinematics.tips(found.states))
+            remembered = Remembered(found, self._kinematics.tips(found.states), self.period)
             self._known[index] = remembered
             self._worker.submit(self._recall, index, weakref.ref(remembered))
             while len(self._known) > KEPT:
@@ -99,7 +101,8 @@ class Memory:
         known = self.episode(index)
         step = min(max(step, 0), known.steps)
         state, belief = known.episode.states[step], None
-        recalled = known.plans.get(step)
+        answer = known.answers[step]
+        recalled = None if answer is None else known.plans.get(int(answer["step"]))
         if recalled is not None and recalled.plan is not None:
             begin = recalled.plan.states[0].astype(np.float64)
             belief = believed(recalled.bundle, begin, recalled.plan, self._kinematics)
@@ -110,12 +113,9 @@ class Memory:
         return Moment(state, belief, way, self._told(known, step))
 
     def _told(self, known: Remembered, step: int) -> str:
-        period = self._past.period
-        parts = [f"{step * period:.2f} s"]
-        ticks = known.episode.ticks
-        row = ticks[ticks["step"] == step]
-        if len(row):
-            said = row[0]
+        stamps_ns, said = known.episode.stamps_ns, known.answers[step]
+        parts = [f"{(stamps_ns[step] - stamps_ns[0]) / NANOSECONDS:.2f} s"]
+        if said is not None:
             parts += [
                 Source(int(said["source"])).name.lower(),
                 f"tick {said['tick_ms']:.1f} ms",
@@ -152,3 +152,18 @@ class Memory:
                 remembered.progress = "planned anew: the bag doesn't tell how it was"
             except HucrlError as error:
                 remembered.progress = str(error)
+
+
+def answers(episode: Episode, period: float) -> list[np.void | None]:
+    """The tick that answered each state; None: none did.
+
+    Ticks are counted, and of states some are missing or unanswered: stamps alone tell. States of
+    a driver faster than control lie on multiples of the period [s], ticks beside them.
+    """
+    states_ns, ticks_ns = episode.stamps_ns, episode.ticks["stamp_ns"]
+    after = np.searchsorted(ticks_ns, states_ns).clip(max=len(ticks_ns) - 1)
+    before = (after - 1).clip(min=0)
+    later = np.abs(ticks_ns[after] - states_ns) <= np.abs(ticks_ns[before] - states_ns)
+    nearest = np.where(later, after, before)
+    near = np.abs(ticks_ns[nearest] - states_ns) < period * NANOSECONDS / 2
+    return [episode.ticks[k] if n else None for k, n in zip(nearest, near, strict=True)]
