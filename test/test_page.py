@@ -217,6 +217,13 @@ def test_of_learning_the_learner_tells_more_than_the_supervisor():
     assert heard.now.phase == Phase.PAUSED.value
 
 
+@pytest.mark.parametrize("phase", [Phase.PERSON, Phase.HELD, Phase.PAUSED, Phase.REFUSED])
+def test_what_a_person_is_asked_to_do_is_told_in_full(phase):
+    heard = Heard(describe("pendulum").robot.spec)
+    heard.supervisor(phase.value)
+    assert heard.now.phase == phase.value
+
+
 def test_a_line_is_news_once():
     heard = Heard(describe("pendulum").robot.spec)
     for _ in range(3):

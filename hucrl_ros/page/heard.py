@@ -31,8 +31,8 @@ KEPT_TICKS = 4000
 PLOTTED = ("step", "tick_ms", "hallucination", "epistemic_std")
 """What is kept of a tick."""
 KEPT_EVENTS, KEPT_SOURCES = 200, 400
-LONGEST_NAME = 80
-"""Letters of a source's name, or of what is being done."""
+LONGEST_NAME = 100
+"""Letters of a source's name, or of what is being done: each `Phase` has room."""
 LEARNING = {
     phase.value for phase in (Phase.FITTING, Phase.SEARCHING, Phase.EXPORTING, Phase.JUDGING)
 }
