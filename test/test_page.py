@@ -666,6 +666,26 @@ def test_the_tip_of_a_rod_is_its_far_end(tmp_path):
     assert tip == pytest.approx([0.0, 0.0, 0.5], abs=0.03)
 
 
+BARE = """<robot name="bare"><link name="base"/><link name="arm">
+  <inertial><origin xyz="0.2 0 0"/><mass value="1"/>
+    <inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>
+  <visual><geometry><box size="0.4 0.1 0.1"/></geometry></visual></link>
+  <joint name="j" type="revolute"><parent link="base"/><child link="arm"/><axis xyz="0 1 0"/>
+    <limit lower="-2" upper="2" effort="3" velocity="4"/></joint></robot>"""
+WHEEL = """<mujoco><worldbody><body pos="0 0 1"><joint name="axle" axis="0 1 0"/>
+  <geom type="cylinder" size="0.2 0.02" zaxis="0 1 0"/></body></worldbody>
+  <actuator><motor joint="axle" ctrlrange="-1 1"/></actuator></mujoco>"""
+
+
+@pytest.mark.parametrize(
+    ("model", "middle"), [(BARE, [0, 0, 0]), (WHEEL, [0, 0, 1])], ids=["bare", "wheel"]
+)
+def test_the_camera_keeps_away_from_any_robot(tmp_path, model, middle):
+    found, size = Kinematics(resolved(tmp_path, modelled(tmp_path, model))).reach()
+    assert found == pytest.approx(middle, abs=0.2)
+    assert 0.35 < size < 1.0
+
+
 def test_where_a_robot_can_be_knows_of_where_a_joint_is_zero(tmp_path):
     slide = """<mujoco><worldbody><body>
       <joint name="j" type="slide" axis="1 0 0" ref="1" range="0.5 1.5"/><geom size=".05"/></body>

@@ -85,10 +85,13 @@ class Kinematics:
         for _ in range(POSES):
             data.qpos[model.jnt_qposadr] = rng.uniform(low, high)
             mujoco.mj_kinematics(model, data)
-            places.append(data.geom_xpos[~still])
+            # Of a URDF whose shapes are only to be seen, MuJoCo keeps none.
+            places.append(data.xipos[1:] if still.all() else data.geom_xpos[~still])
         found = np.concatenate(places)
         lowest, highest = found.min(axis=0), found.max(axis=0)
-        return (lowest + highest) / 2, float((highest - lowest).max())
+        # What turns about its middle, as a wheel, stays in its place.
+        least = model.stat.extent if still.all() else 2 * model.geom_rbound[~still].max()
+        return (lowest + highest) / 2, max(float((highest - lowest).max()), float(least))
 
     def _tip(self) -> Array:
         if self.site is not None:
