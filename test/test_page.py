@@ -391,6 +391,29 @@ def test_episodes_that_were_looked_at_too_long_ago_are_forgotten(flown_by_others
         memory.close()
 
 
+def test_each_of_many_browsers_may_look_at_another_episode(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory_module, "KEPT", 1)
+    page = Page(fabricate_run(tmp_path / "run", steps=40), "127.0.0.1", 0, "token")
+    read, episode = [], Past.episode
+    # The plots read each bag once as well.
+    page.panel.close()
+    monkeypatch.setattr(Past, "episode", lambda past, k: read.append(k) or episode(past, k))
+    try:
+        with browsing(page), browsing(page), browsing(page):
+            wait_until(lambda: len(page._visitors._known) == 3)
+            lines = [visitor.time for visitor in page._visitors._known.values()]
+            for index, line in enumerate(lines):
+                line._episode.value = f"episode {index}"
+            wait_until(lambda: [line._shown[0] for line in lines] == [0, 1, 2])
+            read.clear()
+            time.sleep(10 * visitors.ADVANCE_S)
+            assert not read
+            assert len(page._visitors._memory._known) == 3
+        wait_until(lambda: not page._visitors._watched())
+    finally:
+        page.close()
+
+
 def test_what_a_browser_had_of_its_own_is_gone_soon_after_it(tmp_path, monkeypatch):
     monkeypatch.setattr(visitors, "SWEEP_S", 0.2)
     page = Page(fabricate_run(tmp_path / "run", steps=40), "127.0.0.1", 0, "token")

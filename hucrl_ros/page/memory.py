@@ -3,6 +3,7 @@
 import threading
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from hucrl_ros.run.replay import Recalled, recall
 
 Array = NDArray[np.float64]
 KEPT = 4
-"""Episodes whose plans are remembered."""
+"""Episodes whose plans are remembered, or those that somebody looks at, if they are more."""
 
 
 class Moment(NamedTuple):
@@ -62,9 +63,23 @@ class Remembered:
 class Memory:
     """Recalls episodes of a run, one after another."""
 
-    def __init__(self, past: Past, kinematics: Kinematics, rhythm: Rhythm) -> None:
-        """Nothing is read yet; `kinematics` is used by the threads that call `moment`."""
+    def __init__(
+        self,
+        past: Past,
+        kinematics: Kinematics,
+        rhythm: Rhythm,
+        watched: Callable[[], Collection[int]] = lambda: (),
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            past: Has the episodes.
+            kinematics: Used by the threads that call `moment`.
+            rhythm: When there is time.
+            watched: Tells which episodes somebody looks at now.
+        """
         self._past, self._kinematics, self._rhythm = past, kinematics, rhythm
+        self._watched = watched
         self.period = past.period
         """Of control [s]."""
         self._known: OrderedDict[int, Remembered] = OrderedDict()
@@ -87,8 +102,11 @@ class Memory:
             remembered = Remembered(found, self._kinematics.tips(found.states), self.period)
             self._known[index] = remembered
             self._worker.submit(self._recall, index, weakref.ref(remembered))
-            while len(self._known) > KEPT:
-                self._known.popitem(last=False)
+            # One that is looked at would be read again at once.
+            watched = (*self._watched(), index)
+            spare = [each for each in self._known if each not in watched]
+            for oldest in spare[: max(len(self._known) - KEPT, 0)]:
+                del self._known[oldest]
         self._known.move_to_end(index)
         return self._known[index]
 

@@ -48,6 +48,11 @@ class TimeLine:
             put(self._episode, options[1] if first else kept)
             self._offered = True
 
+    @property
+    def past(self) -> int | None:
+        """The finished episode that is looked at; None: live."""
+        return self._shown[0] if isinstance(self._shown[0], int) else None
+
     def advance(self) -> None:
         """Draw what is asked for, if that isn't what is seen already."""
         if self._episode.value not in self._episode.options:  # a browser may send any text

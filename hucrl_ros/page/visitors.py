@@ -60,7 +60,7 @@ class Visitors:
         self._server, self._token = server, token
         self._past, self._heard, self._wishes = past, heard, wishes
         self._kinematics = Kinematics(described)
-        self._memory = Memory(past, Kinematics(described), heard.rhythm)
+        self._memory = Memory(past, Kinematics(described), heard.rhythm, self._watched)
         self._known: dict[int, Visitor] = {}
         self._odd: set[int] = set()
         self._looked, self._sweep = -LOOK_S, math.inf
@@ -87,6 +87,11 @@ class Visitors:
         if told is not None:
             return np.array(told)
         return np.asarray(self._kinematics.model.body(self._kinematics.goal).pos, np.float64)
+
+    def _watched(self) -> set[int]:
+        """Finished episodes that somebody looks at."""
+        looked_at = (visitor.time.past for visitor in self._known.values())
+        return {episode for episode in looked_at if episode is not None}
 
     def _advance(self) -> None:
         # Looked up rather than told of: one that is gone before it is welcome is never known.
