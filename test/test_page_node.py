@@ -22,8 +22,9 @@ from websockets.typing import Subprotocol
 
 from hucrl_ros.cli.watch import page_beside
 from hucrl_ros.nodes import topics
+from hucrl_ros.nodes.controller_topics import to_tick
 from hucrl_ros.nodes.topics import LATCHED, STREAM
-from hucrl_ros.page.heard import Heard
+from hucrl_ros.page.heard import Counts, Heard
 from hucrl_ros.page.nodes import listener, watch
 from hucrl_ros.page.nodes.listener import Joined
 from hucrl_ros.page.wishes import (
@@ -120,6 +121,26 @@ def test_what_is_published_is_heard(harness, page):
     page.until(told_of_the_pause)
     assert heard.now.state.tolist() == [0.5, 1.5]
     assert heard.now.bundle.name == "bundle_003"
+
+
+def test_of_a_run_that_is_resumed_nothing_is_told_that_was_before(ros_domain):
+    """As of one whose nodes were killed in an episode: none of them has said that it was over."""
+    heard, wishes = Heard(describe("pendulum").robot.spec), Wishes()
+    message = JointState()
+    heard.active(True)
+    heard.bundle("/runs/x/bundles/bundle_003")
+    heard.supervisor(Phase.RUNNING.value)
+    heard.tick(to_tick(tick_message(message, 41, [0.25])))
+    heard.note("watchdog tripped", "no command")
+    Joined(heard, wishes, ros_domain, {}).close()
+    now = heard.now
+    assert (now.active, now.phase, now.bundle, now.step) == (False, "", None, -1)
+    assert now.counts == Counts()
+    assert not len(heard.ticks()["step"])
+    heard.note("watchdog tripped", "no command")
+    assert len(heard.events()) == 2
+    heard.tick(to_tick(tick_message(message, 0, [0.25])))
+    assert heard.now.counts.ticks == 1
 
 
 def test_a_stop_that_nobody_hears_is_said_to_be_in_vain(harness, page):

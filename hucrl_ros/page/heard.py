@@ -126,6 +126,14 @@ class Heard:
         """Whether every joint state counts: velocities come from positions."""
         return self._reader.joints.derives
 
+    def begin_session(self) -> None:
+        """Other nodes play the run from now on: what those before were at is over."""
+        with self._lock:
+            self._active, self._phase, self._stage, self._bundle = False, "", "", None
+            self._step, self._counts = -1, Counts()
+            self._episode += 1
+            self._said.clear()  # what these say is news
+
     def fetch_by(self, fetch: Callable[[], None] | None) -> None:
         """What has `fetch` fill this; None: nothing is to be had."""
         with self._fetching:

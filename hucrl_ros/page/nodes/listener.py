@@ -238,6 +238,7 @@ class Joined:
         self._node = PageNode(heard, wishes, self._context)
         self._executor = make_executor(self._context)
         self._executor.add_node(self._node)
+        heard.begin_session()
         heard.fetch_by(self._node.fetch)
         wishes.connect(True)
 
