@@ -681,6 +681,24 @@ def test_only_in_a_narrow_window_the_camera_stands_further_away(aspect, moved):
         assert way == pytest.approx(stage.DISTANCE * kinematics.reach()[1] / aspect)
 
 
+@pytest.mark.parametrize("aspect", [0.46, 0.56, 0.75, 0.875, 0.99])
+def test_in_every_narrow_window_the_robot_can_be_seen(aspect):
+    size = {"image_width": aspect * 1000, "image_height": 1000, "aspect": aspect}
+    camera = SimpleNamespace(**size, position=None, look_at=None)
+    kinematics = Kinematics(describe("pendulum"))
+    stage.show_narrow(SimpleNamespace(camera=camera), kinematics)
+    toward = camera.look_at - camera.position
+    depth = np.linalg.norm(toward)
+    right = np.cross(toward / depth, [0.0, 0.0, 1.0])
+    right /= np.linalg.norm(right)
+    centre, reach = kinematics.reach()
+    half = depth * np.tan(stage.FIELD / 2)
+    up = (centre - camera.look_at) @ np.cross(right, toward / depth)
+    aside = (centre - camera.look_at) @ right
+    assert reach / 2 - half <= up <= half - reach / 2 + 1e-9
+    assert -0.4 * aspect * half < aside < 1e-9
+
+
 def test_the_tip_of_a_rod_is_its_far_end(tmp_path):
     rod = """<mujoco><worldbody><body pos="0 0 1"><joint name="hinge" axis="0 1 0"/>
       <geom type="capsule" fromto="0 0 0 0 0 -0.5" size="0.02" mass="1"/></body></worldbody>

@@ -16,6 +16,9 @@ BESIDE, ABOVE = np.array([0.22, 0.0]), np.array([0.0, 0.8])
 """How far the robot is from the window's middle, beside the panel or above it [sizes]."""
 FIELD = np.deg2rad(40.0)
 """Of view, vertically."""
+SHEET = 0.7
+"""Width of a window over its height, of a phone's, below which the panel lies over its lower part.
+In another one it is beside, too."""
 
 
 def set_stage(server: ViserServer, kinematics: Kinematics) -> None:
@@ -43,13 +46,14 @@ def set_stage(server: ViserServer, kinematics: Kinematics) -> None:
 
 
 def show_narrow(client: ClientHandle, kinematics: Kinematics) -> None:
-    """Where a window is narrow, move its camera: the panel lies over its lower part."""
+    """Where a window is narrow, move its camera so that all is in it and beside the panel."""
     if not 0 < client.camera.image_width < client.camera.image_height:
         return  # also in a window of no size
-    centre, reach = kinematics.reach()
-    client.camera.position, client.camera.look_at = view(
-        centre, reach / client.camera.aspect, ABOVE * client.camera.aspect
-    )
+    (centre, reach), aspect = kinematics.reach(), client.camera.aspect
+    aside = aspect * (ABOVE if aspect < SHEET else BESIDE + ABOVE)
+    top = DISTANCE * np.tan(FIELD / 2)
+    aside[1] = min(aside[1], top - aspect / 2)  # higher up it would be out of the window
+    client.camera.position, client.camera.look_at = view(centre, reach / aspect, aside)
 
 
 def view(centre: Array, size: float, aside: Array) -> tuple[Array, Array]:
