@@ -256,6 +256,15 @@ def test_words_of_strangers_are_no_html():
     assert set(re.findall(r"<(\w+)", shown)) <= {"div", "span", "b"}
 
 
+def test_what_is_heard_each_second_hides_no_note_of_the_run():
+    heard = [Event(float(k), "simulator", f"{k} commands refused") for k in range(30)]
+    noted = [f"note {k}" for k in range(9)]
+    shown = words.events(heard, noted)
+    assert shown.count("<b>") == words.SHOWN_EVENTS - words.LEAST_NOTES
+    assert "29 commands" in shown and "note 8" in shown and "note 4" not in shown
+    assert all(f"note {k}" in words.events(heard[:2], noted) for k in range(9))
+
+
 def test_a_long_line_is_drawn_by_its_peaks():
     y = np.zeros(6000)
     y[4321] = 9.0
@@ -270,6 +279,32 @@ def test_an_axis_leaves_room_for_lines_with_gaps():
     assert low == pytest.approx(-11.2)
     assert high == pytest.approx(11.2)
     assert plots.bounds(np.array([np.nan])) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "longest"),
+    [(0.0, 300.0, "300"), (-1300.0, 80.0, "-1,000"), (-130000.0, 7400.0, "-100,000"),
+     (0.0, 0.0021, "0.002"), (0.0, 5e6, "5,000,000")],
+)  # fmt: skip
+def test_beside_an_axis_there_is_room_for_its_numbers(low, high, longest):
+    width = 6.7 * len(longest) + 15  # a tick and a gap
+    assert width <= plots.room(low, high) < max(width + 20, 50)
+
+
+def test_numbers_of_any_size_leave_room_for_a_plot():
+    for low, high in ((0.0, 1e300), (-1.7e308, 1.7e308), (0.0, 1e-300), (0.0, 5e-324)):
+        assert plots.room(low, high) == plots.WIDEST
+
+
+def test_a_plot_gets_the_room_that_its_numbers_need():
+    gui = MagicMock()
+    plot = plots.Plot(gui, "Return", "episode", plots.ERRORS)
+    drawn = gui.add_uplot.return_value
+    drawn.axes = before = gui.add_uplot.call_args.kwargs["axes"]
+    plot.show(np.arange(2.0), np.array([1.0, 200.0]), np.zeros(2))
+    assert drawn.axes is before
+    plot.show(np.arange(2.0), np.array([1.0, -2e5]), np.zeros(2))
+    assert drawn.axes[1]["size"] > before[1]["size"]
 
 
 @pytest.fixture

@@ -119,6 +119,19 @@ def test_what_is_published_is_heard(harness, page):
         return heard.now.phase == Phase.PAUSED.value
 
     page.until(told_of_the_pause)
+    others = [KeyValue(key="phase", value=Phase.RUNNING.value)]
+    health.publish(
+        DiagnosticArray(
+            status=[
+                DiagnosticStatus(name="/lab/supervisor", values=others),
+                DiagnosticStatus(name="/lab/watchdog", level=DiagnosticStatus.ERROR, message="no"),
+                DiagnosticStatus(name="/recorder", level=DiagnosticStatus.WARN, message="slow"),
+            ]
+        )
+    )
+    page.until(lambda: [e.text for e in heard.events()][-1] == "slow")
+    assert heard.now.phase == Phase.PAUSED.value, "another run's goes on"
+    assert "no" not in [e.text for e in heard.events()]
     assert heard.now.state.tolist() == [0.5, 1.5]
     assert heard.now.bundle.name == "bundle_003"
 

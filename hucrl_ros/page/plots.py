@@ -1,5 +1,6 @@
 """The page's plots: what they are called, their colours, and their data."""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -13,6 +14,12 @@ from hucrl_ros.page.past import Learned
 Array = NDArray[np.float64]
 HEIGHT = 150
 """[pixels]"""
+NARROWEST, WIDEST = 46, 160
+"""Room for the numbers left of a plot [pixels]."""
+LETTER, TICK = 7, 17
+"""Width of a digit, and of a tick with the gaps beside it [pixels]."""
+MARKS = 3
+"""Spaces between the numbers of a y axis, as many as uPlot has room for."""
 MOST_POINTS = 600
 """Of a line: a browser needn't draw more."""
 
@@ -48,16 +55,13 @@ class Plot:
         """An empty one; `below` says what its x is."""
         self._width = len(curves) + 1
         self._shown: tuple[bytes, ...] = ()
-        grid = uplot.Axis_Grid(stroke="rgba(128,134,145,0.2)")
+        self._room = NARROWEST
         self._plot: GuiUplotHandle = gui.add_uplot(
             (np.zeros(0),) * self._width,
             (uplot.Series(label=below), *map(_series, curves)),
             title=title,
             scales={"x": uplot.Scale(time=False, auto=True)},
-            axes=(
-                uplot.Axis(stroke=css(GREY), grid=grid),
-                uplot.Axis(stroke=css(GREY), grid=grid, size=46),
-            ),
+            axes=_axes(self._room),
             legend=uplot.Legend(live=False),
             height=HEIGHT,
         )
@@ -68,7 +72,10 @@ class Plot:
         key = tuple(each.tobytes() for each in data)
         if key != self._shown:
             self._shown = key
-            self._plot.scales = {"x": uplot.Scale(time=False), "y": {"range": bounds(*data[1:])}}
+            low, high = bounds(*data[1:])
+            if self._room != (needed := room(low, high)):
+                self._room, self._plot.axes = needed, _axes(needed)
+            self._plot.scales = {"x": uplot.Scale(time=False), "y": {"range": (low, high)}}
             self._plot.data = data
 
 
@@ -81,6 +88,18 @@ def bounds(*lines: Array) -> tuple[float, float]:
     low, high = min(float(known.min()), 0.0), float(known.max())
     room = 0.06 * (high - low) or 1.0
     return low - room * (low < 0.0), high + room
+
+
+def room(low: float, high: float) -> int:
+    """Width of the numbers of a y axis from `low` to `high` [pixels]: what is wider is cut."""
+    least = (high - low) / MARKS
+    if not 0.0 < least < math.inf:
+        return WIDEST
+    power = math.floor(math.log10(least))
+    step = next((each for each in (1.0, 2.0, 2.5, 5.0) if least <= each * 10.0**power), 10.0)
+    digits = max((step == 2.5) - (step == 10.0) - power, 0)
+    longest = max(len(f"{end:,.{digits}f}") for end in (low, high))
+    return min(max(TICK + LETTER * longest, NARROWEST), WIDEST)
 
 
 def returns(learned: Learned) -> tuple[Array, ...]:
@@ -122,6 +141,15 @@ def thinned(x: Array, y: Array) -> tuple[Array, Array]:
         return x, y
     shape = (-1, together)
     return x[:whole].reshape(shape)[:, 0], y[:whole].reshape(shape).max(axis=1)
+
+
+def _axes(size: int) -> tuple[uplot.Axis, uplot.Axis]:
+    """Of x, and of y with so much room for its numbers [pixels]."""
+    grid = uplot.Axis_Grid(stroke="rgba(128,134,145,0.2)")
+    return (
+        uplot.Axis(stroke=css(GREY), grid=grid),
+        uplot.Axis(stroke=css(GREY), grid=grid, size=size),
+    )
 
 
 def _series(curve: Curve) -> uplot.Series:

@@ -32,7 +32,7 @@ from hucrl_ros.run.progress import constrained, format_number, format_ticks
 from hucrl_ros.run.summary import EpisodeSummary, Summary
 
 SHOWN_EPISODES = 8
-SHOWN_EVENTS = 14
+SHOWN_EVENTS, LEAST_NOTES = 14, 4
 LEGEND: tuple[tuple[Colour, str], ...] = (
     (OPTIMISTIC, "hoped for, among outcomes the data allow"),
     (EXPECTED, "expected, in a tube of doubt"),
@@ -100,7 +100,9 @@ def events(heard: Sequence[Event], noted: Sequence[str]) -> str:
         f"<b>{escape(each.source)}</b> {escape(each.text)}"
         for each in heard
     ]
-    lines = [*(escape(line) for line in noted), *live][-SHOWN_EVENTS:]
+    # What is heard each second must not hide what the run has noted.
+    older = [escape(line) for line in noted[-max(SHOWN_EVENTS - len(live), LEAST_NOTES) :]]
+    lines = [*older, *live[len(older) - SHOWN_EVENTS :]]
     if not lines:
         return _block("nothing to tell")
     return _block(*(f"{_dot(VERMILION)}{line}" for line in reversed(lines)))

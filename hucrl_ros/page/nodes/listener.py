@@ -25,6 +25,7 @@ from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.errors import MessageError
 from hucrl_ros.nodes import topics
 from hucrl_ros.nodes.controller_topics import to_pose, to_reading, to_tick
+from hucrl_ros.nodes.diagnostics import speaker
 from hucrl_ros.nodes.runner import make_executor
 from hucrl_ros.nodes.topics import LATCHED
 from hucrl_ros.page.heard import Heard
@@ -179,7 +180,9 @@ class PageNode(Node):
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
-            name = status.name.rpartition("/")[2]
+            name = speaker(self, status)
+            if not name:  # a node of another run, or of the driver
+                continue
             if name == SUPERVISOR:
                 self._heard.supervisor({x.key: x.value for x in status.values}.get("phase", ""))
             if status.level == DiagnosticStatus.OK:
