@@ -65,6 +65,10 @@ class PushedMass(Task):
     def spec(self):
         return RobotSpec("mass", ("rail",), ("rail",), (LIMIT,), PERIOD)
 
+    @property
+    def starts(self):
+        return torch.zeros(1, 2)
+
     def reward(self, state, action):
         state_cost, effort_cost = (
             torch.tensor(cost, dtype=state.dtype) for cost in (STATE_COST, EFFORT_COST)
