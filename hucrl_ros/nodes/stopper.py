@@ -6,7 +6,6 @@ does; when the mover ends, whatever ended it, the kernel closes the pipe, and ze
 thing that is sent. It answers those bytes, so that the mover stops where nobody would stop it.
 """
 
-import math
 import os
 import select
 import signal
@@ -32,7 +31,7 @@ AGAIN_S = 0.02
 LAST = 10
 """Commands of zero effort at the end: what the mover sent before may be on its way."""
 ANSWER_S = 1.0
-"""[s] For it to answer a byte. DDS is known to have hung, and what hangs sends no zeros."""
+"""[s] For it to answer. DDS is known to have hung, and what hangs sends no zeros."""
 END_S = 3.0
 """[s] For it to end."""
 _MET, _ANSWER = b".", b"+"
@@ -55,7 +54,7 @@ class Stopper:
         )
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)
-        self._met, self._asked = 0, math.inf
+        self._met, self._silence, self._held = 0, 0.0, time.monotonic()
 
     def meets(self, listeners: int) -> bool:
         """Whether so many would hear it, the robot among them: as many as hear the mover."""
@@ -65,10 +64,12 @@ class Stopper:
     def hold(self) -> bool:
         """Keep it from acting for a moment; False: it has ended, or doesn't answer."""
         assert self._process.stdin is not None
-        self._hear()
         now = time.monotonic()
-        self._asked = min(self._asked, now)
-        if self._met and now - self._asked > ANSWER_S:
+        # Whatever held this process up may have held up the other as well.
+        self._silence += min(now - self._held, PATIENCE_S)
+        self._held = now
+        self._hear()
+        if self._met and self._silence > ANSWER_S:
             return False
         try:
             os.write(self._process.stdin.fileno(), b".")
@@ -83,9 +84,10 @@ class Stopper:
         assert self._process.stdout is not None
         if select.select([self._process.stdout], [], [], 0.0)[0]:
             said = os.read(self._process.stdout.fileno(), 4096)
-            self._met += said.count(_MET)
-            if _ANSWER in said:
-                self._asked = math.inf
+            met = said.count(_MET)
+            if _ANSWER in said or (met and not self._met):  # until then it starts
+                self._silence = 0.0
+            self._met += met
 
     def dismiss(self) -> None:
         """Let it end at once and send nothing: somebody else commands the robot now."""
