@@ -39,9 +39,10 @@ class Elites(NamedTuple):
 class ElitesProposal(Proposal):
     """A normal distribution, refitted to the elites of each population.
 
-    Among the particles are the distribution's mean and, in the first iteration, `tried`. Kept
-    elites compete in the next population by the return that they have: all particles of a tick
-    share their noise, so imagining them again would give the same.
+    Among a population's particles is the distribution's mean, once, so that it counts once among
+    the elites, and in the first iteration `tried`. Kept elites compete in the next population by
+    the return that they have: all particles of a tick share their noise, so imagining them again
+    would give the same.
     """
 
     settings: PlannerSettings
@@ -67,7 +68,8 @@ class ElitesProposal(Proposal):
         limit = 1.0 if self.feedback == OPEN_LOOP else MAX_OFFSET
         draws = self.mean + self._std * self.draw()
         offsets: Array = np.clip(draws, -limit, limit)
-        offsets[0] = self.mean
+        if self._iteration == 0 or self._completes(self._iteration):
+            offsets[0] = self.mean
         if self._iteration == 0 and self.tried is not None:
             tried = self.tried[: len(offsets) - 1]
             offsets[1 : 1 + len(tried)] = tried
@@ -78,19 +80,23 @@ class ElitesProposal(Proposal):
         settings = self.settings
         self._elites = self._elites.joined(offsets, rollouts.returns, settings.elites)
         self._iteration += 1
-        if self.refits is None or self._iteration in self.refits:
+        if self._completes(self._iteration):
             chosen, keep = self._elites.samples, settings.smoothing
             self.mean = keep * self.mean + (1.0 - keep) * chosen.mean(axis=0)
             self._std = keep * self._std + (1.0 - keep) * chosen.std(axis=0)
             self._elites = self._elites.first(self.kept)
+
+    def _completes(self, iteration: int) -> bool:
+        return self.refits is None or iteration in self.refits
 
     def forget(self) -> None:
         """Let no elite of this population compete with the next."""
         self._elites = self._elites.first(0)
 
     def outcome(self, best: Shot) -> Shot:
-        """The best particle; the elites that were kept are remembered behind it."""
+        """The best particle; other elites that were kept are remembered behind it."""
         kept = self._elites.first(self.kept).samples
+        kept = kept[(kept != best.memory[0]).any(axis=(1, 2))]
         return best._replace(memory=np.concatenate([best.memory, kept]))
 
 
