@@ -357,6 +357,48 @@ def test_a_swap_may_not_drop_a_constraint(manifest):
     assert admission.admit(PATH, held), "what was never accepted is asked of nobody"
 
 
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({}, ""),
+        ({"deceleration": (2.9,), "acceleration": (6.1,), "steady_speed": (1.9,)}, ""),
+        ({"deceleration": (3.0 * (1.0 + 1e-4),)}, ""),  # as two machines may reckon
+        ({"deceleration": (3.1,)}, "deceleration"),
+        ({"acceleration": (5.9,)}, "acceleration"),
+        ({"steady_speed": (2.1,)}, "steady_speed"),
+        ({"steady_speed": ()}, "steady_speed"),
+        ({"deceleration": (), "acceleration": (), "steady_speed": ()}, "deceleration"),
+        # Of half the effort, and of twice as much, of which half is in force.
+        ({"safety": SafetySettings(effort_limits=(0.25,)), "acceleration": (3.0,)}, ""),
+        (
+            {"safety": SafetySettings(effort_limits=(0.25,)), "acceleration": (2.9,)},
+            "acceleration",
+        ),
+        ({"safety": SafetySettings(), "deceleration": (9.0,), "acceleration": (12.0,)}, ""),
+        (
+            {"safety": SafetySettings(), "deceleration": (9.1,), "acceleration": (12.0,)},
+            "deceleration",
+        ),
+    ],
+)
+def test_a_swap_counts_on_no_stronger_brakes_than_the_first_bundle(manifest, changes, fault):
+    half = SafetySettings(effort_limits=(0.5,))
+    admission = Admission("pendulum", {}, None, "here", half)
+    admission.accept(PATH, *admission.admit(PATH, manifest))
+    told = {"deceleration": (3.0,), "acceleration": (6.0,), "steady_speed": (2.0,)}
+    first = manifest.model_copy(update={"safety": half, **told})
+    admission.accept(PATH, *admission.admit(PATH, first))
+    swap = first.model_copy(update=changes)
+    if not fault:
+        admission.accept(PATH, *admission.admit(PATH, swap))
+        if swap.safety == half:
+            assert admission.admit(PATH, first), "what is weaker once need not stay so"
+        return
+    line = rf"looser than the safety in force: {fault} is \(.*\), in force until the node ends \("
+    with pytest.raises(BundleError, match=line):
+        admission.admit(PATH, swap)
+
+
 def test_a_bundle_that_is_stricter_than_what_was_tightened_stays_so(manifest):
     admission = Admission("pendulum", {}, None, "here")
     admission.accept(PATH, *admission.admit(PATH, manifest))

@@ -14,7 +14,7 @@ from hucrl_ros.config.schema import Config, SafetySettings
 from hucrl_ros.config.task_file import beside, kept_robot
 from hucrl_ros.controller.guard import Guard
 from hucrl_ros.controller.manifest import Manifest
-from hucrl_ros.controller.motors import keeping_promise
+from hucrl_ros.controller.motors import keeping_promise, motors_under
 from hucrl_ros.errors import BundleError, ConfigError, HucrlError, shortened
 
 LIMITS = (
@@ -57,6 +57,7 @@ class Admission:
         self._own = own
         self._lock = Lock()
         self._constraints: tuple[str, ...] = ()
+        self._braking: Manifest | None = None  # the first that promises brakes
         self.guard: Guard | None = None
         """In force; None before the first bundle."""
         self.tightened: Mapping[str, object] = {}
@@ -88,6 +89,12 @@ class Admission:
                     f"{path}: looser than the safety in force: no constraint "
                     f"{shortened(repr(name))}; start the node anew to loosen it"
                 )
+        if (first := self._braking) is not None:
+            motors_under(manifest, first.safety).refuse_stronger(
+                motors_under(first, first.safety),
+                f"{path}: looser than the safety in force",
+                "in force until the node ends",
+            )
         safety = self._as_told(Guard(manifest.spec, manifest.safety)).safety
         guard = admit(path, manifest, self._task, safety, self._robot, self.guard, self._own)
         return manifest, guard
@@ -103,6 +110,8 @@ class Admission:
             if self.guard is not None:
                 refuse_looser(found, self.guard, path)
             self.guard, self._constraints = found, manifest.constraints
+            if self._braking is None and manifest.deceleration:
+                self._braking = manifest
             return found
 
     def tighten(self, limits: Mapping[str, object]) -> Guard:

@@ -1,6 +1,7 @@
 """What a robot's motors promise: how fast they stop its joints at least."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,10 @@ import numpy as np
 from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.config.schema import SafetySettings
 from hucrl_ros.controller.manifest import Manifest
+from hucrl_ros.errors import BundleError, shortened
 
+SAME = 1e-3
+"""Share by which two machines may reckon differently what motors promise."""
 LEFT = 0.1
 """Share of the largest effort that is left for braking at least, see `robots.stopping`."""
 
@@ -45,6 +49,26 @@ class Motors(NamedTuple):
         left = np.maximum(least - (1.0 - share) * most, LEFT * share * least)
         slower = np.sqrt(share.min()) * np.asarray(self.speed, float)
         return Motors(tuple(left), tuple(ratio * most), tuple(slower))
+
+    def refuse_stronger(self, known: "Motors", source: Path | str, whose: str) -> None:
+        """Refuse to count on stronger brakes than those that are known.
+
+        Args:
+            known: Promised of the same efforts.
+            source: Who says these, for the message.
+            whose: Whose those are, for the message.
+
+        Raises:
+            BundleError: names what is said and what is known.
+        """
+        names = "deceleration", "acceleration", "steady_speed"
+        for name, said, own in zip(names, self, known, strict=True):
+            # The more an effort speeds a joint up, the sooner the rule brakes.
+            sign = -1.0 if name == "acceleration" else 1.0
+            if len(said) != len(own) or np.any(sign * np.subtract(said, own) > SAME * np.abs(own)):
+                raise BundleError(
+                    f"{source}: {name} is {shortened(said)}, {whose} {shortened(own)}"
+                )
 
 
 def keeping_promise(manifest: Manifest, before: Manifest) -> Manifest:

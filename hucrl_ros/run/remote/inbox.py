@@ -11,8 +11,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-
 from hucrl_ros.config.files import to_disk
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
@@ -20,7 +18,7 @@ from hucrl_ros.controller.admission import check_robot
 from hucrl_ros.controller.bundle import BUNDLE_BYTES
 from hucrl_ros.controller.examiner import Examiner
 from hucrl_ros.controller.manifest import MANIFEST, MANIFEST_BYTES, Manifest, read_manifest
-from hucrl_ros.controller.motors import limits_under
+from hucrl_ros.controller.motors import Motors, limits_under
 from hucrl_ros.controller.signature import sign_for_run
 from hucrl_ros.controller.trust import Trust
 from hucrl_ros.errors import BundleError, HucrlError, shortened
@@ -29,10 +27,6 @@ from hucrl_ros.run.remote.contract import CHECKPOINT_BYTES, CHUNK, SHARED, Missi
 
 FREE = 2**28
 """Bytes of the disk that stay free: a bag has to fit."""
-
-
-SAME = 1e-3
-"""Share by which two machines may reckon differently what motors promise."""
 HEAR_S = 1.0
 """[s] Between two signs of life of a learner whose bundle is examined."""
 
@@ -278,13 +272,5 @@ def require_promised(manifest: Manifest, described: Description) -> None:
     from hucrl_ros.robots.stopping import promised
 
     ours = promised(MujocoRobot(described), limits_under(described.robot.spec, manifest.safety))
-    said = manifest.deceleration, manifest.acceleration, manifest.steady_speed
-    names = "deceleration", "acceleration", "steady_speed"
-    for name, theirs, own in zip(names, said, ours, strict=True):
-        # The more an effort speeds a joint up, the sooner the rule brakes.
-        sign = -1.0 if name == "acceleration" else 1.0
-        if len(theirs) != len(own) or np.any(sign * np.subtract(theirs, own) > SAME * np.abs(own)):
-            raise BundleError(
-                f"bundle {manifest.episode}: {name} is {shortened(theirs)}, the robot's model "
-                f"promises {shortened(own)}"
-            )
+    said = Motors(manifest.deceleration, manifest.acceleration, manifest.steady_speed)
+    said.refuse_stronger(Motors(*ours), f"bundle {manifest.episode}", "the robot's model promises")
