@@ -1,11 +1,12 @@
 """What is said of a robot's driver by what was heard of it: made-up drivers, no ROS."""
 
 import copy
+import dataclasses
 import math
 
 import numpy as np
 import pytest
-from own_robots import DANGLING, changed, modelled, pushing, resolved
+from own_robots import DANGLING, EXAMPLES, changed, modelled, pushing, resolved
 
 from hucrl_ros.cli.check import look_at, robot_of
 from hucrl_ros.config.schema import Config, DriverSettings, SafetySettings
@@ -316,3 +317,18 @@ def test_it_shows_what_limits_the_robot():
     # More than the motors can isn't a limit.
     assert "up to 1 N" in limits(effort_limits=(5.0,)).found
     assert "positions within -1, 1 rad" in limits(position_limits=(-1.0, 1.0)).found
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("velocity", "velocities up to 0.5, 0.8, 0.8, 1.2, 1.2, 1.2 rad/s or m/s"),
+        ("position", "positions up to 0.02, 0.12, 0.12, 0.12, 0.12, 0.12 rad or m"),
+    ],
+)
+def test_steps_are_shares_of_what_velocity_limits_leave_of_a_drive(command, told):
+    arm = describe(str(EXAMPLES / "ros2_control" / "six_axis_arm.yaml"))
+    robot = arm.robot.model_copy(update={"command": command})
+    safety = SafetySettings(effort_rate=0.25, velocity_limits=(0.5, *[3.0] * 5))
+    found = judge_limits(Config(safety=safety), dataclasses.replace(arm, robot=robot)).found
+    assert found.startswith(f"{told}, in steps of 0.25 of that a period, speeds up to 0.5, 3, ")

@@ -9,6 +9,7 @@ import numpy as np
 from hucrl_ros.config.robot import UNITS, RobotSettings, plural, sources
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
+from hucrl_ros.controller.motors import limits_under
 from hucrl_ros.controller.pace import GAPS, Pace
 from hucrl_ros.controller.state_reader import JointReading, JointStateReader, velocity_estimator
 from hucrl_ros.controller.ticks import NANOSECONDS
@@ -86,7 +87,7 @@ def judge_state(described: Description) -> Finding:
 def judge_limits(config: Config, described: Description) -> Finding:
     """What limits a robot while a run plays it; a fault where that isn't enough for one."""
     robot, safety = described.robot, config.safety
-    largest = np.minimum(robot.spec.effort_limits, safety.effort_limits or np.inf).tolist()
+    largest = limits_under(robot.spec, safety)
     unit = UNITS[robot.command]
     told = [f"{plural(robot.command)} up to {_listed(largest)} {unit}"]
     if safety.effort_rate > 0:
