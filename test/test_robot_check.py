@@ -332,3 +332,24 @@ def test_steps_are_shares_of_what_velocity_limits_leave_of_a_drive(command, told
     safety = SafetySettings(effort_rate=0.25, velocity_limits=(0.5, *[3.0] * 5))
     found = judge_limits(Config(safety=safety), dataclasses.replace(arm, robot=robot)).found
     assert found.startswith(f"{told}, in steps of 0.25 of that a period, speeds up to 0.5, 3, ")
+
+
+def test_positions_further_than_a_joint_gets_in_a_period_are_told_with_the_lines_to_change():
+    arm = describe(str(EXAMPLES / "ros2_control" / "six_axis_arm.yaml"))
+    period = arm.robot.period
+
+    def limits(way, command="position", **safety):
+        changes = {"command": command, "command_limits": (way, *[0.1] * 5)}
+        robot = arm.robot.model_copy(update=changes)
+        config = Config(safety=SafetySettings(**safety))
+        return judge_limits(config, dataclasses.replace(arm, robot=robot))
+
+    assert limits(1.4 * 3.14 * period).level is Level.OK, "a little more is as it should be"
+    far = limits(8.0 * period)
+    assert far.level is Level.NOTE
+    assert far.advice == (
+        "joint 'pan_joint': 0.32 in a control period are 8 rad/s or m/s, and six_axis_arm.urdf "
+        "allows 3.14; at most 0.1256 in robot.command_limits, or 3.14 in safety.velocity_limits"
+    )
+    assert limits(8.0 * period, velocity_limits=(3.14, *[9.0] * 5)).level is Level.OK
+    assert limits(3.0, command="velocity").level is Level.OK

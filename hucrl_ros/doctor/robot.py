@@ -25,6 +25,7 @@ from hucrl_ros.doctor.evidence import (
 )
 from hucrl_ros.errors import ConfigError, RunError, StateError
 from hucrl_ros.robots import MujocoRobot
+from hucrl_ros.robots.model_files import urdf_velocities
 from hucrl_ros.run.node_list import WATCHDOG
 from hucrl_ros.run.on_robot import require_limits
 
@@ -43,6 +44,8 @@ COARSE = 0.02
 """Share of what a velocity is measured in by which it may jump, at most, without a word."""
 END_STOP = 0.02
 """Share of its range by which a joint may be beyond a limit without a word: end stops give."""
+FURTHER = 1.5
+"""[ways in a period at its velocity limit] By which a position may lead a joint without a word."""
 TURN = 2 * math.pi
 
 
@@ -102,6 +105,17 @@ def judge_limits(config: Config, described: Description) -> Finding:
         require_limits(config, described)
     except ConfigError as error:
         return Finding.fault(", ".join(told), str(error))
+    allowed = urdf_velocities(described.model) if robot.command == "position" else {}
+    for joint, way in zip(robot.actuated, largest, strict=True):
+        fastest = allowed.get(joint, np.inf)
+        if way > FURTHER * robot.period * fastest:
+            return Finding.note(
+                ", ".join(told),
+                f"joint {joint!r}: {way:g} in a control period are {way / robot.period:g} rad/s "
+                f"or m/s, and {described.model.name} allows {fastest:g}; at most "
+                f"{robot.period * fastest:g} in robot.command_limits, or {fastest:g} in "
+                "safety.velocity_limits",
+            )
     return Finding.ok(", ".join(told))
 
 
