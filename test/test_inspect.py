@@ -196,6 +196,14 @@ def test_a_start_at_a_joint_limit_is_told(tmp_path, capsys):
         assert bool(re.search(line, shown)) == told
 
 
+def test_limits_of_a_joint_without_a_motor_are_told(tmp_path, capsys):
+    for motors, told in ((["shoulder"], True), (["shoulder", "elbow"], False)):
+        code, shown, _ = inspect(capsys, write(tmp_path, changed(ARM, actuated=motors)))
+        assert code == 0
+        line = r"! loose +position of elbow -2\.6 … 2\.6: no motor moves it, "
+        assert bool(re.search(line, shown)) == told
+
+
 def test_constraints_of_a_bundle_are_told(tmp_path, capsys):
     code, shown, _ = inspect(capsys, write_bundle(tmp_path / "bundle_001", task=SHORT_RAIL))
     assert code == 0

@@ -353,3 +353,24 @@ def test_positions_further_than_a_joint_gets_in_a_period_are_told_with_the_lines
     )
     assert limits(8.0 * period, velocity_limits=(3.14, *[9.0] * 5)).level is Level.OK
     assert limits(3.0, command="velocity").level is Level.OK
+
+
+def test_limits_that_no_motor_keeps_are_told_with_the_lines_to_change(tmp_path):
+    """The filter keeps a pole inside that hangs; one that is balanced would fall as it brakes."""
+    cart = """<mujoco><compiler angle="radian"/><worldbody><body>
+      <joint name="rail" type="slide" axis="1 0 0" range="-1 1"/><geom size="0.1"/>
+      <body><joint name="pole" axis="0 1 0" range="-2 2"/><geom size="0.05" pos="0 0 -0.3"/></body>
+      <body><joint name="wheel" axis="0 1 0" range="-3 3"/><geom size="0.05"/></body>
+    </body></worldbody><equality><joint joint1="wheel" joint2="rail"/></equality>
+    <actuator><motor joint="rail" ctrlrange="-3 3"/></actuator></mujoco>"""
+    document = modelled(tmp_path, cart)
+    found = judge_limits(Config(), resolved(tmp_path, document))
+    assert (found.level, found.found) == (Level.NOTE, "efforts up to 3 N m or N, constraints: 3")
+    assert found.advice.startswith("position of pole -2 … 2: no motor moves it, ")
+    assert "robot.joint_limits: false" in found.advice
+    rail = {"kind": "position", "joint": "rail"}
+    speed = {"kind": "speed", "joint": "pole", "largest": 3.0}
+    bare = changed(document, joint_limits=False) | {"constraints": [rail]}
+    assert judge_limits(Config(), resolved(tmp_path, bare)).level is Level.OK
+    limited = bare | {"constraints": [rail, speed]}
+    assert "speed of pole ≤ 3: " in judge_limits(Config(), resolved(tmp_path, limited)).advice

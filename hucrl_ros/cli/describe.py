@@ -29,6 +29,7 @@ from hucrl_ros.controller.ticks import Source
 from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.errors import BagError, HucrlError
 from hucrl_ros.robots import describe
+from hucrl_ros.robots.joint_limits import loose_limits
 from hucrl_ros.robots.stopping import promised
 from hucrl_ros.run.asked import RunOptions, asked_run
 from hucrl_ros.run.folder import RunFolder
@@ -254,7 +255,7 @@ def describe_robot(path: Path) -> RenderableType:
     """
     config, described = asked_run(RunOptions(str(path)))
     robot, task = described.robot, Task(described, config.action_penalty)
-    unseen = task.robot().unseen
+    unseen, loose = task.robot().unseen, loose_limits(described)
     physics = f", physics in steps of {1e3 * robot.timestep:g} ms" if robot.timestep else ""
     facts = {
         "model": str(described.model),
@@ -269,6 +270,7 @@ def describe_robot(path: Path) -> RenderableType:
         **{f"topic {name}": other for name, other in robot.topics.items()},
         **_light_joints(task),
         **_tight_starts(task),
+        **({"! loose": loose} if loose else {}),
     }
     return Group(
         Text(f"Robot {described.name}", style="bold"),

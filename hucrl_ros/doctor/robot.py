@@ -25,6 +25,7 @@ from hucrl_ros.doctor.evidence import (
 )
 from hucrl_ros.errors import ConfigError, RunError, StateError
 from hucrl_ros.robots import MujocoRobot
+from hucrl_ros.robots.joint_limits import loose_limits
 from hucrl_ros.robots.model_files import urdf_velocities
 from hucrl_ros.run.node_list import WATCHDOG
 from hucrl_ros.run.on_robot import require_limits
@@ -105,17 +106,19 @@ def judge_limits(config: Config, described: Description) -> Finding:
         require_limits(config, described)
     except ConfigError as error:
         return Finding.fault(", ".join(told), str(error))
+    notes = [loose] if (loose := loose_limits(described)) else []
     allowed = urdf_velocities(described.model) if robot.command == "position" else {}
     for joint, way in zip(robot.actuated, largest, strict=True):
         fastest = allowed.get(joint, np.inf)
         if way > FURTHER * robot.period * fastest:
-            return Finding.note(
-                ", ".join(told),
+            notes.append(
                 f"joint {joint!r}: {way:g} in a control period are {way / robot.period:g} rad/s "
                 f"or m/s, and {described.model.name} allows {fastest:g}; at most "
                 f"{robot.period * fastest:g} in robot.command_limits, or {fastest:g} in "
-                "safety.velocity_limits",
+                "safety.velocity_limits"
             )
+    if notes:
+        return Finding.note(", ".join(told), "; ".join(notes))
     return Finding.ok(", ".join(told))
 
 

@@ -10,10 +10,12 @@ from hucrl_ros.config.constraints import (
     ConstraintList,
     PositionConstraint,
     PowerConstraint,
+    SpeedConstraint,
 )
 from hucrl_ros.config.files import checked
 from hucrl_ros.config.task_file import CONSTRAINTS, Description
 from hucrl_ros.errors import ConfigError
+from hucrl_ros.robots.motors import followers
 from hucrl_ros.robots.mujoco_robot import MujocoRobot
 
 Ranges = Mapping[str, tuple[float, float]]
@@ -42,6 +44,24 @@ def with_joint_limits(found: Description, built: MujocoRobot) -> tuple[AnyConstr
             limit = PositionConstraint(kind="position", joint=joint, low=limits[0], high=limits[1])
             given.append(limit.model_copy(update={"margin": limit.usual_margin}))
     return tuple(given)
+
+
+def loose_limits(described: Description) -> str:
+    """Limits of joints that neither a motor nor another joint moves, and what helps; or none."""
+    moved = {*described.robot.actuated, *followers(MujocoRobot(described).model)}
+    loose = [
+        f"{limit.subject} {limit.limit}"
+        for limit in described.constraints
+        if isinstance(limit, (PositionConstraint, SpeedConstraint)) and limit.joint not in moved
+    ]
+    if not loose:
+        return ""
+    return (
+        f"{', '.join(loose)}: no motor moves it, and the safety filter passes only what leaves it "
+        "inside while the motors brake: what hangs stays inside, what has to be balanced falls; "
+        "for that take the constraint out, or, if it is the model's, robot.joint_limits: false "
+        "and constraints for the other joints"
+    )
 
 
 def _complete(found: Description, number: int, ranges: Ranges) -> AnyConstraint:
