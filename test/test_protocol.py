@@ -1,10 +1,12 @@
 """The order of things in a run, and what is said when something doesn't come. No ROS graph."""
 
 import shutil
+from io import StringIO
 from types import SimpleNamespace
 
 import pytest
 from fabricated_run import play_random, record
+from lone_node import alone
 from manifest_factory import write_manifest
 
 pytest.importorskip("lifecycle_msgs", reason="the protocol speaks in ROS 2's service types")
@@ -20,7 +22,9 @@ from hucrl_ros.nodes import protocol, readiness
 from hucrl_ros.nodes.node_clients import LearnerReport
 from hucrl_ros.nodes.protocol import Protocol
 from hucrl_ros.nodes.steering import Steering
+from hucrl_ros.nodes.supervisor import Supervisor
 from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.live_view import LineView
 from hucrl_ros.run.progress import EpisodeMonitor, Phase, Progress, describe_episode
 from hucrl_ros.run.summary import read_summary
 from hucrl_ros.run.summary_writer import Ledger
@@ -882,3 +886,19 @@ def test_a_learner_that_is_lost_while_it_learns_ends_nothing(stage):
     assert len(events) == 2, "once for each absence"
     assert events[0].startswith("learning from episode 0: the learner isn't heard since 14:03:12")
     assert [episode.index for episode in stage.ledger.episodes] == [0, 1]
+
+
+@pytest.mark.parametrize("trip", ["", "no command came"])
+def test_who_stops_a_run_that_is_being_given_up_reads_why_it_was(trip, tmp_path):
+    run = RunFolder.create(tmp_path / "run", Config())
+    with alone(Supervisor, run=str(run.root)) as node:
+        node._view = LineView(printed := StringIO())
+        node._others.active = True  # the controller hasn't stopped yet
+        node._give_up("learner was killed by signal 9 (SIGKILL)")
+        node._advance()
+        assert node.exit_code is None
+        node._others.trip = trip
+    (event,) = read_summary(run.summary).events
+    told = f"watchdog: {trip}; " if trip else ""
+    assert event.endswith(f": learner was killed by signal 9 (SIGKILL); {told}stopped on request")
+    assert f"! {event}\n" in printed.getvalue()

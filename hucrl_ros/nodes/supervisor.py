@@ -134,7 +134,8 @@ class Supervisor(Node):
         if self.exit_code is None:
             # `ros2 launch` stops it where the controller was lost, which the watchdog has told.
             trip = f"watchdog: {self._others.trip}; " if self._others.trip else ""
-            self._note_or_say(f"{self._protocol.place}: {trip}{STOPPED}")
+            why = f"{self._reason}; " if self._reason else f"{self._protocol.place}: "
+            self._note_or_say(f"{why}{trip}{STOPPED}")
             self._progress.enter(Phase.STOPPED)
         self._show()
         self._view.close()
