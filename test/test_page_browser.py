@@ -73,6 +73,7 @@ def test_a_run_is_watched_and_stopped(tmp_path, ros_domain, monkeypatch):
         page.get_by_text(re.compile(r"step \d+")).first.wait_for()
         before = browser.picture()
         wait_until(lambda: browser.picture() != before)
+        assert page.title() == "pendulum - hucrl"
         see_an_end(browser, up.run)
         page.get_by_text("Controls").dispatch_event("click")
         enter(browser, "not the token, but as long as it")

@@ -1,5 +1,7 @@
 """What everybody reads on the page: numbers, plots, events, and what the colours mean."""
 
+from html import escape
+
 from viser import ViserServer
 
 from hucrl_ros.config.task_file import Description
@@ -35,6 +37,9 @@ class Panel:
         """Whether the run's nodes can be heard."""
         gui = server.gui
         gui.set_panel_label(f"{past.run.config.task} · {past.run.root.name}")
+        # viser has no name for the tab; in Markdown, unlike in HTML, its browser takes a title.
+        name = escape(described.robot.spec.name)
+        gui.add_markdown(f"<title>{name} - hucrl</title>", order=100)
         self._status = gui.add_html("", order=0)
         gui.add_html(words.legend(described), order=0.2)
         tabs = gui.add_tab_group(order=1)
