@@ -265,6 +265,20 @@ def test_what_is_heard_each_second_hides_no_note_of_the_run():
     assert all(f"note {k}" in words.events(heard[:2], noted) for k in range(9))
 
 
+def test_a_run_that_is_played_without_nodes_is_played_all_the_same(run_folder):
+    """As by `hucrl train`."""
+    page = Page(run_folder, "127.0.0.1", 0, "token")
+    said = lambda: page.panel.show() or page.panel._status.content  # noqa: E731
+    try:
+        assert "not played now" in said()
+        with run_folder.locked():
+            assert "played without ROS" in said()
+        with run_folder.locked(domain=7):
+            assert "without ROS" not in said()
+    finally:
+        page.close()
+
+
 def test_a_long_line_is_drawn_by_its_peaks():
     y = np.zeros(6000)
     y[4321] = 9.0

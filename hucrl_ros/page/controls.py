@@ -26,7 +26,7 @@ from hucrl_ros.page.wishes import (
 
 NEWEST = "newest"
 DRAWN = "as it is drawn"
-NOBODY = "nobody plays this run now"
+NOBODY = "this run has no nodes now"
 
 
 class Controls:

@@ -68,7 +68,9 @@ class Panel:
 
     def _show(self) -> None:
         now, ticks = self._heard.now, self._heard.ticks()
-        write(self._status, words.status(now, self.playing, self._finished, self.total))
+        player, total = self._past.run.player, self.total
+        mute = player is not None and player.domain is None
+        write(self._status, words.status(now, self.playing, mute, self._finished, total))
         write(self._counts, words.counts(now, ticks["tick_ms"], self._period))
         write(self._pace, words.pace(self._live.pace))
         self._ticks.show(*plots.tick_times(ticks, self._period))

@@ -42,9 +42,19 @@ _SMALL = "font-size:0.8em;line-height:1.45"
 _ROOM = "padding:0 0.75em 0.3em 0.75em"
 
 
-def status(now: Now, playing: bool, finished: int, total: int) -> str:
-    """What the run does, in two lines."""
-    if not playing:
+def status(now: Now, playing: bool, mute: bool, finished: int, total: int) -> str:
+    """What the run does, in two lines.
+
+    Args:
+        now: As heard.
+        playing: Its nodes can be heard.
+        mute: It is played without nodes, as by `hucrl train`.
+        finished: Episodes.
+        total: The same.
+    """
+    if mute:
+        said, colour = "played without ROS, shown episode by episode", GREEN
+    elif not playing:
         done = finished >= total
         said, colour = ("finished" if done else "not played now"), GREY
     elif now.active:
