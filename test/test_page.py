@@ -141,6 +141,21 @@ def test_a_wrong_token_opens_nothing_and_costs_more_time_each_time():
     assert door.opens(" right-token-of-32-letters-abcdef\n")
 
 
+def test_the_right_token_is_not_called_wrong_where_it_comes_too_early():
+    server, token = LocalServer(host="127.0.0.1", port=0, verbose=False), "right-token"
+    try:
+        door = controls.Controls(server, Wishes(), token, None, 1.0)
+        door._door._clock = lambda: 0.0
+        for given, told in (("wrong", "wrong token; the next one counts in 1 s"),
+                            (token, "too early; the next one counts in 1 s")):  # fmt: skip
+            door._text.value = given
+            door._knock()
+            assert told in door._answer.content
+            assert door._inside is None
+    finally:
+        server.stop()
+
+
 def record(step, **changes):
     values = {
         "stamp_sec": 1, "stamp_nanosec": step, "step": step, "tick_ms": 5.0, "source": 0,

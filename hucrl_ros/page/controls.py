@@ -1,5 +1,6 @@
 """What somebody who knows the token may do; without it none of this exists in their browser."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -76,9 +77,10 @@ class Controls:
         if self._inside is not None or not given:
             return
         put(self._text, "")
+        early = self._door.shut_for > 0.0  # it isn't compared then
         if not self._door.opens(given):
-            wait = self._door.shut_for
-            say(self._answer, f"wrong token; the next one counts in {wait:.0f} s")
+            why, wait = "too early" if early else "wrong token", math.ceil(self._door.shut_for)
+            say(self._answer, f"{why}; the next one counts in {wait} s")
             return
         with self._client.atomic():  # nothing can be clicked that isn't listened to yet
             self._ask.remove()
