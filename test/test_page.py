@@ -425,6 +425,22 @@ def test_a_moment_after_a_lost_joint_state_is_told_by_its_own_tick(tmp_path, mon
     memory.close()
 
 
+def test_after_what_a_bag_lacks_plans_are_made_anew(flown_by_others, monkeypatch):
+    bundle = examiner.load_examined(flown_by_others.run.bundle(1))
+
+    def lacking(bag):
+        yield Recalled(0, np.zeros(2), None, bundle)
+        raise BagError("the tick of step 1 isn't in the bag")
+
+    monkeypatch.setattr(memory_module, "recall", lacking)
+    memory = Memory(flown_by_others, Kinematics(describe("pendulum")), Rhythm(None))
+    wait_until(lambda: not memory.episode(2).progress.startswith("recomputing"))
+    moment = memory.moment(2, 5)
+    memory.close()
+    assert moment.belief is not None
+    assert "planned anew from step 1 on: the bag doesn't tell how it was" in moment.told
+
+
 def test_the_page_first_tries_a_bundle_in_a_process_with_limits(flown_by_others, monkeypatch):
     monkeypatch.setattr(examiner, "PROGRAM", ("-c", CRASHES))
     crashed = "ended the process that examined it, by SIGSEGV"

@@ -1,5 +1,6 @@
 """`hucrl replay`: every command once more, from the bag."""
 
+import itertools
 import json
 import shutil
 from types import SimpleNamespace
@@ -312,9 +313,14 @@ def test_nothing_is_compared_after_what_a_bag_lacks(a_run, topic, lost):
             return None if here.sec * 10**9 + here.nanosec == stamp else message
         return message
 
-    found = replay(rewritten(a_run, 1, drop))
+    bag = rewritten(a_run, 1, drop)
+    found, told = replay(bag), f"the {lost} of step 9 isn't in the bag"
     assert len(found.rows) == found.equal == 9 < found.ticks
-    assert f"the {lost} of step 9 isn't in the bag" in found.notes[0]
+    assert told in found.notes[0]
+    recalled = recall(bag)
+    assert [each.step for each in itertools.islice(recalled, 9)] == list(range(9))
+    with pytest.raises(BagError, match=told):
+        next(recalled)
 
 
 def test_bags_of_before_are_told(a_run, capsys):
@@ -420,7 +426,8 @@ def test_plans_of_a_past_episode_stand_at_their_steps(monkeypatch):
                 self.loop.state = state
                 yield SimpleNamespace(step=k)
 
+    played = lambda path: SimpleNamespace(setups=[], ticks=states)  # noqa: E731
     monkeypatch.setattr(replay_module, "_Replayed", Replayed)
-    monkeypatch.setattr(replay_module, "read_played", lambda path: SimpleNamespace(setups=[]))
+    monkeypatch.setattr(replay_module, "read_played", played)
     monkeypatch.setattr(replay_module, "_load", lambda path, setups: [])
     assert {each.step: float(each.state[0]) for each in recall(None)} == {1: 1.0, 2: 2.0}

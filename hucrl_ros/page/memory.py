@@ -124,7 +124,7 @@ class Memory:
         if recalled is not None and recalled.plan is not None:
             begin = recalled.plan.states[0].astype(np.float64)
             belief = believed(recalled.bundle, begin, recalled.plan, self._kinematics)
-        elif known.believer is not None and step < known.steps:
+        elif recalled is None and known.believer is not None and step < known.steps:
             belief = known.believer.from_state(state, self._kinematics, self._rhythm)
         ahead = len(belief.expected) if belief is not None else 2
         way = known.tips[step : step + ahead]
@@ -152,6 +152,7 @@ class Memory:
         if manifest is not None and manifest.random:
             remembered.progress = "random actions: nothing was believed"
             return
+        recalled: Recalled | None = None
         try:
             for recalled in recall(self._past.bag(index)):
                 step = recalled.step
@@ -164,10 +165,14 @@ class Memory:
                     remembered.progress = f"recomputing what was believed: {share:.0%}"
             remembered.progress = ""
         except HucrlError:
-            # The bag doesn't tell all that plans depended on.
+            # The bag doesn't tell all that plans depended on, or not from some step on.
             try:
-                remembered.believer = Believer(load_examined(self._past.run.bundle(flown)))
-                remembered.progress = "planned anew: the bag doesn't tell how it was"
+                path, since = self._past.run.bundle(flown), ""
+                if recalled is not None:
+                    since = f" from step {recalled.step + 1} on"
+                bundle = load_examined(path) if recalled is None else recalled.bundle
+                remembered.believer = Believer(bundle)
+                remembered.progress = f"planned anew{since}: the bag doesn't tell how it was"
             except HucrlError as error:
                 remembered.progress = str(error)
 

@@ -96,17 +96,19 @@ def recall(path: Path) -> Iterator[Recalled]:
         path: Its bag, in a run that has the bundle.
 
     Raises:
-        BagError: as of `replay`.
+        BagError: as of `replay`, or where the bag lacks something, once all before it has come.
         BundleError: as of `replay`.
     """
     played = read_played(path)
     bundles = _load(path, played.setups)
-    replayed = _Replayed(path, played, bundles)
+    replayed, step = _Replayed(path, played, bundles), -1
     for row in replayed.rows():
-        loop = replayed.loop
+        loop, step = replayed.loop, row.step
         assert loop is not None
         if loop.state is not None:
             yield Recalled(row.step, loop.state, loop.player.plan, loop.player.bundle)
+    if step + 1 < len(played.ticks):
+        raise BagError(f"{path}: {replayed.notes[-1]}")
 
 
 def replay(path: Path, other: Path | None = None) -> Replay:
