@@ -35,7 +35,7 @@ from hucrl_ros.controller.ticks import TickRecord
 from hucrl_ros.errors import BagError
 from hucrl_ros.page import controls, live, plots, stage, timeline, visitors, words
 from hucrl_ros.page import memory as memory_module
-from hucrl_ros.page.belief import imagined
+from hucrl_ros.page.belief import Belief, imagined
 from hucrl_ros.page.door import FIRST_WAIT, Door
 from hucrl_ros.page.figure import Figure
 from hucrl_ros.page.heard import KEPT_SOURCES, KEPT_TICKS, LONGEST_NAME, Event, Heard
@@ -592,6 +592,40 @@ def test_a_choice_that_was_not_offered_is_live(monkeypatch, sent):
     line.advance()
     assert episode.value == "live"
     memory.episode.assert_not_called()
+
+
+@pytest.fixture
+def believing(run_folder, monkeypatch):
+    """A page that draws and thinks when it is told to; its bundle_001 alone believes something."""
+    page = Page(run_folder, "127.0.0.1", 0, "token")
+    page.panel.close()
+    page._live.close()
+    way = np.zeros((3, 3))
+    believer = MagicMock()
+    believer.from_state.return_value = Belief(way, way, way[None], np.zeros(3), 0.0)
+    known = {"bundle_001": believer}
+    monkeypatch.setattr(live, "SILENT_S", 600.0)
+    monkeypatch.setattr(live, "_believer", lambda path, heard: known.get(path.name))
+    monkeypatch.setattr(page._server, "get_clients", lambda: {0: None})
+    page.heard.active(True)
+    page.heard.joint_state(JointReading(("pendulum_joint",), (0.5,), (1.5,), 10))
+    page.heard.bundle("/run/bundles/bundle_001")
+    yield page
+    monkeypatch.undo()
+    page.close()
+
+
+def believes(page):
+    """Whether a plan is seen, after a look at what was heard."""
+    page._live._think()
+    page._live._draw()
+    return page._live._figure._ways["expected"].visible
+
+
+def test_the_plans_of_a_bundle_go_when_another_one_plays(believing):
+    assert believes(believing)
+    believing.heard.bundle("/run/bundles/bundle_000")
+    assert not believes(believing)
 
 
 @contextmanager

@@ -109,17 +109,17 @@ class Live:
         now = self._heard.now
         silent = time.monotonic() - now.received > SILENT_S
         idle = silent or not now.active or not self._server.get_clients()
-        if now.state is None or now.bundle is None or idle:
-            if self._belief is not None:
-                self._belief, self._belief_is_new = None, True
-            return
-        # Anybody may publish a path; only what the run holds is read.
-        bundle = self._bundles / now.bundle.name
-        if bundle != self._believed:
-            self._believed, self._believer = bundle, _believer(bundle, self._heard)
-        if self._believer is not None:
-            self._belief = self._believer.from_state(now.state, self._thinking, self._heard.rhythm)
-            self._belief_is_new = True
+        belief = None
+        if now.state is not None and now.bundle is not None and not idle:
+            # Anybody may publish a path; only what the run holds is read.
+            bundle = self._bundles / now.bundle.name
+            if bundle != self._believed:
+                self._believed, self._believer = bundle, _believer(bundle, self._heard)
+            if self._believer is not None:
+                rhythm = self._heard.rhythm
+                belief = self._believer.from_state(now.state, self._thinking, rhythm)
+        if belief is not None or self._belief is not None:
+            self._belief, self._belief_is_new = belief, True
 
 
 def _believer(path: Path, heard: Heard) -> Believer | None:
