@@ -628,6 +628,16 @@ def test_the_plans_of_a_bundle_go_when_another_one_plays(believing):
     assert not believes(believing)
 
 
+def test_of_a_robot_that_is_not_heard_the_page_says_that_it_is_drawn_where_it_was(believing):
+    heard = believing.heard
+    told = lambda now: words.status(now, True, False, 0, 6)  # noqa: E731
+    assert believes(believing) and "step" in told(heard.now)
+    assert "where it was" in told(heard.now._replace(received=time.monotonic() - 3.0))
+    heard.joint_state(JointReading(("pendulum_joint",), (float("nan"),), (1.5,), 20))
+    assert "where it was" in told(heard.now)
+    assert not believes(believing)
+
+
 @contextmanager
 def browsing(page, **camera):
     """A browser whose camera is said to be so."""

@@ -85,25 +85,24 @@ class Live:
     def _draw(self) -> None:
         self._heard.fetch()
         now = self._heard.now
-        if now.state is None:
-            return
         place = (now.episode, now.stamp_ns)
-        if place == self._drawn and not self._belief_is_new:
+        state = None if place == self._drawn else now.state
+        if state is None and not self._belief_is_new:
             return
-        if now.episode != self._drawn[0]:
+        if state is not None and now.episode != self._drawn[0]:
             self._trace.clear()
         with self._server.atomic():
-            if place != self._drawn:
-                self._figure.pose(now.state)
-                self._trace.append(self._kinematics.tips(now.state))
+            if state is not None:
+                self._figure.pose(state)
+                self._trace.append(self._kinematics.tips(state))
                 self._figure.happened(np.array(self._trace))
             if self._belief_is_new:
                 self._belief_is_new = False
                 self._figure.believe(self._belief)
-        if place != self._drawn:
+        if state is not None:
             done = time.monotonic()
             self._sent.append((done, done - now.received))
-        self._drawn = place
+            self._drawn = place
 
     def _think(self) -> None:
         now = self._heard.now

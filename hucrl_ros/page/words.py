@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hucrl_ros.config.constraints import InsideConstraint, OutsideConstraint
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.page.heard import Event, Now
-from hucrl_ros.page.live import Pace
+from hucrl_ros.page.live import SILENT_S, Pace
 from hucrl_ros.page.look import (
     EXPECTED,
     GOAL,
@@ -57,6 +57,8 @@ def status(now: Now, playing: bool, mute: bool, finished: int, total: int) -> st
     elif not playing:
         done = finished >= total
         said, colour = ("finished" if done else "not played now"), GREY
+    elif now.active and (now.state is None or time.monotonic() - now.received > SILENT_S):
+        said, colour = "no usable state is heard: the robot is drawn where it was", VERMILION
     elif now.active:
         said, colour = f"step {now.step + 1}", GREEN
     else:
