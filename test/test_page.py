@@ -831,6 +831,19 @@ def test_the_tip_of_a_rod_is_its_far_end(tmp_path):
     assert tip == pytest.approx([0.0, 0.0, 0.5], abs=0.03)
 
 
+def test_the_tip_is_at_the_end_of_the_chain_in_whatever_order_joints_are_named(tmp_path):
+    arm = """<mujoco><worldbody><body><joint name="low" axis="0 1 0"/>
+      <geom type="capsule" fromto="0 0 0 0.5 0 0" size="0.02" mass="1"/>
+      <body pos="0.5 0 0"><joint name="high" axis="0 1 0"/>
+      <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.02" mass="1"/></body></body></worldbody>
+      <actuator><motor joint="low" ctrlrange="-1 1"/><motor joint="high" ctrlrange="-1 1"/>
+      </actuator></mujoco>"""
+    for joints in (["low", "high"], ["high", "low"]):
+        found = resolved(tmp_path, modelled(tmp_path, arm, joints=joints, actuated=joints))
+        (tip,) = Kinematics(found).tips(np.zeros((1, 4)))
+        assert tip == pytest.approx([0.8, 0.0, 0.0], abs=0.03)
+
+
 BARE = """<robot name="bare"><link name="base"/><link name="arm">
   <inertial><origin xyz="0.2 0 0"/><mass value="1"/>
     <inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>

@@ -107,7 +107,7 @@ def _site(model: mujoco.MjModel, name: str) -> int | None:
 
 def _farthest(model: mujoco.MjModel, joints: list[int]) -> tuple[int, Array]:
     """The body at the end of the joints' chain, and its farthest end `(3,)` [m]."""
-    body = int(model.jnt_bodyid[joints[-1]])
+    body = int(model.jnt_bodyid[joints].max())  # in whatever order a description names them
     offset = np.asarray(model.body_ipos[body], np.float64)
     best = 0.0
     for geom in np.flatnonzero(model.geom_bodyid == body).tolist():
