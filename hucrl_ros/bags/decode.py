@@ -252,33 +252,40 @@ def select(messages: list[RawMessage], name: str) -> list[RawMessage]:
     return found
 
 
-def on_one_clock(messages: list[RawMessage], start_ns: int, period: float) -> list[RawMessage]:
-    """Joint states from the first one up to where their clock went back: that was an outage.
+def by_clock(
+    messages: list[RawMessage], period: float
+) -> list[tuple[float, float, list[RawMessage]]]:
+    """Messages up to where their stamps went back by more than what is overtaken, and so on.
 
-    What follows has stamps of moments that have been, and would pass for what was then.
+    What follows, as after a reset, has stamps of moments that have been, and would pass for what
+    was then. Each part comes with when its first message came and when the next part's did
+    [ns]; infinite at the ends.
     """
-    stamps = [stamp_ns(deserialize(raw.data, raw.type).header) for raw in messages]
+    parts, newest = list[list[RawMessage]](), 0
+    for raw in messages:
+        stamp = _stamp(raw)
+        if not parts or newest - stamp >= max(OVERTAKEN * period * NANOSECONDS, 1):
+            parts.append([])
+            newest = stamp
+        newest = max(newest, stamp)
+        parts[-1].append(raw)
+    edges = [part[0].received_ns for part in parts[1:]]
+    # Of no messages there is no part.
+    return list(zip([-math.inf, *edges], [*edges, math.inf], parts, strict=False))
+
+
+def on_one_clock(messages: list[RawMessage], start_ns: int, period: float) -> list[RawMessage]:
+    """Joint states from the first one up to where their clock went back: that was an outage."""
+    stamps = list(map(_stamp, messages))
     first = stamps.index(start_ns) if start_ns in stamps else 0
-    newest = np.maximum.accumulate(np.array(stamps[first:], dtype=np.int64))
-    back = newest - stamps[first:] >= OVERTAKEN * period * NANOSECONDS
-    return messages[first : first + int(back.argmax())] if back.any() else messages[first:]
+    return [raw for _, _, part in by_clock(messages[first:], period)[:1] for raw in part]
 
 
 def by_clock_of_ticks(
     joint_states: list[RawMessage], ticks: list[RawMessage], period: float
 ) -> list[RawMessage]:
-    """Joint states since their clock last went back before the ticks, and until it did after them.
-
-    With a reset, the clock may start again; what was heard before the first tick, or after the
-    last one, then has stamps of moments in the episode, and would pass for what was then.
-    """
-    edges, newest = list[int](), 0
-    for number, stamp in enumerate(map(_stamp, joint_states)):
-        if newest - stamp >= max(OVERTAKEN * period * NANOSECONDS, 1):
-            edges.append(number)
-            newest = stamp
-        newest = max(newest, stamp)
+    """Joint states since their clock last went back before the ticks, and until it did after."""
     came = [raw.received_ns for raw in ticks]
-    before = [k for k in edges if joint_states[k].received_ns <= min(came)]
-    after = [k for k in edges if joint_states[k].received_ns > max(came)]
-    return joint_states[before[-1] if before else 0 : after[0] if after else None]
+    parts = by_clock(joint_states, period)
+    during = (part for begin, end, part in parts if begin <= max(came) and end > min(came))
+    return list(itertools.chain.from_iterable(during))

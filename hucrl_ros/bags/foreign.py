@@ -1,7 +1,6 @@
 """Bags that somebody else recorded: what can be learned from of a robot's joint states."""
 
 import itertools
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from hucrl_ros.bags.contents import about
 from hucrl_ros.bags.course import IN_FORCE, Course, blind_steps, clocked_course
 from hucrl_ros.bags.decode import (
     Sample,
+    by_clock,
     decode_commands,
     decode_poses,
     decode_states,
@@ -24,7 +24,6 @@ from hucrl_ros.bags.remarks import rough_velocities
 from hucrl_ros.config.files import override
 from hucrl_ros.config.robot import AXES, RobotSettings, RobotSpec, plural
 from hucrl_ros.config.schema import Config
-from hucrl_ros.controller.pace import OVERTAKEN
 from hucrl_ros.controller.passage import Signal
 from hucrl_ros.controller.state_reader import FRAME, Pose, PoseBuffer, velocity_age
 from hucrl_ros.controller.ticks import NANOSECONDS
@@ -131,16 +130,10 @@ def _with_efforts(samples: list[Sample], refused: list[str]) -> tuple[list[Sampl
 
 
 def _passes(found: Found, period: float) -> list[Found]:
-    """What was recorded up to where the joint states' clock went back, and so on.
-
-    What follows, as after a reset, has stamps of moments that have been, and would pass for what
-    was then.
-    """
-    parts = _by_clock(found.states, period)
-    edges = [part[0].received_ns for part in parts[1:]]
-    seen = [part[0].received_ns for part in _by_clock(found.objects, period)[1:]]
+    """What was recorded up to where the joint states' clock went back, and so on."""
+    seen = [begin for begin, _, _ in by_clock(found.objects, period)[1:]]
     passes = []
-    for part, begin, end in zip(parts, [-math.inf, *edges], [*edges, math.inf], strict=True):
+    for begin, end, part in by_clock(found.states, period):
         # The object's pose may come before the joint state that the clock begins again with.
         first, last = (_nearest(seen, edge) for edge in (begin, end))
         objects = [each for each in found.objects if first <= each.received_ns < last]
@@ -150,20 +143,6 @@ def _passes(found: Found, period: float) -> list[Found]:
             goals = [restamped(older[-1], 0), *goals[len(older) :]]
         passes.append(found._replace(states=part, objects=objects, goals=goals))
     return passes
-
-
-def _by_clock(messages: list[RawMessage], period: float) -> list[list[RawMessage]]:
-    """Messages up to where their stamps went back by more than what is overtaken, and so on."""
-    parts: list[list[RawMessage]] = []
-    newest = 0
-    for raw in messages:
-        stamp = stamp_ns(deserialize(raw.data, raw.type).header)
-        if not parts or newest - stamp >= OVERTAKEN * period * NANOSECONDS:
-            parts.append([])
-            newest = stamp
-        newest = max(newest, stamp)
-        parts[-1].append(raw)
-    return parts
 
 
 def _nearest(times: Sequence[float], edge: float) -> float:
