@@ -4,11 +4,23 @@ import re
 from copy import deepcopy
 from dataclasses import replace
 
+import bag_messages
 import foreign_bags
 import numpy as np
 import pytest
-from bag_messages import ACTIVE, COMMANDS, JOINT_STATES, TOPICS, boolean, floats, joint_state
+from bag_messages import (
+    ACTIVE,
+    COMMANDS,
+    JOINT_STATES,
+    TICKS,
+    TOPICS,
+    boolean,
+    floats,
+    joint_state,
+    tick,
+)
 from foreign_bags import BEGAN, EFFORTS, JOINT_STATE, motion, record
+from interfaces import task_with
 from mcap.writer import Writer
 from quick_run import SETTINGS
 
@@ -25,6 +37,7 @@ from hucrl_ros.controller.manifest import read_manifest
 from hucrl_ros.controller.topics import SETUP
 from hucrl_ros.errors import BagError
 from hucrl_ros.learning.from_bags import _record
+from hucrl_ros.robots.mujoco_robot import MujocoRobot, Plant
 from hucrl_ros.robots.resolve import describe
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.run.recording import Recording
@@ -382,6 +395,49 @@ def test_of_our_lockstep_the_clock_of_the_recording_tells_nothing(effort, named,
     ((course,), _) = read_foreign(tmp_path / "bag" / named, ROBOT, config)
     np.testing.assert_allclose(course.actions[:, 0], actions, atol=1e-6)
     np.testing.assert_allclose(course.states[:, 0], np.arange(101), atol=1e-6)
+
+
+@pytest.mark.parametrize("command", ["velocity", "position"])
+@pytest.mark.parametrize("behind", ["nothing", JOINT_STATES, COMMANDS])
+@pytest.mark.parametrize("when", [range(12), range(20, 40)], ids=["begin", "middle"])
+def test_in_our_lockstep_a_command_acts_from_the_joint_state_that_it_answers(
+    command, behind, when, tmp_path
+):
+    """A busy recorder hears them in another order."""
+    described = task_with(tmp_path, command).described
+    spec, plant = described.robot.spec, Plant(MujocoRobot(described), 0)
+    rng, events = np.random.default_rng(0), []
+
+    def tell(topic, message, moment):
+        events.append((moment + 1.0 * (topic == behind and int(moment) in when), topic, message))
+
+    def tell_state(moment):
+        sample = plant.sample()
+        told = sample.positions, sample.velocities
+        message = joint_state(sample.stamp_ns, *told, sample.efforts, plant.joints)
+        tell(JOINT_STATES, message, moment)
+
+    tell(SETUP, string('{"timed": false}'), -2.0)
+    tell_state(-1.5)
+    plant.reset(0)
+    for k in range(61):
+        tell_state(k)
+        action = rng.uniform(-1, 1, spec.action_dim) * spec.effort_limits
+        sent = spec.to_command(action, plant.robot.state)
+        tell(COMMANDS, floats(sent), k + 0.1)
+        if k < 60:  # The last one is the safe command of who leaves.
+            tell(TICKS, tick(plant.stamp_ns, k, action), k + 0.2)
+        plant.command(sent)
+        plant.period()
+    tell_state(61)
+    recording = bag_messages.Recording(tmp_path / "bag")
+    for _, topic, message in sorted(events, key=lambda event: event[0]):
+        recording.add(topic, message)
+    recording.writer.close()
+    own = read_episode(tmp_path / "bag", spec, 60, Config(mode="lockstep"))
+    ((course,), _) = read_foreign(tmp_path / "bag", described.robot, Config(mode="real_time"))
+    np.testing.assert_allclose(course.states, own.states, atol=1e-9)
+    np.testing.assert_allclose(course.actions, own.actions, atol=1e-9)
 
 
 @pytest.mark.parametrize("value", [[], [np.nan]])

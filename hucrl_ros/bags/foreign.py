@@ -15,6 +15,7 @@ from hucrl_ros.bags.decode import (
     decode_commands,
     decode_poses,
     decode_states,
+    decode_ticks,
     heard_of,
     with_actions,
 )
@@ -93,7 +94,7 @@ def _read_foreign(path: Path, robot: RobotSettings, config: Config) -> Recovered
     wholes, courses = list[Course](), list[Course]()
     for part, (samples, _) in zip(told, passes, strict=True):
         for unbroken in _unbroken(samples, spec.period):
-            whole = _course(path, unbroken, found.commands, spec, config)
+            whole = _course(path, unbroken, found, spec, config)
             if spec.context and not part.goals:
                 whole.states[:, -len(spec.context) :] = np.nan
             wholes.append(whole)
@@ -186,7 +187,7 @@ def _unbroken(samples: list[Sample], period: float) -> list[list[Sample]]:
 
 
 def _course(
-    path: Path, samples: list[Sample], commands: list[RawMessage], spec: RobotSpec, config: Config
+    path: Path, samples: list[Sample], found: Found, spec: RobotSpec, config: Config
 ) -> Course:
     """All that happened in a part of a bag without pauses."""
     heard = heard_of(samples, spec, velocity_age(config.driver, spec.period))
@@ -196,8 +197,13 @@ def _course(
             f"{path}: joint states come at {1 / gap:.1f} Hz, commands would go at "
             f"{1 / spec.period:g} Hz: expected at least as many"
         )
-    in_force = decode_commands(commands, heard, spec, config.control.extra_delay)
+    in_force = decode_commands(found.commands, heard, spec, config.control.extra_delay)
     told = config.driver.effort != "ignored" and np.isfinite(heard.efforts[1:]).all()
+    if found.ticks and not told:  # A busy recorder hears joint states and commands in any order.
+        ticks = decode_ticks(path, found.ticks, spec)
+        _, tick, at = np.intersect1d(ticks["stamp_ns"], heard.stamps_ns, return_indices=True)
+        sent = spec.to_command(ticks["action"][tick], heard.states[at])
+        in_force = Signal(heard.stamps_ns[at], sent)
     if not len(in_force.times_ns) and told and config.driver.effort == "commanded":
         first = int(np.isnan(heard.efforts[0]).any())  # nothing may be told as it begins
         dead_ns = round(config.control.extra_delay * NANOSECONDS)
@@ -219,6 +225,10 @@ def _course(
         whole.states[:, entries] = heard.states[newest, entries]
     if whole.acted == IN_FORCE:  # What was in force before the first command is not known.
         known = whole.stamps_ns[:-1] >= in_force.times_ns[0]
+        if found.ticks:  # Nor is what was sent without one.
+            half = round(0.5 * spec.period * NANOSECONDS)
+            before, after = whole.stamps_ns[:-1] - half, whole.stamps_ns[:-1] + half
+            known = np.diff(np.searchsorted(in_force.times_ns, [before, after]), axis=0)[0] > 0
         whole = whole._replace(contiguous=whole.contiguous & known)
     whole.contiguous[: blind_steps(config.driver, spec.period)] = False
     return with_actions(whole, spec)

@@ -19,6 +19,7 @@ from hucrl_ros.controller.topics import (
     OBJECT_POSE,
     RECORDED,
     SETUP,
+    TICKS,
     is_named,
 )
 from hucrl_ros.errors import BagError
@@ -47,6 +48,8 @@ class Found(NamedTuple):
     """Which topics they are of."""
     stepped: bool
     """Each joint state is a step, as in our lockstep, and all has come when that began."""
+    ticks: list[RawMessage]
+    """Of our controller in lockstep: they say which joint state a command answered."""
 
 
 def find_messages(path: Path, robot: RobotSettings) -> Found:
@@ -113,7 +116,8 @@ def find_messages(path: Path, robot: RobotSettings) -> Found:
         states, objects, goals, told = (
             _by_steps(states, part) for part in (states, objects, goals, told)
         )
-    return Found(states, objects, goals, told, ", ".join(used), stepped)
+    ticks = [each for each in recorded if stepped and each.is_of(TICKS)]
+    return Found(states, objects, goals, told, ", ".join(used), stepped, ticks)
 
 
 def _recorded(path: Path) -> tuple[list[RawMessage], bool]:
