@@ -565,6 +565,37 @@ def test_when_a_command_acts_makes_no_difference_where_it_is_the_one_before_agai
         np.testing.assert_allclose(each.later, each.action)
 
 
+@pytest.mark.parametrize(
+    ("window", "lost"),
+    [
+        (1.0, [10]),
+        (1.0, range(10, 14)),
+        (1.0, range(10, 40)),
+        (3.0, range(10, 14)),
+        (3.0, range(10, 40)),
+    ],
+)
+@pytest.mark.parametrize("nonsense", [False, True])
+def test_derived_velocities_over_a_gap_are_no_news_of_the_robot(window, lost, nonsense):
+    """Of one that goes faster and faster, whose joint states are lost or make no sense."""
+    driver = DriverSettings(velocity="derived", velocity_window=window * SPEC.period)
+    passage = Passage(SPEC, False, velocity_age(driver, SPEC.period))
+    reader, found = StateReader(SPEC, None, 3.0, driver), []
+    for k in range(60):
+        told = [0.5 * k**2 * SPEC.period]
+        if k not in lost:
+            state = reader.read(JointReading(("hinge",), told, [], k * PERIOD_NS))
+        if k not in lost or nonsense:
+            seen = None if k in lost else state
+            found += passage.see(k * PERIOD_NS, seen, k * SPEC.period)
+            passage.sent(np.zeros(1), k * SPEC.period)
+    later = found[4:]
+    assert len(later) > 12
+    for each in later:
+        for position, velocity in (each.state, each.following):
+            assert velocity == pytest.approx((2 * position / SPEC.period) ** 0.5)
+
+
 def test_an_outage_goes_on_over_a_swap_of_bundles(watched, clock):
     guard = Guard(SPEC, SafetySettings())
     other = ControlLoop(SPEC, STEPS, Echo(clock), guard, clock, outage_s=OUTAGE_S)

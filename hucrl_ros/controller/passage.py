@@ -16,6 +16,7 @@ from hucrl_ros.config.robot import RobotSpec
 from hucrl_ros.controller.pace import GAPS
 from hucrl_ros.controller.state_reader import derived_entries
 from hucrl_ros.controller.ticks import NANOSECONDS
+from hucrl_ros.controller.velocity import SPAN
 
 Array = NDArray[np.float64]
 Stamps = NDArray[np.int64]
@@ -115,7 +116,9 @@ class Passage:
         self._gaps: deque[int] = deque(maxlen=GAPS)
         self._late: deque[int] = deque(maxlen=GAPS)
         self._commands: deque[tuple[int, Array]] = deque(maxlen=KEPT_COMMANDS)
-        self._newest_ns = 0
+        # So long after a gap that is longer, positions tell derived velocities again.
+        self._blind_ns = round(SPAN[0] * 2.0 * age * NANOSECONDS)
+        self._newest_ns = self._read_ns = self._known_ns = 0
         self._before: Array | None = None
 
     def reset(self) -> None:
@@ -123,7 +126,7 @@ class Passage:
         self._forget_states()
         for heard in (self._gaps, self._late, self._commands):
             heard.clear()
-        self._before = None
+        self._before, self._known_ns = None, 0
 
     def see(self, stamp_ns: int, state: Array | None, received: float) -> list[Transition]:
         """Take in the state of a tick, before its command; returns the transitions now complete.
@@ -133,18 +136,23 @@ class Passage:
             state: `(p,)`; None: it made no sense.
             received: When it came, by the clock of `sent` [s].
         """
-        gap, self._newest_ns = stamp_ns - self._newest_ns, stamp_ns
+        self._newest_ns = stamp_ns
         self._late.append(round(received * NANOSECONDS) - stamp_ns)
         if state is None:
             self._forget_states()
             return []
+        gap, self._read_ns = stamp_ns - self._read_ns, stamp_ns
         period = self._spec.period * NANOSECONDS
-        if self._stamps and not MIN_GAP_PERIODS * period <= gap <= MAX_GAP_PERIODS * period:
-            self._forget_states()
-        if self._stamps:
-            self._gaps.append(gap)
+        usual = MIN_GAP_PERIODS * period <= gap <= MAX_GAP_PERIODS * period
         if self._before is None:
             self._before = self._spec.to_command(np.zeros(self._spec.action_dim), state)
+        elif not usual:
+            self._forget_states()
+            self._known_ns = stamp_ns + self._blind_ns * (gap > self._blind_ns)
+        if stamp_ns < self._known_ns:
+            return []
+        if self._stamps:
+            self._gaps.append(gap)
         self._stamps.append(stamp_ns)
         self._states.append(state)
         return self._complete()
