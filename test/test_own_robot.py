@@ -23,6 +23,7 @@ from own_robots import (
     task_of,
     write,
 )
+from PIL import Image
 
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import find_description, read_description
@@ -324,10 +325,43 @@ def test_a_run_keeps_all_that_it_needs_of_its_robot(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("compiler", "mesh", "texture"),
+    [
+        ("", "{}/wedge.obj", "{}/dot.png"),
+        ('meshdir="nowhere" texturedir="{}"', "{}/wedge.obj", "dot.png"),
+        ('assetdir="{}"', "wedge.obj", "{}/dot.png"),
+    ],
+)
+def test_a_run_names_no_file_of_a_model_by_an_absolute_path(tmp_path, compiler, mesh, texture):
+    elsewhere, source = tmp_path / "elsewhere", tmp_path / "source"
+    elsewhere.mkdir()
+    (elsewhere / "wedge.obj").write_text(WEDGE)
+    Image.new("RGB", (2, 2)).save(elsewhere / "dot.png")
+    body = f"""<mujoco><compiler {compiler}/><asset><mesh name="/wedge" file="{mesh}"/>
+      <texture name="dot" type="2d" file='{texture}'/></asset>
+      <worldbody><body name="b"><joint name="turn" axis="0 1 0"/>
+      <geom type="mesh" mesh="/wedge"/></body></worldbody>
+      <actuator><motor joint="turn" ctrlrange="-1 1" ctrllimited="true"/></actuator></mujoco>"""
+    (elsewhere / "body.xml").write_text(body.replace("{}", str(elsewhere)))
+    included = f'<mujoco><include file="{elsewhere / "body.xml"}"/></mujoco>'
+    path = write(source, modelled(tmp_path, included))
+    found = resolve(read_description(path))
+    run = RunFolder.create(tmp_path / "run", Config(task="mine"), found)
+    assert find_description(run.robot, "mine").same_as(found)
+    shutil.rmtree(elsewhere)
+    shutil.rmtree(source)
+    model = make_robot("mine", run.robot).model
+    assert (model.nmesh, model.texture("dot").width[0]) == (1, 2)
+
+
+@pytest.mark.parametrize(
     ("compiler", "named", "place"),
     [
         ('strippath="true"', "package://arm/meshes/wedge.obj", "wedge.obj"),
         ('meshdir="parts"', "wedge.obj", "parts/wedge.obj"),
+        ('meshdir="{}/parts"', "wedge.obj", "parts/wedge.obj"),
+        ("", "{}/parts/wedge.obj", "parts/wedge.obj"),
+        ('meshdir="nowhere"', "{}/parts/wedge.obj", "parts/wedge.obj"),
     ],
 )
 def test_a_run_keeps_the_meshes_of_an_urdf(tmp_path, compiler, named, place):
@@ -335,7 +369,7 @@ def test_a_run_keeps_the_meshes_of_an_urdf(tmp_path, compiler, named, place):
     urdf = path.parent / "planar_arm.urdf"
     text = urdf.read_text().replace('discardvisual="false"', f'discardvisual="false" {compiler}')
     text = text.replace('<box size="0.3 0.03 0.03"/>', f'<mesh filename="{named}"/>')
-    urdf.write_text(text)
+    urdf.write_text(text.replace("{}", str(path.parent)))
     (path.parent / place).parent.mkdir(exist_ok=True)
     (path.parent / place).write_text(WEDGE)
     run = RunFolder.create(tmp_path / "run", Config(task="mine"), resolve(read_description(path)))

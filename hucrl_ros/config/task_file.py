@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,9 @@ FILE = "robot.yaml"
 """Name of the description in a run's folder."""
 MODEL = "model"
 """Folder of the model's files in a run's folder."""
+_TAG = re.compile(rb"<(\w+)[^<>]*>")
+_NAMED = re.compile(rb"""\b(?P<key>file\w*|\w+dir)\s*=\s*(?P<quote>["'])(?P<path>.*?)(?P=quote)""")
+"""What an MJCF or URDF says of files and folders."""
 SUFFIXES = (".yaml", ".yml")
 CONSTRAINTS = "constraints"
 RENAMED = {"reach": "state_bounds"}
@@ -99,7 +103,7 @@ class Description:
 
     def _contents(self) -> tuple[object, ...]:
         flat = _with_files_here(self, self.model.name)
-        files = frozenset(file.read_bytes() for file in self._model_files())
+        files = frozenset(map(_wherever_it_lies, self._model_files()))
         functions = [path.read_bytes() for path in self.functions]
         return (flat.robot, flat.constraints, flat.reward, flat.task, files, functions)
 
@@ -267,10 +271,11 @@ def store_description(found: Description, folder: Path) -> None:
     # Not below the folder of the model: it may include `../meshes/link.stl`.
     common = os.path.commonpath([source.parent for source in sources])
     try:
+        contents = _without_absolute_paths(found.model, sources)
         for source in sources:
             target = folder / MODEL / source.relative_to(common)
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
+            target.write_bytes(contents[source])
         for name, path in functions.items():
             shutil.copyfile(path, folder / name)
     except OSError as error:
@@ -278,6 +283,45 @@ def store_description(found: Description, folder: Path) -> None:
     model = Path(MODEL) / Path(os.path.abspath(found.model)).relative_to(common)  # noqa: PTH100
     text = dump_description(_with_files_here(found, model.as_posix()))
     (folder / FILE).write_text(text, encoding="utf-8")
+
+
+def _wherever_it_lies(file: Path) -> bytes:
+    """What a model's file says, but for the folders of those that it names."""
+    return _NAMED.sub(
+        lambda named: b"" if named["key"].endswith(b"dir") else named["path"].rpartition(b"/")[2],
+        file.read_bytes(),
+    )
+
+
+def _without_absolute_paths(model: Path, sources: Sequence[Path]) -> dict[Path, bytes]:
+    """A model's files, with relative paths in the place of those that hold on this machine alone.
+
+    MuJoCo begins with a relative path in the model's folder, or in one that the compiler's
+    settings name.
+    """
+    contents = {source: source.read_bytes() for source in sources}
+    texts = {source: text for source, text in contents.items() if text.lstrip().startswith(b"<")}
+    folders = dict[bytes, bytes]()
+    for text in texts.values():
+        folders |= {each["key"]: each["path"] for each in _NAMED.finditer(text)}
+    known = {path for source in sources for path in (source, *source.parents)}
+
+    def in_tag(tag: re.Match[bytes]) -> bytes:
+        key = b"texturedir" if tag[1] == b"texture" else b"meshdir"
+        folder = folders.get(key, folders.get(b"assetdir", b""))
+        if tag[1] in (b"compiler", b"include"):
+            folder = b""
+
+        def relative(named: re.Match[bytes]) -> bytes:
+            path = Path(os.path.normpath(os.fsdecode(named["path"])))
+            if not path.is_absolute() or path not in known:
+                return named[0]
+            base = model.parent / os.fsdecode(folder)
+            return named[0].replace(named["path"], os.fsencode(os.path.relpath(path, base)))
+
+        return _NAMED.sub(relative, tag[0])
+
+    return contents | {source: _TAG.sub(in_tag, text) for source, text in texts.items()}
 
 
 def _with_files_here(found: Description, model: str) -> Description:

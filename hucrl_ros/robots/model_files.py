@@ -1,5 +1,6 @@
 """A user's MJCF or URDF as a MuJoCo model with one motor for each actuated joint."""
 
+import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from pathlib import Path
@@ -41,7 +42,9 @@ def _urdf_meshes(path: Path) -> list[str]:
     folder = next((c.get("meshdir", "") for c in compilers if c.get("meshdir")), "")
     named = {mesh.get("filename", "") for mesh in root.iter("mesh")}
     places = [
-        f"{folder}/{n}".lstrip("/") for name in sorted(named) for n in (name, Path(name).name)
+        os.path.join(folder, n)  # noqa: PTH118  # as text, like MuJoCo's own
+        for name in sorted(named)
+        for n in (name, Path(name).name)
     ]
     return [place for place in dict.fromkeys(places) if (path.parent / place).is_file()]
 
