@@ -615,11 +615,13 @@ def test_the_pendulum_by_its_yaml_is_the_pendulum(monkeypatch):
     monkeypatch.setattr(
         "hucrl_ros.cli.sweep._write", lambda out, sweep, plan, report: plans.append(plan)
     )
-    for task in ("pendulum", str(share_directory() / "sim" / "pendulum.yaml")):
+    files = [str(share_directory() / folder / "pendulum.yaml") for folder in ("sim", "config")]
+    for task in ("pendulum", *files):
         assert main(["sweep", task, "--out", "out", "--report"]) == 0
-    one, other = plans
-    assert one.goals == other.goals
-    assert [cell.name for cell in one.cells] == [cell.name for cell in other.cells]
+    one, *others = plans
+    for other in others:
+        assert one.goals == other.goals
+        assert [cell.name for cell in one.cells] == [cell.name for cell in other.cells]
 
 
 @pytest.mark.slow

@@ -136,11 +136,11 @@ def is_grid(task: str) -> bool:
     Raises:
         ConfigError: it can't be read.
     """
-    from hucrl_ros.config.files import SECTIONS
+    from hucrl_ros.config.files import SECTIONS, SETTINGS
     from hucrl_ros.config.task_file import is_description
     from hucrl_ros.config.yaml_reader import read_mapping
 
-    return is_description(task) and not set(SECTIONS) & set(read_mapping(Path(task)))
+    return is_description(task) and not {*SECTIONS, SETTINGS} & set(read_mapping(Path(task)))
 
 
 def _of_file(ctx: typer.Context, path: Path) -> _Plan:
