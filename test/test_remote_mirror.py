@@ -104,6 +104,19 @@ def test_an_episode_appears_when_it_is_complete(robot, mirror, monkeypatch):
     assert mirror.run.finished_episodes() == 1
 
 
+def test_no_episode_comes_before_an_earlier_one(robot, mirror, monkeypatch):
+    """Or where it breaks off a run is left that nobody goes on with."""
+    bags = [f"episodes/episode_{k:03d}/metadata.yaml" for k in (101, 1000, 999)]
+    listed = robot.client.listing()
+    entry = listed.files["episodes/episode_000/metadata.yaml"]
+    listed = listed.model_copy(update={"files": dict.fromkeys(bags, entry)})
+    monkeypatch.setattr(robot.client, "listing", lambda: listed)
+    fetched = []
+    monkeypatch.setattr(mirror, "_fetch_unit", lambda unit, files: fetched.append(unit))
+    mirror.fetch()
+    assert fetched == [f"episodes/episode_{k:03d}" for k in (101, 999, 1000)]
+
+
 def test_what_came_damaged_is_fetched_again(robot, mirror, caplog):
     bag = "episodes/episode_000/episode_000.mcap"
     part = mirror.run.incoming / bag

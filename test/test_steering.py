@@ -82,6 +82,8 @@ def test_a_wish_is_judged_at_once_and_noted(bench, start, run):
     write_manifest(run.bundle(1), 1)
     shutil.copytree(run.bundle(1), run.bundles / "foreign")
     write_manifest(run.bundle(2), 2, command="velocity")
+    for number in (999, 1000):
+        run.bundle(number).mkdir()
     start("supervisor", remote_learner=True)
     start("learner")
     desk, learner = Desk(bench, "supervisor"), Desk(bench, "learner")
@@ -92,7 +94,7 @@ def test_a_wish_is_judged_at_once_and_noted(bench, start, run):
     assert not described.read_only
     for value, reason in {
         "bundle_005": "no such bundle",
-        "foreign": "accepted: the name of one (bundle_000 to bundle_002)",
+        "foreign": "accepted: the name of one (bundle_000 to bundle_1000)",
         "../bundle_001": "no such bundle",
         7: "next.bundle = 7: accepted: the name of a folder",
         "bundle_002": "made for another robot: command is 'velocity' in the bundle",

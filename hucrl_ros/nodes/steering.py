@@ -12,7 +12,7 @@ from hucrl_ros.controller.trust import Trust
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.nodes.parameters import origin, robot_of_run
 from hucrl_ros.nodes.wishes import BUNDLE, PAUSE, Wish, Wishes
-from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.folder import RunFolder, numbered
 from hucrl_ros.run.progress import Phase
 
 
@@ -79,7 +79,7 @@ class RunWishes:
             return
         path = self._run.bundles / name
         if not re.fullmatch(r"bundle_\d{3,6}", name) or not path.is_dir():
-            found = sorted(each.name for each in self._run.bundles.glob("bundle_*"))
+            found = sorted((x.name for x in self._run.bundles.glob("bundle_*")), key=numbered)
             known = f"{found[0]} to {found[-1]}" if found else "none yet"
             raise ConfigError(
                 f"{BUNDLE} = {name!r}: no such bundle in {self._run.bundles}; accepted: the name "

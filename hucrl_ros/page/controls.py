@@ -12,7 +12,6 @@ from hucrl_ros.config.schema import StrategyName
 from hucrl_ros.page.door import Door
 from hucrl_ros.page.inputs import put, say
 from hucrl_ros.page.look import VERMILION
-from hucrl_ros.page.past import numbered
 from hucrl_ros.page.wishes import (
     NEXT_BUNDLE,
     NEXT_GOAL,
@@ -24,6 +23,7 @@ from hucrl_ros.page.wishes import (
     Value,
     Wishes,
 )
+from hucrl_ros.run.folder import numbered
 
 NEWEST = "newest"
 DRAWN = "as it is drawn"

@@ -10,7 +10,7 @@ from hucrl_ros.bags.reader import Episode, read_episode
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.controller.manifest import Manifest, read_manifest
 from hucrl_ros.errors import HucrlError
-from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.folder import RunFolder, numbered
 from hucrl_ros.run.summary import Summary, read_summary
 
 Array = NDArray[np.float64]
@@ -123,11 +123,6 @@ class Past:
                 found = np.zeros(0)  # nor can it be read the next time
             self._hallucination[index] = float(np.mean(found)) if len(found) else NAN
         return self._hallucination.get(index, NAN)
-
-
-def numbered(bundle: str) -> tuple[int, str]:
-    """Sorts names of bundles by their numbers: `bundle_1000` comes after `bundle_999`."""
-    return len(bundle), bundle
 
 
 def _number(value: float | None) -> float:

@@ -316,6 +316,11 @@ class RunFolder:
         return {int(match[1]): path for match, path in found if match}
 
 
+def numbered(name: str) -> tuple[int, str]:
+    """Sorts names of bundles or bags by their numbers: `bundle_1000` comes after `bundle_999`."""
+    return len(name), name
+
+
 def _opened_by(pid: int) -> Iterator[os.stat_result]:
     """The files that a process of this user has open; of others' processes none."""
     with suppress(OSError):

@@ -7,7 +7,7 @@ from pathlib import Path
 from hucrl_ros.config.files import load_config, to_disk
 from hucrl_ros.controller.manifest import MANIFEST
 from hucrl_ros.errors import RunError
-from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.folder import RunFolder, numbered
 from hucrl_ros.run.remote.client import RobotClient, patiently
 from hucrl_ros.run.remote.contract import Digests, FileEntry, Order, unit_of
 
@@ -40,7 +40,7 @@ class Mirror:
         for path, entry in listed.items():
             units.setdefault(unit_of(path), {})[path] = entry
         self._require_same_run(units)
-        for unit in sorted(units, key=lambda unit: (ORDER.index(unit.split("/")[0]), unit)):
+        for unit in sorted(units, key=lambda x: (ORDER.index(x.split("/")[0]), numbered(x))):
             if not self._has(units[unit]):
                 self._fetch_unit(unit, units[unit])
 
