@@ -13,6 +13,7 @@ from hucrl_ros.benchmarks.loop import paced
 from hucrl_ros.benchmarks.results import DelayRow, delay_scores
 from hucrl_ros.cli import main
 from hucrl_ros.config.schema import ControlSettings
+from hucrl_ros.controller.model_bias import ModelBias
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.evaluation import evaluate, open_bundle, with_settings
 from hucrl_ros.robots import make_robot
@@ -76,6 +77,21 @@ def test_auto_compensates_every_tick_after_a_noticeable_delay(played):
     assert play(played, 0.02, "auto").compensated == 1.0
     assert play(played, 0.02, "never").compensated == 0
     assert play(played, 0.0, "auto", tick_s=0.005).compensated == 39 / 40, "from the second on"
+
+
+@pytest.mark.parametrize("mode", ["never", "auto"])
+def test_the_model_learns_what_it_gets_wrong_as_in_the_controller(played, mode, monkeypatch):
+    biases = []
+    monkeypatch.setattr(
+        ModelBias, "see", lambda self, passed, *claim: biases.append((passed, claim[0].copy()))
+    )
+    late = play(played, 2 * PERIOD, mode)
+    assert len(biases) == len(late.states) - 1
+    for step, (passed, mean) in enumerate(biases):
+        np.testing.assert_array_equal(passed.state, late.states[step])
+        np.testing.assert_array_equal(passed.following, late.states[step + 1])
+        assert passed.action == pytest.approx(late.actions[step], abs=1e-12)
+        assert mean.shape == (2,)
 
 
 def test_equal_seeds_give_equal_episodes(played):

@@ -19,6 +19,8 @@ from hucrl_ros.config.schema import ControlSettings
 from hucrl_ros.controller.agent import Agent
 from hucrl_ros.controller.bundle import Bundle
 from hucrl_ros.controller.guard import Guard
+from hucrl_ros.controller.passage import Passage
+from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.controller.timing import DelayCompensation
 from hucrl_ros.errors import ConfigError
 from hucrl_ros.experiments.train import train
@@ -157,6 +159,7 @@ def play_delayed(
     spec, robot = task.spec, task.robot()
     agent, guard = Agent(bundle, None), Guard(spec, bundle.manifest.safety)
     compensation = DelayCompensation(spec.period, spec.action_dim, control)
+    passage = Passage(spec, stepped=False, dead_time=control.extra_delay)
     states, actions, compensated = [robot.reset(np.random.default_rng(seed))], [], 0
     bus = SlowBus(robot, delay)
     agent.start_episode(seed)
@@ -164,11 +167,14 @@ def play_delayed(
         now, state = step * spec.period, states[-1]
         coming = compensation.coming(now, robot.idle(state))
         compensated += bool(coming)
-        command = guard.check(agent.act(state, coming=coming).action, state).command
+        chosen = agent.act(state, coming=coming).action
+        command = guard.check(chosen, state).command
         assert command is not None  # a simulated robot's state is always known
         compensation.ticked(tick_s)
-        compensation.sent(command, now + tick_s)
-        bus.send(command, now + tick_s)
+        passed = passage.see(round(now * NANOSECONDS), state, now)
+        for each in (compensation.sent, passage.sent, bus.send):
+            each(command, now + tick_s)
+        agent.uncertainty(state, chosen, passed)  # From which predictions have their bias.
         actions.append(spec.to_action(bus.period(now), state))
         states.append(robot.state)
     played, applied = np.stack(states[:-1]), np.stack(actions)
