@@ -4,16 +4,17 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from tiny_learning import short_episodes, tiny_config  # noqa: F401
 
-from hucrl_ros.cli import main
+from hucrl_ros.cli import figure, main
 from hucrl_ros.experiments import bandit
 from hucrl_ros.experiments.grid import make_cells
 from hucrl_ros.experiments.phase import draw_phase_grid, played_run
 from hucrl_ros.experiments.sweep import Sweep
-from hucrl_ros.experiments.thompson import best_head, draw_thompson, traces
+from hucrl_ros.experiments.thompson import BestHead, best_head, draw_thompson, traces
 from hucrl_ros.experiments.train import train
 from hucrl_ros.learning.weights import PROMISE
 from hucrl_ros.run.folder import RunFolder
@@ -103,6 +104,23 @@ def test_the_best_head_is_searched_on_the_models_that_the_run_had(trained, tmp_p
     assert heads.optimistic == [promised]
     assert np.isfinite(heads.best_head).all()
     assert is_picture(draw_thompson(tmp_path / "thompson.png", list(traces(trained)), heads))
+
+
+def test_heads_are_searched_in_one_thread_whatever_machine_it_is(trained, tmp_path, monkeypatch):
+    threads = torch.get_num_threads()
+    found = []
+
+    def noted(*_):
+        found.append(torch.get_num_threads())
+        return BestHead([], [], [])
+
+    monkeypatch.setattr("hucrl_ros.experiments.thompson.best_head", noted)
+    try:
+        torch.set_num_threads(2)
+        figure._thompson(tmp_path / "thompson.png", trained)
+    finally:
+        torch.set_num_threads(threads)
+    assert found == [1]
 
 
 def test_an_older_bundle_that_flew_promises_nothing_of_the_newest_model(trained, tmp_path):

@@ -73,8 +73,11 @@ def _phase(path: Path, sweep: "Sweep") -> None:
 
 
 def _thompson(path: Path, sweep: "Sweep") -> None:
+    import torch
+
     from hucrl_ros.experiments.thompson import BestHead, best_head, draw_thompson, traces
 
+    torch.set_num_threads(1)  # Small networks: more threads only wait for each other.
     heads = BestHead([], [], [])
     for cell in sweep.finished:
         if cell.config.strategy == "optimistic" and cell.value == sweep.cells[0].value:
