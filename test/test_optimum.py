@@ -280,13 +280,22 @@ def test_the_command_prints_and_keeps_a_line_for_each_episode(tmp_path, capsys, 
     [
         ("--episodes 0", "--episodes = 0: at least 1"),
         ("--threads 0", "--threads = 0: at least 1"),
-        ("--horizon 0", "horizon"),
+        ("--horizon 0", "optimum: --horizon = 0: at least 1"),
+        ("--particles -3", "optimum: --particles = -3: at least 2"),
+        ("--iterations 0", "optimum: --iterations = 0: at least 1"),
+        ("--noise nan", "optimum: --noise = nan: at least 0"),
+        ("--noise 2000", "optimum: command line: planner.noise = 2000"),
     ],
 )
 def test_options_out_of_range_are_refused(option, message, capsys):
     code = main(["optimum", "cartpole", "--method", "planner", *option.split()])
     assert code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_grid_that_is_too_coarse_is_refused(capsys):
+    assert main(["optimum", "pendulum", "--grid", "5"]) == 2
+    assert "--grid = 5: at least 11" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--episodes", "--seed", "--horizon"])

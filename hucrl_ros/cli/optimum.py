@@ -37,20 +37,21 @@ def run(
         Literal["grid", "planner", "ilqr"],
         Option(help="dynamic programming, planning, or all of an episode's efforts at once"),
     ] = "grid",
-    grid: Annotated[int, _of_grid(help="grid points of each state entry")] = 401,
+    grid: Annotated[int, _of_grid(min=11, help="grid points of each state entry")] = 401,
     torques: Annotated[int, _of_grid(help="torques to choose from, odd")] = 41,
     planner: Annotated[
         Literal["icem", "cem", "mppi", "random_shooting"],
         _of_planner(metavar=None, help="which one"),
     ] = "icem",
-    particles: Annotated[int, _of_planner(help="trajectories in each iteration")] = 128,
-    horizon: Annotated[int, _of_planner(help="control periods looked ahead")] = 40,
-    iterations: Annotated[int, _of_planner(help="refinements in a control period")] = 3,
+    particles: Annotated[int, _of_planner(min=2, help="trajectories in each iteration")] = 128,
+    horizon: Annotated[int, _of_planner(min=1, help="control periods looked ahead")] = 40,
+    iterations: Annotated[int, _of_planner(min=1, help="refinements in a control period")] = 3,
     tail: Annotated[
         int, _of_planner(min=0, help="control periods that the last state's reward counts for")
     ] = 0,
     noise: Annotated[
-        float, _of_planner(metavar="SHARE", help="of the efforts tried, relative to the limit")
+        float,
+        _of_planner(metavar="SHARE", min=0, help="of the efforts tried, relative to the limit"),
     ] = 0.5,
     refinements: Annotated[int, _of_ilqr(min=1, help="of an episode, at most")] = 100,
     tries: Annotated[
@@ -73,7 +74,7 @@ def run(
     episode improved at once by iLQR come nearer to the optimum; constraints are only counted.
     There is a line for each action penalty, or for each planned episode.
     """
-    from hucrl_ros.config.files import parse_config
+    from hucrl_ros.config.files import COMMAND_LINE, parse_config
     from hucrl_ros.run.asked import RunOptions, asked_config
 
     for param in ctx.command.params:
@@ -117,7 +118,7 @@ def run(
         return
     if csv is not None:
         check_columns(csv)
-    settings = parse_config({"planner": values}, "hucrl optimum").planner
+    settings = parse_config({"planner": values}, COMMAND_LINE).planner
     for penalty, episode in product(penalties, range(seed, seed + episodes)):
         played = make_task(task, penalty)
         if method == "ilqr":
