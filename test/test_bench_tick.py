@@ -124,6 +124,7 @@ def test_a_size_that_is_none_is_refused(text):
     [
         (["--threads", "0"], "--threads = 0: at least 1"),
         (["--seconds", "0"], "--seconds = 0: more than 0"),
+        (["--seconds", "nan"], "--seconds = nan: more than 0 and at most 86400"),
     ],
 )
 def test_bad_values_are_named(folder, words, message, capsys):

@@ -165,6 +165,8 @@ def test_comments_and_other_settings_stay(bundle, tmp_path, known_times):
     ("arguments", "message"),
     [
         (["--period", "0"], "--period = 0: more than 0"),
+        (["--period", "inf"], "--period = inf: more than 0 and at most 86400"),
+        (["--period", "1e300"], "--period = 1e+300: more than 0 and at most 86400"),
         (["--headroom", "1"], "--headroom = 1: from 0 to below 1"),
         (["--threads", "0"], "--threads = 0: at least 1"),
         (["--seconds", "0"], "--seconds = 0: more than 0"),

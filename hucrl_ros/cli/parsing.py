@@ -16,6 +16,8 @@ from hucrl_ros.errors import ConfigError
 
 SEVERAL = "..."
 """End of the metavar of an option that takes all values that follow: `--seeds 0 1 2`."""
+MOST = 86400
+"""[s or ms] Largest time that `above_zero` lets through: a day's seconds."""
 Numbers = float | list[float] | None
 _KINDS: dict[object, str] = {int: "expected a whole number", float: "expected a number"}
 
@@ -135,14 +137,14 @@ def require_folder(option: str, value: Path, folder: Path | None = None) -> None
 
 
 def above_zero(param: typer.CallbackParam, value: Numbers) -> Numbers:
-    """Refuse numbers that aren't positive; the callback of options.
+    """Refuse times that aren't positive, or longer than `MOST`; the callback of options.
 
     Raises:
         ConfigError: one isn't.
     """
     for number in [value] if isinstance(value, float) else value or ():
-        if not number > 0:
-            raise ConfigError(f"{param.opts[0]} = {number:g}: more than 0")
+        if not 0 < number <= MOST:
+            raise ConfigError(f"{param.opts[0]} = {number:g}: more than 0 and at most {MOST}")
     return value
 
 
