@@ -552,6 +552,7 @@ def test_command_line_in_the_report_parses_to_the_same_sweep(monkeypatch):
         (["--workers", "0"], "--workers = 0"),
         (["--vary", "search.policy_noise"], "expected KEY=V1,V2"),
         (["--vary", "search.policy_noise="], "expected KEY=V1,V2"),
+        (["--goal", "nan", "--report"], "--goal = nan: expected a finite number"),
         (["--set", "seed=3"], "--set seed"),
         (["--vary", "planner.noise=0", "--set", "planner.noise=1"], "--set planner.noise"),
         (["--set", "planner.horizn=3"], "horizon"),

@@ -1,5 +1,6 @@
 """`hucrl sweep`: many trainings, compared in tables and figures."""
 
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -181,6 +182,8 @@ def _of_options(ctx: typer.Context, task: str) -> _Plan:
     }
     cells = make_cells(base, **swept, variation=variation, described=described)
     goal = GOALS.get(task_name(task)) if typed["goal"] is None else typed["goal"]
+    if goal is not None and not math.isfinite(goal):
+        raise ConfigError(f"--goal = {goal}: expected a finite number")
     command = command_line(ctx, _ELSEWHERE, **swept)
     return _Plan(f"sweep-{typed['out'].name}", cells, {task_name(task): goal}, command)
 
