@@ -101,6 +101,13 @@ def test_a_robot_of_a_file_that_names_another_one_is_refused(tmp_path):
         read_description(tmp_path / "mine.yaml")
 
 
+def test_a_file_of_settings_is_no_task_and_says_where_it_belongs(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("/**: {ros__parameters: {seed: 1}}")
+    with pytest.raises(ConfigError, match=f"settings alone.* `TASK --config {path}`"):
+        read_description(path)
+
+
 def test_a_file_whose_name_no_robot_can_have_is_refused_by_that_name(tmp_path):
     path = write(tmp_path, changed(ARM, name=None), "2dof arm.yaml")
     with pytest.raises(ConfigError, match=r"2dof arm\.yaml, whose name is the robot"):

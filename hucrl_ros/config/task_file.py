@@ -147,6 +147,10 @@ def read_description(path: Path) -> Description:
                 f"{path}: unknown section {key!r}; {meant(key, SECTIONS)}expected "
                 f"{', '.join(SECTIONS)} and {SETTINGS!r} with settings"
             )
+    if set(document) == {SETTINGS}:
+        raise ConfigError(
+            f"{path}: settings alone, and no section 'robot'; `TASK --config {path}` takes them"
+        )
     robot = _robot(document, path)
     reward = _section(RewardSettings, document, "reward", path)
     task = _section(TaskSettings, {"task": {}, **document}, "task", path)
