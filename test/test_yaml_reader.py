@@ -52,6 +52,7 @@ BROKEN = {
     "twice below": ("a:\n  b: 1\n  c: 2\n  b: 1", "line 4: key 'b' is given in line 2 already"),
     "control": ("a: '\x1b[2J'", "special characters are not allowed"),
     "escaped": (r'a: !!int "\e[2J[/red]"', r"'\x1b[2J[/red]' is no int"),
+    "tab": ("a:\n\tb: 1", "cannot start any token in line 2, column 1"),
     "half": ('a: !<\\ud800> "x"', "not YAML"),
 }
 

@@ -123,7 +123,7 @@ def parse_mapping(
     try:
         document = _parse(content.decode(), aliases)
     except Exception as problem:  # PyYAML lets out many.
-        raise error(f"{shortened(path)}: not YAML: {shortened(problem)}") from None
+        raise error(f"{shortened(path)}: not YAML: {_told(problem)}") from None
     if not isinstance(document, dict):
         found = type(document).__name__
         raise error(f"{shortened(path)}: expected keys and values, found {found}")
@@ -143,12 +143,17 @@ def parse_value(text: str, source: str) -> object:
     try:
         return _parse(text, aliases=False)
     except Exception as problem:  # PyYAML lets out many.
-        line = f"{shortened(source)}: the value is not YAML: {shortened(problem)}"
+        line = f"{shortened(source)}: the value is not YAML: {_told(problem)}"
         raise ConfigError(line) from None
 
 
 def _parse(text: str, aliases: bool) -> object:
     return yaml.load(text, Loader=_SettingsReader if aliases else _Reader)
+
+
+def _told(problem: Exception) -> str:
+    """Without PyYAML's name of what it reads, which whoever reads the line knows by another."""
+    return shortened(str(problem).replace('"<unicode string>", ', ""))
 
 
 def _refused(found: yaml.Event | yaml.Node, problem: str) -> yaml.YAMLError:
