@@ -266,6 +266,12 @@ def test_what_is_no_table_is_refused_in_one_line(text, tmp_path):
         Sweep(tmp_path, sweep_of(tmp_path, [0]).cells, [tmp_path / "returns.csv"])
 
 
+def test_a_table_that_is_not_there_is_named_once(tmp_path):
+    path = tmp_path / "returns.csv"
+    with pytest.raises(ConfigError, match=f"^{path}: no table of returns: No such file or dir"):
+        statistics.read_rows(path)
+
+
 @pytest.mark.parametrize("penalties", [(0.0, 0.0), (0.0, 0.1)])
 def test_two_robots_of_one_name_are_not_one(penalties, tmp_path):
     for folder in "ab":

@@ -140,7 +140,8 @@ def read_rows(path: Path) -> list[Row]:
             raise ValueError(f"its columns are {', '.join(header)}")
         return [_row(line) for line in lines]
     except (OSError, ValueError, TypeError, csv.Error) as error:
-        raise ConfigError(f"{path}: no table of returns: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path}: no table of returns: {reason}") from None
 
 
 def _row(line: Sequence[str]) -> Row:
