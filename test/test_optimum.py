@@ -293,9 +293,11 @@ def test_options_out_of_range_are_refused(option, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_a_grid_that_is_too_coarse_is_refused(capsys):
-    assert main(["optimum", "pendulum", "--grid", "5"]) == 2
-    assert "--grid = 5: at least 11" in capsys.readouterr().err
+@pytest.mark.parametrize("typed", ["--grid 5", "--grid 1000000", "--torques 100000001"])
+def test_a_grid_that_is_too_coarse_or_fits_no_memory_is_refused(typed, capsys):
+    option, value = typed.split()
+    assert main(["optimum", "pendulum", option, value]) == 2
+    assert f"{option} = {value}: from " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--episodes", "--seed", "--horizon"])

@@ -37,8 +37,8 @@ def run(
         Literal["grid", "planner", "ilqr"],
         Option(help="dynamic programming, planning, or all of an episode's efforts at once"),
     ] = "grid",
-    grid: Annotated[int, _of_grid(min=11, help="grid points of each state entry")] = 401,
-    torques: Annotated[int, _of_grid(help="torques to choose from, odd")] = 41,
+    grid: Annotated[int, _of_grid(min=11, max=2001, help="grid points of each state entry")] = 401,
+    torques: Annotated[int, _of_grid(min=3, max=2001, help="torques to choose from, odd")] = 41,
     planner: Annotated[
         Literal["icem", "cem", "mppi", "random_shooting"],
         _of_planner(metavar=None, help="which one"),
