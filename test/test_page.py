@@ -303,6 +303,15 @@ def test_a_long_line_is_drawn_by_its_peaks():
     assert x[shown.argmax()] == 4320.0
 
 
+@pytest.mark.parametrize("count", [601, 1201, 4000])
+def test_the_newest_points_of_a_long_line_are_drawn_at_once(count):
+    y = np.zeros(count)
+    y[-1] = 9.0
+    x, shown = plots.thinned(np.arange(float(count)), y)
+    assert len(x) == len(shown) <= plots.MOST_POINTS
+    assert shown[-1] == 9.0
+
+
 def test_an_axis_leaves_room_for_lines_with_gaps():
     low, high = plots.bounds(np.array([np.nan, 10.0]), np.array([-10.0, np.nan]))
     assert low == pytest.approx(-11.2)

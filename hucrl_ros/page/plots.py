@@ -135,12 +135,11 @@ def doubt(ticks: Mapping[str, Array]) -> tuple[Array, ...]:
 
 def thinned(x: Array, y: Array) -> tuple[Array, Array]:
     """At most `MOST_POINTS` of x and y `(T,)`: of several neighbours the largest y stays."""
-    together = -(-len(x) // MOST_POINTS) or 1
-    whole = len(x) // together * together
-    if together == 1:
+    together = -(-len(x) // MOST_POINTS)
+    if together <= 1:
         return x, y
-    shape = (-1, together)
-    return x[:whole].reshape(shape)[:, 0], y[:whole].reshape(shape).max(axis=1)
+    # The last group may be smaller: the newest points are seen at once.
+    return x[::together], np.maximum.reduceat(y, np.arange(0, len(y), together))
 
 
 def _axes(size: int) -> tuple[uplot.Axis, uplot.Axis]:
