@@ -38,8 +38,16 @@ from hucrl_ros.page import memory as memory_module
 from hucrl_ros.page.belief import Belief, imagined
 from hucrl_ros.page.door import FIRST_WAIT, Door
 from hucrl_ros.page.figure import Figure
-from hucrl_ros.page.heard import KEPT_SOURCES, KEPT_TICKS, LONGEST_NAME, Event, Heard
+from hucrl_ros.page.heard import (
+    KEPT_SOURCES,
+    KEPT_TICKS,
+    LONGEST_NAME,
+    WATCHDOG,
+    Event,
+    Heard,
+)
 from hucrl_ros.page.kinematics import Kinematics
+from hucrl_ros.page.look import GREEN, VERMILION, css
 from hucrl_ros.page.memory import Memory
 from hucrl_ros.page.page import LocalServer, Page
 from hucrl_ros.page.past import Past
@@ -645,6 +653,20 @@ def test_of_a_robot_that_is_not_heard_the_page_says_that_it_is_drawn_where_it_wa
     heard.joint_state(JointReading(("pendulum_joint",), (float("nan"),), (1.5,), 20))
     assert "where it was" in told(heard.now)
     assert not believes(believing)
+
+
+def test_a_trip_of_the_watchdog_and_a_run_that_is_given_up_are_said_at_the_top(believing):
+    heard = believing.heard
+    told = lambda: words.status(heard.now, True, False, 0, 6)  # noqa: E731
+    assert "step" in told()
+    heard.note(WATCHDOG, "no <command>")
+    assert "watchdog: no &lt;command&gt;" in told() and css(VERMILION) in told()
+    heard.calm(WATCHDOG)
+    assert "step" in told() and css(GREEN) in told()
+    for active in (True, False):  # a controller that hangs can't say that it is over
+        heard.active(active)
+        heard.supervisor(Phase.STOPPED.value)
+        assert "given up" in told() and css(VERMILION) in told()
 
 
 @contextmanager

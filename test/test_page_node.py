@@ -110,6 +110,9 @@ def test_what_is_published_is_heard(harness, page):
     page.until(told)
     page.until(lambda: heard.now.phase == "fitting 50%")
     page.until(lambda: [e.text for e in heard.events()] == ["no command"])
+    assert heard.now.tripped == "no command"
+    tripped.publish(DiagnosticStatus(level=DiagnosticStatus.OK, message="armed"))
+    page.until(lambda: not heard.now.tripped)
     health = node.create_publisher(DiagnosticArray, topics.DIAGNOSTICS, 10)
     values = [KeyValue(key="phase", value=Phase.PAUSED.value)]
     paused = DiagnosticStatus(name="/supervisor", values=values)

@@ -37,6 +37,8 @@ LEARNING = {
     phase.value for phase in (Phase.FITTING, Phase.SEARCHING, Phase.EXPORTING, Phase.JUDGING)
 }
 """Of which the learner tells more."""
+WATCHDOG = "watchdog tripped"
+"""Source of what the watchdog says while it trips."""
 _POSE_PERIODS = 10.0
 """Age of an object's pose up to which it does for a picture [control periods]."""
 
@@ -83,6 +85,8 @@ class Now(NamedTuple):
     """`(3,)` [m]"""
     phase: str
     """What the run does between two episodes: learns, or waits for somebody."""
+    tripped: str
+    """Why the watchdog trips; empty: it doesn't."""
     counts: Counts
 
 
@@ -245,6 +249,7 @@ class Heard:
                 self._bundle,
                 None if goal is None else tuple(goal.position),
                 self._phase if self._stage in LEARNING else self._stage or self._phase,
+                self._said.get(WATCHDOG, ""),
                 self._counts,
             )
 

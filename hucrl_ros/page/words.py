@@ -28,7 +28,7 @@ from hucrl_ros.page.look import (
     css,
 )
 from hucrl_ros.robots.regions import ALLOWED, FORBIDDEN
-from hucrl_ros.run.progress import constrained, format_number, format_ticks
+from hucrl_ros.run.progress import Phase, constrained, format_number, format_ticks
 from hucrl_ros.run.summary import EpisodeSummary, Summary
 
 SHOWN_EPISODES = 8
@@ -57,6 +57,10 @@ def status(now: Now, playing: bool, mute: bool, finished: int, total: int) -> st
     elif not playing:
         done = finished >= total
         said, colour = ("finished" if done else "not played now"), GREY
+    elif now.phase == Phase.STOPPED.value:
+        said, colour = "given up", VERMILION
+    elif now.active and now.tripped:
+        said, colour = f"watchdog: {now.tripped}", VERMILION
     elif now.active and (now.state is None or time.monotonic() - now.received > SILENT_S):
         said, colour = "no usable state is heard: the robot is drawn where it was", VERMILION
     elif now.active:

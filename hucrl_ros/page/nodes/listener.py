@@ -28,7 +28,7 @@ from hucrl_ros.nodes.controller_topics import to_pose, to_reading, to_tick
 from hucrl_ros.nodes.diagnostics import speaker
 from hucrl_ros.nodes.runner import make_executor
 from hucrl_ros.nodes.topics import LATCHED
-from hucrl_ros.page.heard import Heard
+from hucrl_ros.page.heard import WATCHDOG, Heard
 from hucrl_ros.page.wishes import CONTROLS, Control, Setting, Stop, Value, Wishes
 from hucrl_ros.run.node_list import SUPERVISOR, enclave_of
 
@@ -174,9 +174,9 @@ class PageNode(Node):
 
     def _on_tripped(self, message: DiagnosticStatus) -> None:
         if message.level == DiagnosticStatus.ERROR:
-            self._heard.note("watchdog tripped", message.message)
+            self._heard.note(WATCHDOG, message.message)
         else:
-            self._heard.calm("watchdog tripped")
+            self._heard.calm(WATCHDOG)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
