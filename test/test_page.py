@@ -302,6 +302,19 @@ def test_a_run_that_is_played_without_nodes_is_played_all_the_same(run_folder):
         page.close()
 
 
+def test_a_run_that_is_resumed_with_more_episodes_has_more(run_folder):
+    """Also without nodes, as by `hucrl train`."""
+    page = Page(run_folder, "127.0.0.1", 0, "token")
+    said = lambda: page.panel.show() or page.panel._status.content  # noqa: E731
+    try:
+        assert f"of {run_folder.config.episodes})" in said()
+        run_folder.change(run_folder.config.model_copy(update={"episodes": 77}))
+        with run_folder.locked():
+            assert "of 77)" in said()
+    finally:
+        page.close()
+
+
 def test_a_long_line_is_drawn_by_its_peaks():
     y = np.zeros(6000)
     y[4321] = 9.0

@@ -30,8 +30,6 @@ class Panel:
         """Build it and keep it up to date."""
         self._server, self._heard, self._past, self._live = server, heard, past, live
         self._period = past.period
-        self.total = past.run.config.episodes
-        """Of the run, which may go on with more."""
         self._finished = 0
         self.playing = False
         """Whether the run's nodes can be heard."""
@@ -68,7 +66,7 @@ class Panel:
 
     def _show(self) -> None:
         now, ticks = self._heard.now, self._heard.ticks()
-        player, total = self._past.run.player, self.total
+        player, total = self._past.run.player, self._past.total
         mute = player is not None and player.domain is None
         write(self._status, words.status(now, self.playing, mute, self._finished, total))
         write(self._counts, words.counts(now, ticks["tick_ms"], self._period))

@@ -1,5 +1,6 @@
 """What a run's folder tells of its finished episodes, read once each."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,7 +55,17 @@ class Past:
         """Of control [s]."""
         self._manifests: dict[int, Manifest] = {}
         self._hallucination: dict[int, float] = {}
-        self._may_read = 0
+        self._may_read = self._changed_ns = 0
+        self._total = self._config.episodes
+
+    @property
+    def total(self) -> int:
+        """Episodes of the run, which may be resumed with more."""
+        with suppress(OSError, HucrlError):
+            changed_ns = self.run.config_path.stat().st_mtime_ns
+            if changed_ns != self._changed_ns:
+                self._changed_ns, self._total = changed_ns, self.run.config.episodes
+        return self._total
 
     def summary(self) -> Summary | None:
         """`summary.json` as it is now; None: there is none that can be read."""

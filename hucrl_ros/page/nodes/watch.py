@@ -115,7 +115,7 @@ def _listen(page: Page, domain: int | None, ended: Ended) -> None:
     names = {OWN_TOPICS[topic]: other for topic, other in page.described.robot.topics.items()}
     joined = Joined(page.heard, page.wishes, domain, names)
     middleware = EventThread()
-    page.panel.playing, page.panel.total = True, page.run.config.episodes
+    page.panel.playing = True
     try:
         look = time.monotonic()
         while not ended:
