@@ -86,6 +86,70 @@ def test_where_an_object_is_to_get_somewhere_its_way_is_drawn():
     assert kinematics.tips(states) == pytest.approx(places)
 
 
+RUNNING = np.r_[np.zeros(16), 2.0]
+"""State of a half-cheetah at 2 m/s; where it is no state tells."""
+
+
+def seen(figure):
+    """Where the torso is seen, where the trail of its tip ends, and where the floor is [m]."""
+    base, trail = np.array(figure._base.position), figure._ways["happened"].points
+    return [(base + part)[0] for part in (figure._frames[1].position, trail[-1, 1], 0.0)]
+
+
+def test_plans_go_on_from_where_a_robot_is_whose_speed_alone_is_told():
+    kinematics = Kinematics(describe("half_cheetah"))
+    (here,) = kinematics.tips(RUNNING[None])
+    ways = kinematics.tips(np.broadcast_to(RUNNING, (2, 5, 17)), np.array([7.0]))
+    assert ways[1, :, 0] - here[0] == pytest.approx([7.0, 7.1, 7.2, 7.3, 7.4])
+
+
+def test_live_a_robot_whose_speed_alone_is_told_moves_along_and_stays_in_view(tmp_path):
+    described, server = describe("half_cheetah"), LocalServer("127.0.0.1", 0, verbose=False)
+    names, heard = described.robot.spec.joint_names, Heard(described.robot.spec)
+    drawn = live.Live(server, described, heard, tmp_path)
+    drawn.close()
+    tip = Kinematics(described).tips(RUNNING)[0]
+
+    def hear(second, speed):
+        told = ((*names, "rootx"), (0.0,) * 9, (*(0.0,) * 8, speed))
+        heard.joint_state(JointReading(*told, round(second * 1e9)))
+        drawn._draw()
+
+    try:
+        for second, speed in ((10.0, 1.0), (10.5, 3.0), (11.0, 1.0)):
+            hear(second, speed)
+        assert seen(drawn._figure) == pytest.approx([0.0, tip, -2.0], abs=1e-6)
+        assert drawn._untold == pytest.approx([2.0])
+        for step in (0, 1, 0):  # another episode
+            heard.tick(record(step))
+        hear(13.0, 1.0)
+        hear(13.1, 1.0)
+        assert seen(drawn._figure) == pytest.approx([0.0, tip, -0.1], abs=1e-6)
+    finally:
+        server.stop()
+
+
+def test_back_in_time_a_robot_whose_speed_alone_is_told_is_where_it_had_come_to():
+    states, ticks = np.tile(RUNNING, (21, 1)), np.zeros(1, [("stamp_ns", np.int64)])
+    stamps_ns = np.arange(1, 22) * 50_000_000
+    episode = SimpleNamespace(states=states, actions=states[1:], stamps_ns=stamps_ns, ticks=ticks)
+    past = MagicMock(period=0.05, episode=lambda index: episode)
+    kinematics = Kinematics(describe("half_cheetah"))
+    memory = Memory(past, kinematics, Rhythm(None))
+    moment = memory.moment(0, 10)
+    memory.close()
+    assert moment.untold == pytest.approx([1.0])
+    assert moment.way[0] == pytest.approx(kinematics.tips(RUNNING, moment.untold))
+    server = LocalServer(host="127.0.0.1", port=0, verbose=False)
+    try:
+        figure = Figure(server.scene, kinematics, "/past")
+        figure.pose(moment.state, moment.untold)
+        assert figure._base.position == pytest.approx([-1.0, 0.0, 0.0])
+        assert figure._frames[1].position[0] == pytest.approx(1.0)
+    finally:
+        server.stop()
+
+
 def test_the_width_of_a_tube_is_the_doubt():
     way = np.stack([np.zeros(5), np.linspace(0.0, 1.0, 5), np.zeros(5)], axis=1)
     radii = np.array([0.0, 0.1, 0.2, 0.3, 0.4])

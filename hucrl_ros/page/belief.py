@@ -39,9 +39,12 @@ class Believer:
         self._agent = Agent(bundle, None)
         self._seed = bundle.manifest.seed
 
-    def from_state(self, state: Array, kinematics: Kinematics, rhythm: Rhythm) -> Belief | None:
+    def from_state(
+        self, state: Array, untold: Array, kinematics: Kinematics, rhythm: Rhythm
+    ) -> Belief | None:
         """Plan anew from a state `(p,)`; None: the bundle is random, or nothing finite came.
 
+        `untold` positions are as of `Kinematics`.
         Takes about as long as a tick, and then as long again to see what comes of it: each
         between two ticks of the robot's.
         """
@@ -49,10 +52,14 @@ class Believer:
         self._agent.act(state)
         plan = self._agent.plan
         time.sleep(rhythm.wait())
-        return None if plan is None else believed(self._agent.bundle, state, plan, kinematics)
+        if plan is None:
+            return None
+        return believed(self._agent.bundle, state, untold, plan, kinematics)
 
 
-def believed(bundle: Bundle, state: Array, plan: Plan, kinematics: Kinematics) -> Belief | None:
+def believed(
+    bundle: Bundle, state: Array, untold: Array, plan: Plan, kinematics: Kinematics
+) -> Belief | None:
     """What a plan from a state `(p,)` is believed to lead to; None: nothing finite."""
     manifest = bundle.manifest
     shares = np.clip(plan.actions[:, : manifest.spec.action_dim], -1.0, 1.0)
@@ -64,7 +71,7 @@ def believed(bundle: Bundle, state: Array, plan: Plan, kinematics: Kinematics) -
     every = np.concatenate([plan.states[None].astype(np.float64), states])
     if not np.isfinite(every).all():
         return None
-    tips = kinematics.tips(every)
+    tips = kinematics.tips(every, untold)
     optimistic, expected, fan = tips[0], tips[1], tips[2:]
     return Belief(optimistic, expected, fan, spread(fan, expected), plan.planned_return)
 

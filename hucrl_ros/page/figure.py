@@ -1,4 +1,4 @@
-"""Draws a robot, its goal, its constraints and ways of its tip into a scene of viser."""
+"""Draws a robot, its floor, goal, constraints and ways of its tip into a scene of viser."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from hucrl_ros.page.fences import Fences
 from hucrl_ros.page.kinematics import Kinematics
 from hucrl_ros.page.look import EXPECTED, HAPPENED, OPTIMISTIC, Colour
 from hucrl_ros.page.tube import tube
-from hucrl_ros.robots.shapes import shapes
+from hucrl_ros.robots.shapes import floor_height, shapes
 
 Array = NDArray[np.float64]
 WIDEST = 0.12
@@ -18,7 +18,10 @@ NOWHERE = np.zeros((2, 3))
 
 
 class Figure:
-    """A robot in a scene; one frame for each body, its geoms below it."""
+    """A robot in a scene; one frame for each body, its geoms below it.
+
+    One that goes away is followed: it stays where it is seen, and the floor moves below it.
+    """
 
     def __init__(self, scene: SceneApi, kinematics: Kinematics, root: str) -> None:
         """Draw it as the model has it, below the node `root`."""
@@ -39,6 +42,18 @@ class Figure:
             )
         self._fences = Fences(scene, root, kinematics.constraints, model, kinematics.data)
         self._size = float(model.stat.extent)
+        cell = 10.0 ** np.floor(np.log10(self._size)) / 2.0
+        scene.add_grid(
+            f"{root}/floor",
+            infinite_grid=True,
+            cell_size=cell,
+            section_size=5 * cell,
+            cell_color=(206, 211, 219),
+            section_color=(176, 183, 194),
+            fade_distance=14.0 * self._size,
+            shadow_opacity=0.18,
+            position=(0.0, 0.0, floor_height(model) or 0.0),
+        )
         thickness = 0.004 * self._size
         self._ways = {
             name: _line(scene, f"{root}/ways/{name}", colour, thickness * share)
@@ -64,9 +79,10 @@ class Figure:
         """Or hide all of it."""
         self._base.visible = visible
 
-    def pose(self, state: Array) -> None:
-        """Put the robot, the object and the goal where a state `(p,)` says."""
-        positions, quaternions = self._kinematics.poses(state)
+    def pose(self, state: Array, untold: Array | float = 0.0) -> None:
+        """Put robot, object and goal where a state `(p,)` says, and what is `untold` of it."""
+        positions, quaternions = self._kinematics.poses(state, untold)
+        self._base.position = -self._kinematics.gone
         for frame, position, quaternion in zip(self._frames, positions, quaternions, strict=True):
             frame.position = position
             frame.wxyz = quaternion

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from hucrl_ros.config.robot import AXES, RobotSpec, sources
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.robots import MujocoRobot
+from hucrl_ros.robots.poses import way_of
 
 Array = NDArray[np.float64]
 POSES = 200
@@ -28,6 +29,11 @@ class Kinematics:
         self._qpos = np.array([int(joint.qposadr[0]) for joint in joints])
         self._robot = robot
         told = sources(self.spec)
+        further = [int(self.model.joint(name).id) for name in told.further]
+        self._further = self.model.jnt_qposadr[np.array(further, int)]
+        self._origin = self.model.qpos0[self._further]
+        slides = [j for j in further if self.model.jnt_type[j] == mujoco.mjtJoint.mjJNT_SLIDE]
+        self._slides = np.array(slides, int)
         self.object, self.goal = told.object, told.goal
         """Bodies that are told by poses; empty: there is none."""
         success = described.reward.success
@@ -38,25 +44,46 @@ class Kinematics:
         self._told = named if named and named in bodies else None
         self._last_body, self._offset = _farthest(self.model, [int(j.id) for j in joints])
 
-    def put(self, state: Array) -> None:
-        """Into a state `(p,)`: joints, object and goal."""
+    def way(self, states: Array) -> Array:
+        """Of successive states `(..., T, p)` what they don't tell: positions `(..., T, k)`.
+
+        They are those of the k joints whose velocity alone is told, from 0 on.
+        """
+        found = way_of(self._robot, states)
+        return np.stack([*found.values()], -1) if found else np.zeros((*states.shape[:-1], 0))
+
+    def put(self, state: Array, untold: Array | float = 0.0) -> None:
+        """Into a state `(p,)`: joints, object and goal; `untold` `(k,)` positions, see `way`."""
         self._robot.set_state(state)
         self.data = self._robot.data
+        if len(self._further):
+            self.data.qpos[self._further] = self._origin + untold
+            mujoco.mj_kinematics(self.model, self.data)
 
-    def poses(self, state: Array) -> tuple[Array, Array]:
-        """Positions `(B, 3)` [m] and quaternions `(B, 4)`, w first, of all bodies."""
-        self.put(state)
+    @property
+    def gone(self) -> Array:
+        """`(3,)` how far the robot has gone along the floor since its way began [m]."""
+        along = (self.data.qpos - self.model.qpos0)[self.model.jnt_qposadr[self._slides]]
+        return np.asarray((along @ self.data.xaxis[self._slides]) * (1.0, 1.0, 0.0), np.float64)
+
+    def poses(self, state: Array, untold: Array | float = 0.0) -> tuple[Array, Array]:
+        """Positions `(B, 3)` [m] and quaternions `(B, 4)`, w first, of all bodies; as `put`."""
+        self.put(state, untold)
         return self.data.xpos.copy(), self.data.xquat.copy()
 
-    def tips(self, states: Array) -> Array:
-        """Where the tip is `(..., 3)` [m], in states `(..., p)`."""
+    def tips(self, states: Array, untold: Array | float = 0.0) -> Array:
+        """Where the tip is `(..., 3)` [m], in successive states `(..., p)`.
+
+        Their way begins at `untold`, as of `put`.
+        """
         if self._told is not None:
             return self._told_places(self._told, states)
         flat = states.reshape(-1, states.shape[-1])
         found = np.empty((len(flat), 3))
-        joints = len(self._qpos)
-        for row, state in enumerate(flat):
+        joints, ways = len(self._qpos), self.way(np.atleast_2d(states)) + untold
+        for row, (state, way) in enumerate(zip(flat, ways.reshape(len(flat), -1), strict=True)):
             self.data.qpos[self._qpos] = state[:joints]
+            self.data.qpos[self._further] = self._origin + way
             mujoco.mj_kinematics(self.model, self.data)
             found[row] = self._tip()
         return found.reshape(*states.shape[:-1], 3)

@@ -11,6 +11,7 @@ from viser import ViserServer
 
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.controller.examiner import load_examined
+from hucrl_ros.controller.ticks import NANOSECONDS
 from hucrl_ros.errors import BundleError, HucrlError
 from hucrl_ros.page.belief import Belief, Believer
 from hucrl_ros.page.figure import Figure
@@ -56,7 +57,9 @@ class Live:
         self._kinematics, self._thinking = kinematics, Kinematics(described)
         self._figure = Figure(server.scene, kinematics, self.root)
         self._trace: deque[Array] = deque(maxlen=TRACE)
-        self._drawn = (0, -1)
+        self._drawn = (-1, -1)
+        self._state: Array = np.zeros(kinematics.spec.state_dim)
+        self._untold: Array = kinematics.way(self._state[None])[0]
         self._believer: Believer | None = None
         self._believed: Path | None = None
         self._belief: Belief | None = None
@@ -91,10 +94,16 @@ class Live:
             return
         if state is not None and now.episode != self._drawn[0]:
             self._trace.clear()
+            self._untold = np.zeros_like(self._untold)
+        elif state is not None:
+            passed = (now.stamp_ns - self._drawn[1]) / NANOSECONDS
+            periods = min(max(passed, 0.0), SILENT_S) / self._kinematics.spec.period
+            way = self._kinematics.way(np.stack([self._state, state]))
+            self._untold = self._untold + periods * way[-1]
         with self._server.atomic():
             if state is not None:
-                self._figure.pose(state)
-                self._trace.append(self._kinematics.tips(state))
+                self._figure.pose(state, self._untold)
+                self._trace.append(self._kinematics.tips(state, self._untold))
                 self._figure.happened(np.array(self._trace))
             if self._belief_is_new:
                 self._belief_is_new = False
@@ -102,7 +111,7 @@ class Live:
         if state is not None:
             done = time.monotonic()
             self._sent.append((done, done - now.received))
-            self._drawn = place
+            self._drawn, self._state = place, state
 
     def _think(self) -> None:
         now = self._heard.now
@@ -115,8 +124,8 @@ class Live:
             if bundle != self._believed:
                 self._believed, self._believer = bundle, _believer(bundle, self._heard)
             if self._believer is not None:
-                rhythm = self._heard.rhythm
-                belief = self._believer.from_state(now.state, self._thinking, rhythm)
+                given = (now.state, self._untold, self._thinking, self._heard.rhythm)
+                belief = self._believer.from_state(*given)
         if belief is not None or self._belief is not None:
             self._belief, self._belief_is_new = belief, True
 

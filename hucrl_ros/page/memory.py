@@ -30,6 +30,8 @@ class Moment(NamedTuple):
 
     state: Array
     """`(p,)`"""
+    untold: Array
+    """`(k,)` positions that it doesn't tell, see `Kinematics.way`."""
     belief: Belief | None
     """Of the bundle that played; None: it was random, or hasn't been recomputed yet."""
     way: Array
@@ -41,11 +43,13 @@ class Moment(NamedTuple):
 class Remembered:
     """A past episode, and the plans of its ticks as far as they are recomputed."""
 
-    def __init__(self, episode: Episode, tips: Array, period: float) -> None:
+    def __init__(self, episode: Episode, kinematics: Kinematics, period: float) -> None:
         self.episode = episode
+        self.untold = kinematics.way(episode.states)
+        """`(T + 1, k)` positions that the states don't tell."""
         self.answers = answers(episode, period)
         """Tick of each state, `T + 1` of them; None: it has none."""
-        self.tips = tips
+        self.tips = kinematics.tips(episode.states)
         """`(T + 1, 3)` way of the tip [m]."""
         self.plans: dict[int, Recalled] = {}
         """By step."""
@@ -99,7 +103,7 @@ class Memory:
         """
         if index not in self._known:
             found = self._past.episode(index)
-            remembered = Remembered(found, self._kinematics.tips(found.states), self.period)
+            remembered = Remembered(found, self._kinematics, self.period)
             self._known[index] = remembered
             self._worker.submit(self._recall, index, weakref.ref(remembered))
             # One that is looked at would be read again at once.
@@ -118,17 +122,18 @@ class Memory:
         """
         known = self.episode(index)
         step = min(max(step, 0), known.steps)
-        state, belief = known.episode.states[step], None
+        state, untold, belief = known.episode.states[step], known.untold[step], None
         answer = known.answers[step]
         recalled = None if answer is None else known.plans.get(int(answer["step"]))
         if recalled is not None and recalled.plan is not None:
             begin = recalled.plan.states[0].astype(np.float64)
-            belief = believed(recalled.bundle, begin, recalled.plan, self._kinematics)
+            belief = believed(recalled.bundle, begin, untold, recalled.plan, self._kinematics)
         elif recalled is None and known.believer is not None and step < known.steps:
-            belief = known.believer.from_state(state, self._kinematics, self._rhythm)
+            believer = known.believer
+            belief = believer.from_state(state, untold, self._kinematics, self._rhythm)
         ahead = len(belief.expected) if belief is not None else 2
         way = known.tips[step : step + ahead]
-        return Moment(state, belief, way, self._told(known, step))
+        return Moment(state, untold, belief, way, self._told(known, step))
 
     def _told(self, known: Remembered, step: int) -> str:
         stamps_ns, said = known.episode.stamps_ns, known.answers[step]

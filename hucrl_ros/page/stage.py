@@ -1,11 +1,10 @@
-"""The stage that a robot stands on: floor, light, and from where it is looked at."""
+"""The stage that a robot stands on: light, and from where it is looked at."""
 
 import numpy as np
 from numpy.typing import NDArray
 from viser import ClientHandle, ViserServer
 
 from hucrl_ros.page.kinematics import Kinematics
-from hucrl_ros.robots.shapes import floor_height
 
 Array = NDArray[np.float64]
 FROM = np.array([0.55, -1.0, 0.42])
@@ -22,24 +21,9 @@ In another one it is beside, too."""
 
 
 def set_stage(server: ViserServer, kinematics: Kinematics) -> None:
-    """Light, a floor at the height of the model's, and a camera that sees all of the robot."""
-    scene, model = server.scene, kinematics.model
-    scene.set_up_direction("+z")
-    scene.configure_default_lights(enabled=True, cast_shadow=True)
-    height = floor_height(model)
-    size = float(model.stat.extent)
-    cell = 10.0 ** np.floor(np.log10(size)) / 2.0
-    scene.add_grid(
-        "/floor",
-        infinite_grid=True,
-        cell_size=cell,
-        section_size=5 * cell,
-        cell_color=(206, 211, 219),
-        section_color=(176, 183, 194),
-        fade_distance=14.0 * size,
-        shadow_opacity=0.18,
-        position=(0.0, 0.0, 0.0 if height is None else height),
-    )
+    """Light, and a camera that sees all of the robot."""
+    server.scene.set_up_direction("+z")
+    server.scene.configure_default_lights(enabled=True, cast_shadow=True)
     camera = server.initial_camera
     camera.position, camera.look_at = view(*kinematics.reach(), BESIDE)
     camera.fov = float(FIELD)

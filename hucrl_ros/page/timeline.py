@@ -91,7 +91,7 @@ class TimeLine:
         moment = self._memory.moment(index, int(self._step.value))
         figure = self._past_figure()
         with self._client.atomic():
-            figure.pose(moment.state)
+            figure.pose(moment.state, moment.untold)
             figure.believe(moment.belief)
             figure.happened(moment.way)
         say(self._told, moment.told)

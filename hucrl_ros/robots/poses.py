@@ -20,16 +20,16 @@ class Poses(NamedTuple):
 
 
 def way_of(robot: MujocoRobot, states: Array) -> dict[int, Array]:
-    """Positions `(T + 1,)` of joints whose velocity alone is in `states`, by MuJoCo's address.
+    """Positions `(..., T + 1)` of joints whose velocity alone is in `states`, by MuJoCo's address.
 
     They are integrated, as otherwise a cheetah would run on the spot.
     """
     spec, found = robot.spec, {}
     for joint in sources(spec).further:
         entry = 2 * len(spec.joint_names) + spec.observed.index(f"{joint}{VELOCITY}")
-        steps = spec.period * (states[:-1, entry] + states[1:, entry]) / 2.0
+        steps = spec.period * (states[..., :-1, entry] + states[..., 1:, entry]) / 2.0
         address = int(robot.model.joint(joint).qposadr[0])
-        found[address] = np.concatenate([[0.0], np.cumsum(steps)])
+        found[address] = np.insert(np.cumsum(steps, axis=-1), 0, 0.0, axis=-1)
     return found
 
 
