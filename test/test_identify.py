@@ -35,6 +35,8 @@ def found(**how):
         ({"dead_time": 0.03, "rate": 80, **PENDULUM}, 0.02, 1.5),
         ({"friction": 0.02, **PENDULUM}, 0.03, 1.5),
         ({"friction": 0.1, "dead_time": 0.01, **PENDULUM}, 0.05, 2.0),
+        ({"friction": 0.1, "rate": 80, **PENDULUM}, 0.05, 1.5),
+        ({"friction": 0.05, **PENDULUM}, 0.05, 1.5),
         ({"step": COUNT, "rate": 500, **PENDULUM}, 0.03, 2.0),
         ({"step": COUNT, "rate": 500, "dead_time": 0.01, "friction": 0.02, **PENDULUM}, 0.05, 3.0),
         ({"step": COUNT, "rate": 500, "friction": 0.02, "creep": 0.02, **PENDULUM}, 0.05, 3.0),

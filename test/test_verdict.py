@@ -78,12 +78,19 @@ def test_a_motion_that_ended_early_is_a_fault():
     assert settings == {}
 
 
-def test_friction_is_told_with_the_least_effort_that_moves():
+def test_friction_is_told_with_the_effort_that_moved_the_joint():
     found = verdict(friction=0.1)[0][FRICTION]
     assert found.level is Level.NOTE
     assert "frictionloss=0.1" in found.advice
-    assert "it moves with 0.169, not clearly with 0.113" in found.found
-    assert "the least that was tried" in verdict()[0][FRICTION].found
+    assert "; pulses of 0.2 N m moved it" in found.found
+    assert "; pulses of 0.05 N m moved it" in verdict()[0][FRICTION].found
+
+
+def test_a_gain_is_rough_where_friction_takes_most_of_the_effort():
+    found = verdict(friction=0.15, rate=80)[0][GAIN]
+    assert found.level is Level.NOTE
+    assert "friction takes" in found.advice
+    assert "--effort-cap" in found.advice
 
 
 def test_friction_behind_a_gear_is_told_as_the_models_joint_has_it(tmp_path):

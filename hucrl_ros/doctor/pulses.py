@@ -37,6 +37,8 @@ LEAST_MOTION = 0.01
 """The same share, below which it doesn't clearly move."""
 RUBBING = 0.3
 """Share of the effort that friction may take from a joint that others follow."""
+RUBBING_ALONE = 0.5
+"""And from one that none do: a motion that is stopped at once tells little of the gain."""
 COUNTS = 8.0
 """Nor does it below so many steps of its sensor."""
 
@@ -165,7 +167,8 @@ class Pulses:
             trials, coupling = self._record.trials[-2:], self._coupling[motor]
             gone = departure(self._record, trials, joint, coupling)
             # What friction does isn't told from what other joints do, where it is most of it.
-            enough = not np.any(coupling) or gone.rubbing < RUBBING or share >= self._most
+            most = RUBBING if np.any(coupling) else RUBBING_ALONE
+            enough = gone.rubbing < most or share >= self._most
             if gone.way > self._clear(motor) and enough:
                 break
             if share < self._most:

@@ -14,7 +14,7 @@ from hucrl_ros.doctor import Finding, Found
 from hucrl_ros.doctor.identify import LONGEST_DEAD_TIME, ROUGH_S, Motion, identify
 from hucrl_ros.doctor.inertia import inertia
 from hucrl_ros.doctor.move import bounds_of
-from hucrl_ros.doctor.pulses import UNITS
+from hucrl_ros.doctor.pulses import RUBBING_ALONE, UNITS
 from hucrl_ros.doctor.record import Record
 from hucrl_ros.doctor.senses import (
     has_moved,
@@ -80,7 +80,9 @@ def examine_motion(record: Record, described: Description, config: Config) -> Ve
             motions.append(motion)
             ratios[motor] = motion.gain / gain
             position, effort = UNITS[bounds[name]]
-            findings[f"gain of {name}"] = _gain(motion, gain, name, f"{position}/s² a {effort}")
+            findings[f"gain of {name}"] = _gain(
+                motion, gain, name, f"{position}/s² a {effort}", max(tried)
+            )
             findings[f"friction of {name}"] = _friction(
                 motion, tried, robot.effort_limits[motor], gears[motor], effort
             )
@@ -127,7 +129,7 @@ def _drift(record: Record) -> float:
     return float(np.median(late[-quarter:]) - np.median(late[:quarter])) / NANOSECONDS
 
 
-def _gain(motion: Motion, expected: float, name: str, unit: str) -> Finding:
+def _gain(motion: Motion, expected: float, name: str, unit: str, moved: float) -> Finding:
     ratio = motion.gain / expected
     told = (
         f"{motion.gain:.4g} ± {motion.gain_error:.2g} {unit}, {ratio:.2f} of the model's "
@@ -138,6 +140,12 @@ def _gain(motion: Motion, expected: float, name: str, unit: str) -> Finding:
             told,
             f"positive effort accelerates joint {name!r} the other way than in the model: turn "
             "the sign of its efforts in the driver, or its axis in the model",
+        )
+    if motion.friction > RUBBING_ALONE * moved:
+        return Finding.note(
+            told,
+            f"friction takes {motion.friction / moved:.0%} of {moved:.3g}, so this is rough; try "
+            "more: --effort-cap",
         )
     if not 1 / FAR <= ratio <= FAR:
         return Finding.fault(
@@ -162,13 +170,10 @@ def _friction(
     motion: Motion, tried: Sequence[float], limit: float, gear: float, unit: str
 ) -> Finding:
     """Of efforts up to `limit`, before a motor's `gear`, behind which the model has friction."""
-    moved = max(tried)
-    below = [effort for effort in tried if effort < moved]
-    least = f"; it moves with {moved:.3g}"
-    least += f", not clearly with {max(below):.3g}" if below else ", the least that was tried"
+    moved = f"; pulses of {max(tried):.3g} {unit} moved it"
     if motion.friction <= motion.friction_error:
-        return Finding.ok(f"none beyond {motion.friction_error:.2g} {unit}{least}")
-    told = f"{motion.friction:.3g} ± {motion.friction_error:.2g} {unit}{least}"
+        return Finding.ok(f"none beyond {motion.friction_error:.2g} {unit}{moved}")
+    told = f"{motion.friction:.3g} ± {motion.friction_error:.2g} {unit}{moved}"
     if motion.friction > STICKY * limit:
         loss = gear * motion.friction
         return Finding.note(
