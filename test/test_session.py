@@ -147,6 +147,13 @@ def test_a_node_that_ends_without_an_error_is_missed_as_well(play, monkeypatch):
         play(SLEEP, controller="pass")
 
 
+def test_a_signal_before_the_supervisor_has_told_of_a_lost_node_hides_nothing(play, run):
+    hang = f"sys.stdin.readline(); import os; os.kill(os.getppid(), {int(signal.SIGINT)}); {SLEEP}"
+    with pytest.raises(RunError, match=r"^controller was killed by signal 9 .*; continue with: "):
+        play(hang, controller=DIE)
+    assert read_summary(run.summary).events[-1] == "controller was killed by signal 9 (SIGKILL)"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP])
 def test_a_signal_ends_the_session_and_is_returned(play, run, number):
     before = signal.getsignal(number)

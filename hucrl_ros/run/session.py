@@ -185,7 +185,7 @@ class Session:
             finally:
                 self._group.stop(first=[CONTROLLER])
                 _restore_cursor()
-            failure = None if self._stop else self._failure(ended, before)
+            failure = None if self._stop and not ended else self._failure(ended, before)
             try:
                 self._settle(before, time.monotonic() - begin, failure)
             except RunError as error:  # a full disk
