@@ -155,6 +155,14 @@ def test_what_a_gear_makes_of_a_command_is_told(capsys):
     assert re.search(r"efforts +cart_joint ±3 \(gear 100: ±300 at the joint\)", shown)
 
 
+def test_limits_of_commanded_positions_are_of_their_changes(tmp_path, capsys):
+    servos = {"shoulder": {"kp": 400, "kv": 30}, "elbow": {"kp": 200, "kv": 15}}
+    robot = {"command": "position", "command_limits": [0.05, 0.04], "servos": servos}
+    code, shown, _ = inspect(capsys, write(tmp_path, changed(ARM, **robot)))
+    assert code == 0
+    assert re.search(r"^changes of position +shoulder ±0\.05, elbow ±0\.04", shown, re.MULTILINE)
+
+
 def test_what_moves_unseen_is_told(tmp_path, capsys):
     path = write(tmp_path, modelled(tmp_path, DANGLING))
     code, shown, _ = inspect(capsys, path)

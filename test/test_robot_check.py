@@ -323,7 +323,11 @@ def test_it_shows_what_limits_the_robot():
     ("command", "told"),
     [
         ("velocity", "velocities up to 0.5, 0.8, 0.8, 1.2, 1.2, 1.2 rad/s or m/s"),
-        ("position", "positions up to 0.02, 0.12, 0.12, 0.12, 0.12, 0.12 rad or m"),
+        (
+            "position",
+            "changes of position up to 0.02, 0.12, 0.12, 0.12, 0.12, 0.12 rad or m in a control "
+            "period",
+        ),
     ],
 )
 def test_steps_are_shares_of_what_velocity_limits_leave_of_a_drive(command, told):

@@ -23,7 +23,7 @@ from hucrl_ros.bags.foreign_topics import EFFORTS, Found, find_messages, restamp
 from hucrl_ros.bags.messages import RawMessage, deserialize, stamp_ns
 from hucrl_ros.bags.remarks import rough_velocities
 from hucrl_ros.config.files import override
-from hucrl_ros.config.robot import AXES, RobotSettings, RobotSpec, plural
+from hucrl_ros.config.robot import AXES, RobotSettings, RobotSpec, limited, plural
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller.passage import Signal
 from hucrl_ros.controller.state_reader import FRAME, Pose, PoseBuffer, velocity_age
@@ -238,7 +238,7 @@ def _beyond_limits(courses: Sequence[Course], spec: RobotSpec) -> list[str]:
     """What a person should know of actions that nobody could have sent."""
     largest = np.max([np.abs(course.actions).max(axis=0) for course in courses], axis=0)
     return [
-        f"! {plural(spec.command)} of up to {most:.3g} at joint {joint!r}, whose limit is "
+        f"! {limited(spec.command)} of up to {most:.3g} at joint {joint!r}, whose limit is "
         f"{limit:.3g}: in another unit, or not what acts? then --set driver.effort=ignored"
         for joint, most, limit in zip(
             spec.actuated_joints, largest, spec.effort_limits, strict=True

@@ -20,7 +20,7 @@ from hucrl_ros.bags.metadata import Outcome
 from hucrl_ros.bags.reader import Episode, read_episode
 from hucrl_ros.cli.functions import say_functions
 from hucrl_ros.config.constraints import PositionConstraint
-from hucrl_ros.config.robot import Draw, RobotSpec, StateBound, plural, sources
+from hucrl_ros.config.robot import Draw, RobotSpec, StateBound, limited, sources
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description, dump_description, known_tasks
 from hucrl_ros.controller.bundle import Bundle
@@ -260,7 +260,7 @@ def describe_robot(path: Path) -> RenderableType:
     facts = {
         "model": str(described.model),
         "control": f"{robot.steps} steps of {1e3 * robot.period:g} ms{physics}",
-        plural(robot.command): ", ".join(_commands(task)),
+        limited(robot.command): ", ".join(_commands(task)),
         **_reward(described),
         **_idle_reward(task),
         **_geometry(task),

@@ -31,6 +31,11 @@ def plural(command: Command) -> str:
     return {"velocity": "velocities"}.get(command, f"{command}s")
 
 
+def limited(command: Command) -> str:
+    """What a robot's limits of commands are of: how far a position may lead the measured one."""
+    return "changes of position" if command == "position" else plural(command)
+
+
 SHORTEST_PERIOD, LONGEST_PERIOD = 1e-4, 10.0
 """[s] Control periods: timers can't keep up below, and above a silence isn't noticed in time."""
 

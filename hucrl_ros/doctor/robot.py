@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hucrl_ros.config.robot import UNITS, RobotSettings, plural, sources
+from hucrl_ros.config.robot import UNITS, RobotSettings, limited, plural, sources
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description
 from hucrl_ros.controller.motors import limits_under
@@ -92,8 +92,8 @@ def judge_limits(config: Config, described: Description) -> Finding:
     """What limits a robot while a run plays it; a fault where that isn't enough for one."""
     robot, safety = described.robot, config.safety
     largest = limits_under(robot.spec, safety)
-    unit = UNITS[robot.command]
-    told = [f"{plural(robot.command)} up to {_listed(largest)} {unit}"]
+    unit = UNITS[robot.command] + (" in a control period" if robot.command == "position" else "")
+    told = [f"{limited(robot.command)} up to {_listed(largest)} {unit}"]
     if safety.effort_rate > 0:
         told.append(f"in steps of {safety.effort_rate:g} of that a period")
     if safety.velocity_limits:
