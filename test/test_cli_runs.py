@@ -3,10 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
+from bundle_factory import write_bundle
+from own_robots import ARM, changed, resolved
 
-from hucrl_ros.cli.runs import _held_back
-from hucrl_ros.config.schema import ExplorationSettings
-from hucrl_ros.run.summary import STOPPABLE
+from hucrl_ros.cli.runs import _finish, _held_back
+from hucrl_ros.config.schema import Config, ExplorationSettings
+from hucrl_ros.run.folder import RunFolder
+from hucrl_ros.run.summary import STOPPABLE, EpisodeSummary, Summary, write_summary
 
 PRICED = ExplorationSettings(outside_penalty=0.5)
 
@@ -35,3 +38,24 @@ def test_why_most_actions_were_changed_and_what_helps(episodes, settings, said):
         assert line is None
     else:
         assert said in line and "of 60 actions of episode" in line and "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("joint", "said"),
+    [("elbow", "for 'position of elbow -2.6 … 2.6': no motor moves it, "), ("shoulder", "pays")],
+)
+def test_a_limit_of_a_joint_that_no_motor_moves_is_the_reason(joint, said, tmp_path, capsys):
+    described = resolved(
+        tmp_path, changed(ARM, actuated=["shoulder"], limits={"shoulder": [-3, 3]})
+    )
+    limits = {limit.joint: limit.name for limit in described.constraints}
+    config = Config(task=described.name)
+    run = RunFolder.create(tmp_path / "run", config, described)
+    write_bundle(run.bundle(0))
+    episode = EpisodeSummary(index=1, return_=0.0, steps=60, filtered={limits[joint]: 60})
+    episodes = [EpisodeSummary(index=0, return_=0.0, steps=60), episode]
+    write_summary(
+        run.summary, Summary.of(config, optimum=None, episodes=episodes, wall_s=1, cpu_s=1)
+    )
+    _finish(run, figures=False)
+    assert said in capsys.readouterr().out

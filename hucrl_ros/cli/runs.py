@@ -146,6 +146,8 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
     safety filter changes most actions of an episode.
     """
     from hucrl_ros.controller.manifest import read_manifest
+    from hucrl_ros.robots.joint_limits import loose_limits
+    from hucrl_ros.robots.resolve import describe
     from hucrl_ros.run.flights import origin_of, steadiest
     from hucrl_ros.run.progress import format_number
     from hucrl_ros.run.session import shown_path
@@ -179,8 +181,9 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
             f"`hucrl tune {shlex.quote(shown_path(newest))} --headroom {ROOMY:g}` finds plans "
             "that fit"
         )
-    exploration = run_folder.config.exploration
-    if held := _held_back(summary.episodes, exploration):
+    exploration, task = run_folder.config.exploration, run_folder.config.task
+    loose = loose_limits(describe(task, run_folder.robot))
+    if held := _held_back(summary.episodes, exploration, loose):
         print(f"filter   {held}")
     best = max(summary.episodes, key=lambda e: (not e.cut, e.return_))
     steady = steadiest(run_folder, summary)
@@ -206,9 +209,12 @@ def _finish(run_folder: "RunFolder", figures: bool) -> None:
 
 
 def _held_back(
-    episodes: "Sequence[EpisodeSummary]", exploration: "ExplorationSettings"
+    episodes: "Sequence[EpisodeSummary]", exploration: "ExplorationSettings", loose: str = ""
 ) -> str | None:
-    """In which episode the filter changed most actions, if more than half, why, and what helps."""
+    """In which episode the filter changed most actions, if more than half, why, and what helps.
+
+    `loose`: what `loose_limits` says of the robot.
+    """
     from hucrl_ros.run.summary import STOPPABLE
 
     def reason(episode: "EpisodeSummary") -> str:
@@ -245,6 +251,9 @@ def _held_back(
             "light joints with strong motors: smaller robot.effort_limits, a shorter period or "
             "the rotors' inertia in the model help; `hucrl inspect ROBOT.yaml` has the numbers"
         )
+    unmoved, _, reason_and_help = loose.partition(": ")
+    if most.partition(" (")[0] in unmoved.split(", "):
+        advice = reason_and_help
     return (
         f"changed {held.changed} of {held.steps} actions of episode {held.index}, "
         f"{(held.filtered or {})[most]} for {most!r}: {advice}"
