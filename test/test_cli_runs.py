@@ -6,10 +6,10 @@ import pytest
 from bundle_factory import write_bundle
 from own_robots import ARM, changed, resolved
 
-from hucrl_ros.cli.runs import _finish, _held_back
+from hucrl_ros.cli.runs import COLUMNS, _finish, _held_back, _report
 from hucrl_ros.config.schema import Config, ExplorationSettings
 from hucrl_ros.run.folder import RunFolder
-from hucrl_ros.run.summary import STOPPABLE, EpisodeSummary, Summary, write_summary
+from hucrl_ros.run.summary import STOPPABLE, EpisodeSummary, Summary, TickStatistics, write_summary
 
 PRICED = ExplorationSettings(outside_penalty=0.5)
 
@@ -59,3 +59,11 @@ def test_a_limit_of_a_joint_that_no_motor_moves_is_the_reason(joint, said, tmp_p
     )
     _finish(run, figures=False)
     assert said in capsys.readouterr().out
+
+
+def test_its_table_is_no_wider_than_a_terminal(capsys):
+    ticks = TickStatistics(p50=20.49, p99=36.56, p999=40.0, max=44.7)
+    values = {"fit_s": 12.3, "search_s": 1234.5, "clamps": 400, "filtered": {"rail": 400}}
+    _report(EpisodeSummary(index=9, return_=-1229.6, steps=400, tick_ms=ticks, **values))
+    row = capsys.readouterr().out.rstrip()
+    assert len(row) <= 80 and len(row.split()) == len(COLUMNS)

@@ -35,6 +35,8 @@ COLUMNS = (
     "fit s",
     "search s",
 )
+NARROWEST = 6
+"""Of a column: ten of them then fit into 80 characters."""
 ROOMY = 0.5
 """Share of the control period that a tick may take before that is worth a word."""
 
@@ -335,4 +337,5 @@ def _report(episode: "EpisodeSummary") -> None:
 
 
 def _row(cells: tuple[str, ...]) -> str:
-    return " ".join(f"{cell:>9}" for cell in cells)
+    widths = (max(len(name), NARROWEST) for name in COLUMNS)
+    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
