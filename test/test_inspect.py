@@ -13,6 +13,7 @@ from hucrl_ros.cli import main
 from hucrl_ros.config.files import share_directory
 from hucrl_ros.config.schema import Config
 from hucrl_ros.controller import examiner
+from hucrl_ros.controller.manifest import LearningReport
 from hucrl_ros.run.folder import RunFolder
 from hucrl_ros.tasks import make_task
 
@@ -39,6 +40,14 @@ def test_bundle_is_verified_and_described(tmp_path, capsys):
     assert f"Bundle {bundle}" in out and "verified" in out
     for expected in ("pendulum_joint  ±1", "dyna_mpc", "optimistic, beta 1", "policy.onnx"):
         assert expected in out
+
+
+@pytest.mark.parametrize(("report", "told"), [({}, True), ({"model_error": 0.1}, False)])
+def test_a_bundle_that_has_learned_nothing_says_so(report, told, tmp_path, capsys):
+    write_bundle(tmp_path / "bundle_000", report=LearningReport(**report))
+    code, out, _ = inspect(capsys, tmp_path / "bundle_000")
+    assert code == 0
+    assert ("nothing learned yet" in out) == told and ("judged_misses" in out) != told
 
 
 def test_bundle_with_a_flipped_byte_gets_one_line(tmp_path, capsys):

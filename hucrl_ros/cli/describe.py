@@ -24,7 +24,7 @@ from hucrl_ros.config.robot import Draw, RobotSpec, StateBound, limited, sources
 from hucrl_ros.config.schema import Config
 from hucrl_ros.config.task_file import Description, dump_description, known_tasks
 from hucrl_ros.controller.bundle import Bundle
-from hucrl_ros.controller.manifest import Manifest
+from hucrl_ros.controller.manifest import LearningReport, Manifest
 from hucrl_ros.controller.ticks import Source
 from hucrl_ros.controller.topics import GOAL, JOINT_STATES, OBJECT_POSE
 from hucrl_ros.errors import BagError, HucrlError
@@ -105,7 +105,8 @@ def _motors(manifest: Manifest) -> Table:
 
 
 def _learning(manifest: Manifest) -> dict[str, str]:
-    known = {k: f"{v:.5g}" for k, v in manifest.report if v is not None}
+    learned = manifest.report != LearningReport()
+    known = {k: f"{v:.5g}" for k, v in manifest.report if learned and v is not None}
     return {
         **({"model": manifest.model} if manifest.model else {}),
         **(known or {"report": "nothing learned yet"}),
