@@ -88,6 +88,12 @@ def test_it_says_what_the_manifest_and_the_run_say(bundle, card):
     assert pairs(card, "Limits")["safety.effort_rate"] == "0.25"
 
 
+def test_a_small_error_of_the_model_is_not_told_as_none(tmp_path):
+    report = LearningReport(model_error=2.4186e-5)
+    card = card_of(write_bundle(tmp_path / "bundle_001", report=report), 0, SEED)
+    assert "2.42e-05" in [tile.value for tile in card.tiles]
+
+
 def test_the_learning_curve_ends_with_the_episode_that_the_bundle_plays(bundle, card):
     told = read_summary(bundle.parents[1] / "summary.json").episodes
     curve = rows(card, "Learning curve")

@@ -101,7 +101,7 @@ def _tiles(
         yield Tile(f"{mean:.1f}{of}", f"mean return of {len(played)} fresh starts")
     yield Tile(f"{transitions(manifest, summary) * manifest.period:.0f} s", "of movement")
     if report.model_error is not None:
-        yield Tile(f"{report.model_error:.3f}", "model error, standard deviations")
+        yield Tile(f"{report.model_error:.3g}", "model error, standard deviations")
     if report.coverage is not None:
         yield Tile(f"{report.coverage:.1%}", "of held-out changes within 2σ")
     whole = [e.return_ for e in summary.episodes if not e.cut] if summary else []
