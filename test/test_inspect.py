@@ -146,6 +146,17 @@ def test_anything_else_is_refused(tmp_path, capsys, name):
     assert f"{tmp_path / name}: neither a bundle" in err and err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "place"), [("evaluate", "bundles/"), ("card", "bundles/"), ("replay", "episodes/")]
+)
+def test_whoever_names_a_run_is_told_where_it_has_what_was_expected(
+    command, place, run_folder, capsys
+):
+    assert main([command, str(run_folder.root)]) == 1
+    told = capsys.readouterr().err
+    assert f"of a run are in its folder {place}" in told and told.count("\n") == 1
+
+
 def test_bundle_cannot_be_repaired(tmp_path, capsys):
     code, _, err = inspect(capsys, write_bundle(tmp_path / "bundle_001"), "--repair")
     assert code == 2 and "--repair is for bags" in err

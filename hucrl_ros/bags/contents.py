@@ -50,6 +50,7 @@ def read_contents(path: Path, types: Types = None) -> BagContents:
         if len(files) != 1:
             raise BagError(
                 f"{path}: neither {FILE_NAME} nor exactly one .mcap file (there are {len(files)})"
+                "; bags of a run are in its folder episodes/"
             )
         return read_file(files[0], types)._replace(outcome=Outcome.INTERRUPTED)
     if not os.path.exists(path):  # noqa: PTH110

@@ -284,7 +284,10 @@ def manifest_bytes(folder: Path) -> bytes:
             raise BundleError(f"{shortened(folder)}: not a bundle: no such folder")
         path.lstat()
     except FileNotFoundError:
-        raise BundleError(f"{shortened(folder)}: not a bundle: it has no {MANIFEST}") from None
+        raise BundleError(
+            f"{shortened(folder)}: not a bundle: it has no {MANIFEST}; those of a run are in its "
+            "folder bundles/"
+        ) from None
     except OSError as error:
         raise BundleError(f"{shortened(folder)}: {error.strerror}") from None
     return read_regular(path, MANIFEST_BYTES, BundleError, f"{shortened(folder)}: {MANIFEST}")
