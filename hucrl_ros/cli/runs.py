@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "episode",
-    "return",
+    " return",
     "predicted",
     "p50 ms",
     "p99 ms",
