@@ -151,6 +151,25 @@ def test_a_bundle_on_the_leaderboard_holds_its_effort_for_a_period(
 
 
 @pytest.mark.usefixtures("realaigym")
+def test_velocities_that_are_derived_on_the_leaderboard_are_slopes_of_the_positions(
+    tmp_path, monkeypatch
+):
+    found = resolve(read_description(ROBOTS / "pendubot.yaml"))
+    store_description(found, tmp_path / "robot")
+    task = str(tmp_path / "robot" / "robot.yaml")
+    bundle = write_bundle(tmp_path / "bundles" / "bundle_001", task=task)
+    monkeypatch.setenv("HUCRL_BUNDLE", str(bundle))
+    monkeypatch.setenv("HUCRL_VELOCITY_WINDOW", "0.008")
+    controller = runpy.run_path(str(EXAMPLES / "con_hucrl.py"))["controller"]
+    seen = []
+    act = controller._agent.act
+    monkeypatch.setattr(controller._agent, "act", lambda state: seen.append(state) or act(state))
+    for time in np.arange(11) * 0.002:
+        controller.get_control_output_(np.array([3.0 * time, 0.5 - time, 99.0, -99.0]), time)
+    assert np.allclose(seen, [[0.0, 0.5, 0.0, 0.0], [0.06, 0.48, 3.0, -1.0]])
+
+
+@pytest.mark.usefixtures("realaigym")
 @pytest.mark.parametrize(
     ("bundle", "line"),
     [(None, "HUCRL_BUNDLE: not set"), ("/none", "HUCRL_BUNDLE: /none: not a bundle")],
@@ -160,4 +179,13 @@ def test_without_a_bundle_the_leaderboards_script_ends_in_one_line(monkeypatch, 
     if bundle is not None:
         monkeypatch.setenv("HUCRL_BUNDLE", bundle)
     with pytest.raises(SystemExit, match=line):
+        runpy.run_path(str(EXAMPLES / "con_hucrl.py"))
+
+
+@pytest.mark.usefixtures("realaigym")
+@pytest.mark.parametrize("window", ["8 ms", "nan", "-1"])
+def test_a_window_that_is_no_time_ends_the_leaderboards_script_in_one_line(monkeypatch, window):
+    monkeypatch.setenv("HUCRL_BUNDLE", "/none")
+    monkeypatch.setenv("HUCRL_VELOCITY_WINDOW", window)
+    with pytest.raises(SystemExit, match=f"{window!r}: expected seconds from 0 to 1"):
         runpy.run_path(str(EXAMPLES / "con_hucrl.py"))
