@@ -30,7 +30,7 @@ AGAIN_S = 0.02
 """[s] Between two commands of zero effort."""
 LAST = 10
 """Commands of zero effort at the end: what the mover sent before may be on its way."""
-ANSWER_S = 1.0
+ANSWER_S = 2.0
 """[s] For it to answer. DDS is known to have hung, and what hangs sends no zeros."""
 END_S = 3.0
 """[s] For it to end."""
